@@ -1,0 +1,1 @@
+"""One module per kind of sink: where stored windows go."""

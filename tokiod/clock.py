@@ -1,0 +1,77 @@
+"""The clock is an argument: the daemon's, a simulation's, a test's (tokiod.testing.FakeClock)."""
+
+from __future__ import annotations
+
+import asyncio
+import time as _time
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time in UTC epoch seconds, and a sleep that ends at one."""
+
+    def time(self) -> float:
+        """Return the wall time, UTC epoch seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that pass as time() does but never jump."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for a span of this clock's seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def time(self) -> float:
+        """Return the wall time, UTC epoch seconds."""
+        return _time.time()  # noqa: TID251 - the one place
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic clock."""
+        return _time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(max(0.0, seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedClock:
+    """A clock that stood at `epoch` when the machine's clock stood at `origin`, and runs `rate` times as fast.
+
+    It is a function of the machine's clock alone, so every process of a simulation, restarted ones too, sees the same time.
+    """
+
+    epoch: float
+    origin: float
+    rate: float
+
+    def time(self) -> float:
+        """Return the simulated wall time, UTC epoch seconds."""
+        return self.epoch + (_time.time() - self.origin) * self.rate  # noqa: TID251 - the one place
+
+    def monotonic(self) -> float:
+        """Return simulated seconds since the machine's boot."""
+        return _time.monotonic() * self.rate
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for a span of simulated seconds."""
+        await asyncio.sleep(max(0.0, seconds) / self.rate)
+
+    def __str__(self) -> str:
+        return f"{self.epoch}@{self.origin}x{self.rate}"
+
+    @classmethod
+    def parse(cls, text: str) -> SimulatedClock:
+        """Read back what str() wrote: EPOCH@ORIGINxRATE.
+
+        Raises ValueError for anything else.
+        """
+        epoch, _, rest = text.partition("@")
+        origin, _, rate = rest.partition("x")
+        return cls(float(epoch), float(origin), float(rate))

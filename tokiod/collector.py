@@ -1,0 +1,114 @@
+"""The contract of a collector: a window in, batches out.
+
+A module collectors/KIND.py is a plugin of that kind. It holds
+
+    class Config(SourceConfig)   its part of a [[source]] stanza
+    class Saved(msgspec.Struct)  the options of `tokioctl archive KIND`, one option per field
+    def live(config, site)       a Collector that asks the configured source
+    def saved(inputs, options, site)  a Collector over files that are finished
+
+and is named nowhere else. A collector never knows whether a window is now, a retry, a repair or a backfill of last March.
+It has three parts that can be tested apart: fetch (awaitable: raw bytes or rows), parse (pure), and the join of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import msgspec
+
+from tokiod.units import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.sample import Batch
+    from tokiod.window import Calendar, Window
+
+
+class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """What every [[source]] stanza may hold; each collector's Config adds its own."""
+
+    name: str
+    kind: str
+    system: str
+    window: Duration = Duration(60)
+    settle: Duration = Duration(15)
+    retention: Duration = Duration(90 * 86400)
+    timeout: Duration = Duration(60)
+
+    @property
+    def step(self) -> int:
+        """Seconds between the rows of the source's datasets."""
+        raise NotImplementedError(f"{type(self).__module__}.Config must have a step")
+
+    def datasets(self) -> frozenset[str]:
+        """Return the logical names of all datasets that this source fills."""
+        raise NotImplementedError(f"{type(self).__module__}.Config must tell its datasets")
+
+    def faults(self) -> list[str]:
+        """Return what is wrong between fields, each as "field: sentence"; nothing by default."""
+        return []
+
+
+def _no_secret(name: str) -> str:
+    raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a collector may know of the place it works for.
+
+    secret: reads the secret named by a `*_file` or `*_env` field (raises ConfigError where it can't be had).
+    """
+
+    calendar: Calendar
+    clock: Clock
+    secret: Callable[[str], str] = field(default=_no_secret, repr=False)
+
+
+class Collector(Protocol):
+    """One source, asked window by window.
+
+    replayable: the source can be asked about the past.
+    needs_sample_at_end: the last cell of a span is a difference to the sample at the span's end, so whoever archives a closed span
+    asks for the step after it too and keeps that step's counters.
+    """
+
+    replayable: ClassVar[bool]
+    needs_sample_at_end: ClassVar[bool]
+
+    def collect(self, window: Window) -> AsyncIterator[Batch]:
+        """Yield the window's batches, complete, or raise.
+
+        Every sample lies in the window; a (dataset, column, row) comes once. No batch, or batches without cells, says that the
+        source is past this window and has nothing for it. Asking twice gives the same.
+        Raises Transient, NotYet or Fatal; asyncio.CancelledError passes through and leaves the source usable.
+        """
+        ...
+
+    async def count(self, window: Window) -> int | None:
+        """Return how many records the source holds for a window, or None where it can't tell."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections and files back; the collector is not used again."""
+        ...
+
+
+class Plugin(Protocol):
+    """What a module in collectors/ holds."""
+
+    Config: type[SourceConfig]
+    Saved: type[msgspec.Struct]
+
+    def live(self, config: Any, site: Site) -> Collector:
+        """Return the collector of a [[source]] stanza. Opens nothing: the first collect does."""
+        ...
+
+    def saved(self, inputs: list[Path], options: Any, site: Site) -> Collector:
+        """Return the collector over saved files. Raises TokiodError for a file that is missing or no such thing."""
+        ...

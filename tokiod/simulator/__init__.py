@@ -1,0 +1,1 @@
+"""A site in a box: a real LMT database over synthetic load whose every right answer is known."""

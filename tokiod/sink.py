@@ -1,0 +1,80 @@
+"""The contract of a sink: windows in, whole, by assignment; then a commit; then what has changed.
+
+A sink may apply a window twice or after a later one, whole or again after a kill: the result is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from tokiod.sample import Batch
+    from tokiod.window import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """One collected window of one source on its way into a sink. kind: the collector's, the `source` attribute of TTS groups."""
+
+    system: str
+    source: str
+    kind: str
+    window: Window
+    batches: Sequence[Batch]
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of a window: cells assigned; cells dropped by reason; the converted cells that changed, as gauge batches.
+
+    A cell that became missing again has the value NaN in `changes`.
+    """
+
+    cells: int
+    dropped: Counter[str]
+    changes: list[Batch] = field(default_factory=list)
+
+
+class Refused(TokiodError):  # noqa: N818 - the field says "refused"
+    """A window that can't be stored: `retry` says whether the same window may be stored later (a full disk) or never (a wrong step)."""
+
+    def __init__(self, message: str, *, retry: bool) -> None:
+        super().__init__(message)
+        self.retry = retry
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A file that is not trusted any more and was renamed to `aside`: all windows of `system` in `window` are unproved.
+
+    salvaged: a new file holds all that had been committed, so only what was not yet committed is unproved.
+    """
+
+    system: str
+    window: Window
+    path: str
+    aside: str
+    reason: str
+    salvaged: bool
+
+
+class Sink(Protocol):
+    """Where windows are stored."""
+
+    def apply(self, collected: Collected) -> Applied:
+        """Store a window, not yet durably. Raises Refused; then nothing of it counts as stored."""
+        ...
+
+    def commit(self) -> list[SetAside]:
+        """Make all that was applied durable; returns the files that failed, whose windows since the last commit are not stored."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files; what was not committed may be lost."""
+        ...

@@ -1,0 +1,82 @@
+"""Window arithmetic: half-open intervals of UTC epoch seconds, aligned to the days of a site.
+
+A window never crosses a site day: its edges are counted from the day's start and the day's last window ends with the day.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """The half-open interval [start, end) of UTC epoch seconds."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.start >= self.end:
+            raise ValueError(f"a window must end after it starts: [{self.start}, {self.end})")
+
+    @property
+    def seconds(self) -> int:
+        """Length in seconds."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"[{iso(self.start)}, {iso(self.end)})"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Day:
+    """One day of a site: 23, 24 or 25 hours from local midnight to local midnight."""
+
+    start: int
+    end: int
+    date: dt.date
+
+
+class Calendar:
+    """The days of a site in its IANA time zone."""
+
+    def __init__(self, timezone: str) -> None:
+        self.timezone = timezone
+        self.zone = ZoneInfo(timezone)
+        self.day_of_date = lru_cache(maxsize=64)(self._day_of_date)
+
+    def day(self, time: int) -> Day:
+        """Return the site day that holds an epoch second."""
+        return self.day_of_date(dt.datetime.fromtimestamp(time, self.zone).date())
+
+    def _day_of_date(self, date: dt.date) -> Day:
+        return Day(self._midnight(date), self._midnight(date + dt.timedelta(days=1)), date)
+
+    def _midnight(self, date: dt.date) -> int:
+        return int(dt.datetime(date.year, date.month, date.day, tzinfo=self.zone).timestamp())
+
+    def window(self, time: int, length: int) -> Window:
+        """Return the aligned window of `length` seconds that holds an epoch second."""
+        day = self.day(time)
+        start = day.start + (time - day.start) // length * length
+        return Window(start, min(start + length, day.end))
+
+    def split(self, span: Window, length: int) -> Iterator[Window]:
+        """Cut a span at the aligned edges of windows of `length` seconds, oldest first."""
+        start = span.start
+        while start < span.end:
+            end = min(self.window(start, length).end, span.end)
+            yield Window(start, end)
+            start = end
+
+
+def iso(time: float) -> str:
+    """Write an epoch time as ISO 8601 in UTC: 2018-01-28T08:00:00Z."""
+    return dt.datetime.fromtimestamp(int(time), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
