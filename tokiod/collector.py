@@ -73,11 +73,13 @@ class Site:
 class Collector(Protocol):
     """One source, asked window by window.
 
+    step: seconds between the rows of its datasets.
     replayable: the source can be asked about the past.
     needs_sample_at_end: the last cell of a span is a difference to the sample at the span's end, so whoever archives a closed span
     asks for the step after it too and keeps that step's counters.
     """
 
+    step: int
     replayable: ClassVar[bool]
     needs_sample_at_end: ClassVar[bool]
 

@@ -1,0 +1,55 @@
+# `make` alone lists what there is. Everything runs in a virtual environment of its own, .venv.
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= python3
+KILLS  ?= 300
+SEED   ?=
+
+.PHONY: help demo test lint bench docs torture install servers clean
+
+help:
+	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
+	@echo "make test      all tests, against real servers (installs MariaDB and hdf5-tools by apt where it may)"
+	@echo "make lint      ruff, mypy, import-linter"
+	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
+	@echo "make docs      the command reference, docs/cli.md, from the commands themselves"
+	@echo "make torture   KILLS=300 [SEED=n]: SIGKILL of writer and collectors at random instants, every cell compared"
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) tests/system/packages.py python3-venv
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing tokiod and its tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast]'
+	@touch $@
+
+servers:
+	@$(PYTHON) tests/system/packages.py mariadb-server hdf5-tools
+
+demo: install
+	@$(BIN)/tokiod demo
+
+test: install servers
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage combine --quiet; $(BIN)/coverage report --skip-covered --skip-empty --sort=cover | tail -n 20
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: install
+	@$(BIN)/python -m tests.bench
+
+docs: install
+	@$(BIN)/python -m tokiod.cli.reference > docs/cli.md
+	@echo docs/cli.md
+
+torture: install
+	@$(BIN)/python tests/system/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

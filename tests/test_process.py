@@ -1,0 +1,113 @@
+"""The archive's lock, and processes that die with their parent: real processes, real signals."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tokiod.errors import TokiodError
+from tokiod.process import ArchiveLock, ArchiveLocked, StopFlag, lock_owner
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen:
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+HOLD = """
+    import sys, signal, pathlib
+    from tokiod.process import ArchiveLock
+    with ArchiveLock(pathlib.Path(sys.argv[1])):
+        print("ready", flush=True)
+        signal.pause()
+"""
+
+
+def test_a_second_writer_is_refused_by_name_and_the_lock_dies_with_its_owner(tmp_path):
+    path = tmp_path / "state" / "lock"
+    owner = start(HOLD, str(path))
+    with owner:
+        assert lock_owner(path) == owner.pid
+        with pytest.raises(ArchiveLocked, match=f"process {owner.pid} already writes to this archive"), ArchiveLock(path, tries=1):
+            pass
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        assert lock_owner(path) is None
+        with ArchiveLock(path, tries=1):
+            assert lock_owner(path) == os.getpid()
+    assert lock_owner(path) is None
+
+
+def test_a_writer_waits_a_moment_for_the_one_that_is_ending(tmp_path):
+    path = tmp_path / "lock"
+    ending = start(
+        """
+        import sys, time, pathlib
+        from tokiod.process import ArchiveLock
+        with ArchiveLock(pathlib.Path(sys.argv[1])):
+            print("ready", flush=True)
+            time.sleep(0.3)
+        """,
+        str(path),
+    )
+    with ending, ArchiveLock(path):
+        assert lock_owner(path) == os.getpid()
+
+
+def test_a_directory_that_cannot_be_made_is_a_sentence_with_the_way_out(tmp_path):
+    (tmp_path / "file").write_text("not a directory")
+    with (
+        pytest.raises(TokiodError, match=r"can't lock the archive: .*/file/lock; make it writable"),
+        ArchiveLock(tmp_path / "file" / "lock"),
+    ):
+        pass
+
+
+def test_no_lock_file_means_no_owner(tmp_path):
+    assert lock_owner(tmp_path / "none") is None
+
+
+def test_a_child_ends_when_its_parent_is_killed(tmp_path):
+    child = """
+        import os, signal, sys
+        from tokiod.process import die_with_parent
+        die_with_parent(int(sys.argv[1]))
+        os.mkfifo(sys.argv[2] + ".in")
+        print("ready", flush=True)
+        signal.pause()
+    """
+    parent = start(
+        f"""
+        import os, subprocess, sys, signal
+        child = subprocess.Popen([sys.executable, "-c", {textwrap.dedent(child)!r}, str(os.getpid()), sys.argv[1]], stdout=subprocess.PIPE)
+        child.stdout.readline()
+        open(sys.argv[1], "w").write(str(child.pid))
+        print("ready", flush=True)
+        signal.pause()
+        """,
+        str(tmp_path / "pid"),
+    )
+    with parent:
+        descriptor = os.pidfd_open(int((tmp_path / "pid").read_text()))
+        parent.kill()
+        parent.wait()
+        ready, _, _ = select.select([descriptor], [], [], 10)
+        os.close(descriptor)
+        assert ready, "the child outlived its parent by ten seconds"
+
+
+def test_a_stop_flag_is_set_by_sigterm():
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stopping = StopFlag()
+        assert not stopping()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stopping()
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)

@@ -1,0 +1,104 @@
+"""What every process of the daemon does for itself: die with its parent, stop on a signal, hold the archive's lock."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Self
+
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel for SIGTERM when the parent dies; leave at once if that has already happened."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        raise SystemExit(0)
+
+
+class StopFlag:
+    """Set by SIGTERM or SIGINT; asked by a loop between two pieces of work."""
+
+    def __init__(self) -> None:
+        self._stop = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._set)
+
+    def __call__(self) -> bool:
+        """Say whether the process was asked to stop."""
+        return self._stop
+
+    def _set(self, _number: int, _frame: object) -> None:
+        self._stop = True
+
+
+class ArchiveLocked(TokiodError):  # noqa: N818 - says what is the case
+    """Another daemon writes to this archive."""
+
+
+class ArchiveLock:
+    """The right to write an archive: an flock that dies with its owner, held before anything is opened or bound.
+
+    Sockets don't tell: a second bind of an ipc path succeeds and silently takes the first one's place.
+    """
+
+    def __init__(self, path: Path, tries: int = 30) -> None:
+        self.path = path
+        self.tries = tries
+        self._wait = threading.Event()
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
+        if not self._taken():
+            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._fd)
+            raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        return self
+
+    def _taken(self) -> bool:
+        """Try for a while: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond to look."""
+        for attempt in range(self.tries):
+            if attempt:
+                self._wait.wait(0.1)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            return True
+        return False
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def lock_owner(path: Path) -> int | None:
+    """Return the process that holds the archive's lock, or None where nobody does (or it can't be seen)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0).decode(errors="replace").strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(fd)
+    return None
