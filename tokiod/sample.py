@@ -9,19 +9,21 @@ A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all 
     column   u4[n]  index into columns
     value    f8[n]  or i8[n] where header.form is "counter"
 
-A window without any data is the first two frames alone, its topic ending in "/".
+Two messages are the first two frames alone: a window without any data (inner bus; its topic ends in "/"), and a heartbeat
+(feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
 from tokiod.errors import Malformed
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,13 @@ VERSION = 1
 FRAMES = 6
 
 Frame = bytes | memoryview
+
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+Name = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z", max_length=200)]
+Dataset = Annotated[str, msgspec.Meta(pattern=rf"\A({_NAME}/{_NAME})?\Z", max_length=200)]
+Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+"""What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be."""
 
 Form = Literal["gauge", "counter"]
 """gauge: the value of the cell itself. counter: an absolute, ever growing count, from which tts/ makes differences."""
@@ -67,38 +76,42 @@ class Batch:
 class Piece(msgspec.Struct, frozen=True):
     """Which part of which attempt at which window of which source a message on the inner bus is."""
 
-    source: str
-    kind: str
-    start: int
-    end: int
-    attempt: int
-    part: int
-    parts: int
+    source: Name
+    kind: Name
+    start: Count
+    end: Count
+    attempt: Count
+    part: Count
+    parts: Count
+
+    @property
+    def window(self) -> Window:
+        """The window it is a part of; raises ValueError for an empty one."""
+        return Window(self.start, self.end)
 
 
 class Stored(msgspec.Struct, frozen=True):
     """What a feed message tells beside its cells: the writer's run, a number per topic without holes, the source's watermark."""
 
-    epoch: str
-    sequence: int
-    watermark: int
+    epoch: Epoch
+    sequence: Count
+    watermark: Count
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """The JSON frame of a message."""
 
     version: int
-    system: str
-    dataset: str = ""
+    system: Name
+    dataset: Dataset = ""
     form: Form = "gauge"
-    step: int = 0
-    cells: int = 0
+    step: Count = 0
+    cells: Count = 0
     piece: Piece | None = None
     stored: Stored | None = None
 
 
-_decode_header = msgspec.json.Decoder(Header).decode
-encode_header = msgspec.json.encode
+_json_to_header = msgspec.json.Decoder(Header).decode
 
 
 def topic(system: str, dataset: str = "") -> bytes:
@@ -110,26 +123,56 @@ def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored:
     """Return a message's frames; the arrays are not copied."""
     if batch is None:
         header = Header(VERSION, system, piece=piece, stored=stored)
-        return [topic(system), encode_header(header)]
+        return [topic(system), msgspec.json.encode(header)]
     header = Header(VERSION, system, batch.dataset, batch.form, batch.step, len(batch), piece, stored)
     arrays = (
         batch.time.astype("<i8", copy=False),
         batch.column.astype("<u4", copy=False),
         batch.value.astype("<i8" if batch.form == "counter" else "<f8", copy=False),
     )
-    return [topic(system, batch.dataset), encode_header(header), _joined(batch.columns), *(np.ascontiguousarray(a).data for a in arrays)]
+    return [
+        topic(system, batch.dataset),
+        msgspec.json.encode(header),
+        _joined(batch.columns),
+        *(np.ascontiguousarray(a).data for a in arrays),
+    ]
 
 
-def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
-    """Read a message; the arrays are views of its frames.
+def encode_heartbeat(system: str, dataset: str, stored: Stored) -> list[Frame]:
+    """Return the frames that repeat what was last stored of a dataset."""
+    return [topic(system, dataset), msgspec.json.encode(Header(VERSION, system, dataset, stored=stored))]
 
-    Raises Malformed for a wrong number of frames, header, version, topic, array length or column index, with the reason to count.
+
+def decode_header(frames: Sequence[Frame]) -> Header:
+    """Read who a message is from and what it is, whatever its arrays hold.
+
+    Raises Malformed for a wrong number of frames, header, version or topic.
     """
     if len(frames) not in (2, FRAMES):
         raise Malformed("frames", f"{len(frames)} frames, expected 2 or {FRAMES}")
-    header = _header(frames)
-    if len(frames) == 2:  # noqa: PLR2004 - topic and header
+    try:
+        header = _json_to_header(frames[1])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed("header", str(error)) from None
+    if header.version != VERSION:
+        raise Malformed("version", f"version {header.version}, expected {VERSION}")
+    if bytes(frames[0]) != topic(header.system, header.dataset):
+        raise Malformed("topic", f"topic {bytes(frames[0])[:100]!r} is not that of the header")
+    return header
+
+
+def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
+    """Read a message; the arrays are views of its frames, or copies where a view would not be aligned.
+
+    Raises Malformed for what decode_header does, and for a step, array length, column name or column index that can't be.
+    """
+    header = decode_header(frames)
+    if len(frames) != FRAMES:
+        if header.cells:
+            raise Malformed("shape", f"no arrays for {header.cells} cells")
         return header, None
+    if not (header.dataset and header.step):
+        raise Malformed("step", f"dataset {header.dataset!r} with a step of {header.step}")
     columns = _names(bytes(frames[2]))
     dtypes = ("<i8", "<u4", "<i8" if header.form == "counter" else "<f8")
     time, column, value = (_array(f, d, header.cells) for f, d in zip(frames[3:], dtypes, strict=True))
@@ -138,25 +181,12 @@ def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
     return header, Batch(header.dataset, header.form, header.step, columns, time, column, value)
 
 
-def _header(frames: Sequence[Frame]) -> Header:
-    try:
-        header = _decode_header(frames[1])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed("header", str(error)) from None
-    if header.version != VERSION:
-        raise Malformed("version", f"version {header.version}, expected {VERSION}")
-    if bytes(frames[0]) != topic(header.system, header.dataset):
-        raise Malformed("topic", f"topic {bytes(frames[0])!r} is not that of the header")
-    if len(frames) == FRAMES and header.step <= 0:
-        raise Malformed("step", f"step {header.step} of {header.dataset}")
-    return header
-
-
 def _array(frame: Frame, dtype: str, cells: int) -> NDArray[Any]:
     size = memoryview(frame).nbytes
     if size != cells * np.dtype(dtype).itemsize:
         raise Malformed("shape", f"{size} bytes for {cells} cells of {dtype}")
-    return np.frombuffer(frame, dtype)
+    array = np.frombuffer(frame, dtype)
+    return array if array.flags.aligned else array.copy()
 
 
 # A source's names are the same in every window: joining and splitting them is done once, not per message.

@@ -1,0 +1,228 @@
+"""The collectors' end of the inner bus: windows out, and each one's fate back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Self
+from uuid import uuid4
+
+import structlog
+import zmq
+import zmq.asyncio
+
+from tokiod import sample
+from tokiod.bus import protocol
+from tokiod.bus.unacknowledged import Answer, Rejected, Stored, Unacknowledged
+from tokiod.errors import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tokiod.sample import Batch, Frame
+    from tokiod.sink import Collected
+
+__all__ = ["Answer", "Rejected", "Sender", "State", "Stored"]
+
+log = structlog.get_logger()
+
+HIGH_WATER = 16
+"""Messages that wait in the socket: few, because only what is acknowledged has arrived."""
+PAUSE = 0.05
+"""Seconds between two connections, so that a writer that throws each one out is not stormed."""
+MOST_PATIENT = 30.0
+UNWELCOME = 10
+"""A connection without a Welcome is thrown away after so many times `silence`: its peer may have gone without a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How it stands between this process and the writer. resent: windows sent again, ever."""
+
+    connected: bool
+    epoch: str | None
+    unacknowledged: int
+    unacknowledged_bytes: int
+    resent: int
+
+
+class _Lost(Exception):  # noqa: N818 - an event, not an error
+    """The connection is of no use any more; the text says why."""
+
+
+class Sender:
+    """Send windows to a writer that may be slow, frozen, killed and restarted, until it says of each what became of it.
+
+    ZeroMQ alone tells neither that a peer is gone nor what it had read, and a socket that outlives its peer hands old messages to the
+    next one. So only acknowledgements count, and a connection is never mended: when the peer disconnects, speaks with another epoch or
+    is silent for too long, the socket is thrown away, and on a new one every unacknowledged window is sent again as a new attempt.
+    A writer that was silent and then answers with the same epoch was only slow (a long sync): from then on it gets twice the time,
+    or a disk that always takes longer than our patience would never get a window acknowledged.
+
+    silence: seconds (real ones: this is about processes) without a word after which the writer counts as gone.
+    on_reload: called when stored windows may have been lost: at each new epoch, the first included, and when the writer says so.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        max_windows: int = 4,
+        max_bytes: int = 64 << 20,
+        silence: float = 1.0,
+        on_reload: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._silence = silence
+        self._patience = silence
+        self._on_reload = on_reload
+        self._name = uuid4().hex
+        self._windows = Unacknowledged(max_windows, max_bytes)
+        self._welcomed = asyncio.Event()
+        self._epoch: str | None = None
+        self._was_silent = False
+
+    @property
+    def state(self) -> State:
+        """How it stands now."""
+        windows = self._windows
+        return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent)
+
+    async def welcomed(self) -> None:
+        """Wait until a writer has welcomed this process."""
+        await self._welcomed.wait()
+
+    async def submit(self, collected: Collected) -> Answer:
+        """Hand over a window once there is room for it; the future becomes the writer's answer, however long that takes.
+
+        The batches must not be changed before that. The future is cancelled when run() ends first.
+        """
+        return await self._windows.add(collected)
+
+    async def run(self) -> None:
+        """Keep the conversation with the writer going; ends only by cancellation."""
+        context = zmq.asyncio.Context()
+        try:
+            for connection in count(1):
+                await self._converse(context, connection)
+                await asyncio.sleep(PAUSE)
+        finally:
+            context.destroy(linger=0)
+            self._windows.cancel()
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._running
+
+    async def _converse(self, context: zmq.asyncio.Context, connection: int) -> None:
+        """Be one connection, from its first Hello until it is lost."""
+        with _dealer(context, self._endpoint) as (socket, monitor):
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for part in (_watch(monitor), self._greet(socket, connection), self._listen(socket), self._feed(socket)):
+                        tasks.create_task(part)
+            except* _Lost as lost:
+                self._lose(lost)
+            finally:
+                self._welcomed.clear()
+
+    async def _greet(self, socket: zmq.asyncio.Socket, connection: int) -> None:
+        hello = protocol.encode(protocol.Hello(self._name, connection))
+        while True:
+            await socket.send(hello)
+            await asyncio.sleep(self._silence)
+
+    async def _feed(self, socket: zmq.asyncio.Socket) -> None:
+        await self._welcomed.wait()
+        while True:
+            attempt, collected = await self._windows.next()
+            for frames in _pieces(collected, attempt):
+                await socket.send_multipart(frames, copy=False)
+                if not self._windows.is_current(attempt):
+                    break
+
+    async def _listen(self, socket: zmq.asyncio.Socket) -> None:
+        try:
+            async with asyncio.timeout(self._silence * UNWELCOME):
+                while not self._welcomed.is_set():
+                    self._take(await socket.recv())
+            while True:
+                async with asyncio.timeout(self._patience):
+                    self._take(await socket.recv())
+        except TimeoutError:
+            raise _Lost("silent") from None
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            message = protocol.decode_from_writer(frame)
+        except Malformed as error:
+            raise _Lost(str(error)) from None
+        if self._welcomed.is_set() and message.epoch != self._epoch:
+            raise _Lost("another epoch")
+        match message:
+            case protocol.Welcome():
+                self._welcome(message.epoch)
+            case protocol.Ack():
+                self._windows.resolve(message.attempt, Stored(message.cells, message.dropped))
+            case protocol.Reject():
+                self._windows.resolve(message.attempt, Rejected(message.message, message.retry))
+            case protocol.Reload():
+                self._on_reload()
+
+    def _welcome(self, epoch: str) -> None:
+        if self._welcomed.is_set():
+            raise _Lost("forgotten by the writer")
+        is_new = epoch != self._epoch
+        if is_new:
+            self._patience = self._silence
+        elif self._was_silent:
+            self._patience = min(2 * self._patience, max(MOST_PATIENT, self._silence))
+        self._epoch = epoch
+        self._was_silent = False
+        log.info("bus.connected", epoch=epoch, unacknowledged=len(self._windows))
+        if is_new:
+            self._on_reload()
+        self._windows.renew()
+        self._welcomed.set()
+
+    def _lose(self, lost: BaseExceptionGroup[_Lost]) -> None:
+        reason = str(lost.exceptions[0])
+        if self._welcomed.is_set():
+            self._was_silent = reason == "silent"
+            log.warning("bus.lost", reason=reason, epoch=self._epoch, unacknowledged=len(self._windows))
+
+
+@contextmanager
+def _dealer(context: zmq.asyncio.Context, endpoint: str) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
+    socket = context.socket(zmq.DEALER)
+    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    try:
+        socket.linger = 0
+        socket.immediate = True
+        socket.sndhwm = HIGH_WATER
+        socket.connect(endpoint)
+        yield socket, monitor
+    finally:
+        socket.disable_monitor()
+        monitor.close(0)
+        socket.close(0)
+
+
+async def _watch(monitor: zmq.asyncio.Socket) -> None:
+    await monitor.recv_multipart()
+    raise _Lost("disconnected")
+
+
+def _pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
+    batches: Sequence[Batch | None] = collected.batches or [None]
+    window = collected.window
+    for part, batch in enumerate(batches):
+        piece = sample.Piece(collected.source, collected.kind, window.start, window.end, attempt, part, len(batches))
+        yield sample.encode(collected.system, batch, piece)
