@@ -1,0 +1,182 @@
+"""What a configuration means, and where its parts contradict each other: every Fault tells both offenders.
+
+Each check looks at what had the right shape, also where something else has not, so that a person hears of everything at once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import math
+import posixpath
+import re
+from functools import lru_cache
+from itertools import combinations
+from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
+
+from tokiod.shape import Fault, nearest
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tokiod.collector import SourceConfig
+    from tokiod.places import Key
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+LONGEST_IPC = 107
+"""Bytes of a Unix socket's path: sun_path, less its NUL."""
+
+_DAY = 86400
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_FIELD = re.compile(r"\{[^{}]*\}|[{}]")
+# Four years and a day of another decade: every date in which two that a template can't tell apart differ.
+_DATES = [dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in range(4 * 365 + 1)] + [dt.date(2034, 1, 1)]
+# All offsets that a zone had for a week or longer since there are archives, and will have as far as its rules are known.
+_WEEKS = [dt.date(2000, 1, 1) + dt.timedelta(weeks=n) for n in range(40 * 52)]
+
+
+def timezone(zone: str, key: Key) -> Iterator[Fault]:
+    """Check that a time zone exists."""
+    if not _exists(zone):
+        yield Fault(key, f"there is no time zone {zone!r}{nearest(zone, available_timezones())}")
+
+
+def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
+    """Check that the template of the archive's files gives each day of each system a file of its own."""
+    if not path.startswith("/"):
+        yield Fault(key, f"expected an absolute path, got {path!r}")
+    if not path.isprintable():
+        yield Fault(key, f"a path of printable characters is needed, got {path!r}")
+    unknown = sorted(set(_FIELD.findall(path)) - {"{system}"})
+    if unknown:
+        yield Fault(key, f"unknown field {', '.join(unknown)}: {{system}} is the only one, the day is written %Y-%m-%d")
+    if "{system}" not in path:
+        yield Fault(key, "has no {system}: all systems would share a file")
+    elif not unknown and path.isprintable():
+        yield from _clash(path, key, systems or {"system"})
+
+
+def endpoints(bus: str | None, feed: str | None) -> Iterator[Fault]:
+    """Check that the bus and the feed have sockets that can be bound, that strangers don't reach, and that are not one."""
+    bus_key, feed_key = ("bus", "endpoint"), ("feed", "endpoint")
+    for endpoint, key in ((bus, bus_key), (feed, feed_key)):
+        if endpoint is not None and (reason := _unfit(endpoint)):
+            yield Fault(key, reason)
+    if bus is not None and feed is not None and _same(bus) == _same(feed):
+        yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
+
+
+def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
+    """Check one source by itself: its names, spans of time, and whatever its plugin finds."""
+    for field in ("name", "system"):
+        if not NAME.fullmatch(getattr(config, field)):
+            yield Fault(
+                (*key, field), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {getattr(config, field)!r}"
+            )
+    if not config.timeout:
+        yield Fault((*key, "timeout"), "must be longer than nothing")
+    own = [_of_plugin(fault, type(config).__struct_fields__, key) for fault in config.faults()]
+    yield from own
+    if not own:
+        yield from _spans(config, key, zone)
+
+
+def sources(configs: Mapping[Key, SourceConfig]) -> Iterator[Fault]:
+    """Check that no two sources have one name, fill one dataset of a system, or disagree about the step of a group."""
+    for (first, one), (second, two) in combinations(configs.items(), 2):
+        if one.name == two.name:
+            yield Fault((*second, "name"), "another source has the same name", (*first, "name"))
+        if one.system == two.system and not (one.faults() or two.faults()):
+            yield from _rivals(one, two, first, second)
+
+
+def _exists(zone: str) -> bool:
+    try:
+        Calendar(zone)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
+    owner: dict[str, str] = {}
+    for date in _DATES:
+        dated = date.strftime(path)
+        for system in systems:
+            this = f"{date} of {system}"
+            other = owner.setdefault(dated.replace("{system}", system), this)
+            if other != this:
+                yield Fault(key, f"no file of its own for each day: {other} and {this} would both be {dated.replace('{system}', system)}")
+                return
+
+
+def _unfit(endpoint: str) -> str | None:
+    """Return what is wrong with an endpoint, never showing it: it may be a URL with a password in the wrong place."""
+    scheme, _, rest = endpoint.partition("://")
+    if scheme == "ipc" and rest.startswith("/") and not rest.endswith("/") and rest.isprintable():
+        length = len(rest.encode())
+        return f"a socket's path has at most {LONGEST_IPC} bytes, this one has {length}" if length > LONGEST_IPC else None
+    if scheme != "tcp":
+        return 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
+    host, _, port = rest.rpartition(":")
+    if not _PORT.fullmatch(port):
+        return 'expected a port, as in "tcp://127.0.0.1:5556"'
+    if not _is_loopback(host.strip("[]")):
+        return "tcp beyond loopback needs CURVE keys, which this version does not have yet: use ipc or 127.0.0.1"
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _same(endpoint: str) -> str:
+    scheme, _, rest = endpoint.partition("://")
+    return posixpath.normpath(rest) if scheme == "ipc" else endpoint.replace("localhost", "127.0.0.1")
+
+
+def _of_plugin(fault: str, names: tuple[str, ...], key: Key) -> Fault:
+    field, _, sentence = fault.partition(": ")
+    return Fault((*key, field), sentence) if field in names else Fault(key, fault)
+
+
+def _spans(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
+    window, step = config.window, config.step
+    if step < 1 or window < 1:
+        yield Fault((*key, "window"), f"windows of {window} s and steps of {step} s must be longer than nothing")
+        return
+    if window % step:
+        yield Fault((*key, "window"), f"a window of {window} s is not a whole number of the source's steps of {step} s")
+    if _DAY % window:
+        yield Fault((*key, "window"), f"windows of {window} s don't divide a day of {_DAY} s")
+    if config.retention < window:
+        yield Fault((*key, "retention"), f"{config.retention} s is shorter than a window of {window} s")
+    if zone is not None and (grid := _grid(zone)) % step:
+        yield Fault(key, f"steps of {step} s don't divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
+
+
+@lru_cache
+def _grid(zone: str) -> int:
+    """Return the largest number of seconds that divides every midnight of a zone, and so the length of each of its days."""
+    calendar = Calendar(zone)
+    return math.gcd(*(calendar.day_of_date(date).start for date in _WEEKS))
+
+
+def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
+    shared = sorted(one.datasets() & two.datasets())
+    if shared:
+        more = f" and {len(shared) - 1} more" if shared[1:] else ""
+        yield Fault(second, f"{shared[0]}{more} of {two.system} is filled by source {one.name} too", first)
+    if one.step == two.step:
+        return
+    for group in sorted(_groups(one) & _groups(two)):
+        yield Fault(second, f"has steps of {two.step} s in {group} of {two.system}, where source {one.name} has {one.step} s", first)
+
+
+def _groups(config: SourceConfig) -> set[str]:
+    return {dataset.partition("/")[0] for dataset in config.datasets()}

@@ -1,0 +1,48 @@
+"""`tokiod check`: is this configuration right? Touches nothing: no server, no archive, no secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tokiod import config as configuration
+from tokiod.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+WRONG = 2
+
+
+@click.command()
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/tokiod/tokiod.toml"),
+    show_default=True,
+    help="The configuration file.",
+)
+def check(path: Path) -> None:
+    """Check a configuration file: exit 0 if it is fine, 2 with every fault if not."""
+    try:
+        config = configuration.load(path)
+    except ConfigError as error:
+        click.echo(error, err=True)
+        raise SystemExit(WRONG) from None
+    for warning in configuration.warnings(config):
+        click.echo(f"{path}: warning: {warning}", err=True)
+    click.echo(f"{path}: fine: {_summary(config)}")
+
+
+def _summary(config: configuration.Config) -> str:
+    systems = {source.system for source in config.source}
+    datasets = {(source.system, dataset) for source in config.source for dataset in source.datasets()}
+    counts = (_count(config.source, "source"), _count(systems, "system"), _count(datasets, "dataset"))
+    return f"{', '.join(counts)}, days of {config.timezone} in {config.archive.root}"
+
+
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

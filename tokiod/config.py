@@ -1,0 +1,203 @@
+"""The configuration: one TOML file, typed; unknown keys are refused, and every fault is told at once with its place.
+
+    tokiod.toml:14: source cscratch-lmt: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 30
+
+A [[source]] stanza takes its shape from the plugin that its `kind` names, so adding a kind changes nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from tokiod import checks, places, plugins, shape
+from tokiod.collector import SourceConfig
+from tokiod.errors import ConfigError
+from tokiod.secret import secret
+from tokiod.units import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.places import Key
+    from tokiod.shape import Fault
+    from tokiod.window import Day
+
+_TOML_PLACE = re.compile(r"(?P<fault>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL)
+
+
+class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Where the TTS files are. path: strftime fields for the site's date, and {system}."""
+
+    path: str
+
+    @property
+    def root(self) -> Path:
+        """The longest directory that all files share."""
+        return Path(*takewhile(lambda part: not set("%{") & set(part), Path(self.path).parent.parts))
+
+    @property
+    def ledger(self) -> Path:
+        """The archive's SQLite ledger."""
+        return self.root / ".tokiod" / "ledger.sqlite3"
+
+    @property
+    def lock(self) -> Path:
+        """The file that the archive's one writer holds an flock on."""
+        return self.root / ".tokiod" / "lock"
+
+    def file(self, day: Day, system: str) -> Path:
+        """Return the TTS file of a system and a site day."""
+        return Path(day.date.strftime(self.path).replace("{system}", system))
+
+
+class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The inner bus, from the collectors to the writer. At most so many windows and bytes are underway unacknowledged."""
+
+    endpoint: str = "ipc:///run/tokiod/bus"
+    max_windows: Annotated[int, msgspec.Meta(ge=1)] = 4
+    max_bytes: Size = Size(64 * 2**20)
+
+
+class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The live feed to the world."""
+
+    endpoint: str = "ipc:///run/tokiod/feed"
+
+
+class Config(msgspec.Struct, kw_only=True, frozen=True):
+    """A site: its IANA time zone, archive, sockets and sources. secrets: the directory that file secrets are relative to."""
+
+    timezone: str
+    archive: ArchiveConfig
+    bus: BusConfig = BusConfig()
+    feed: FeedConfig = FeedConfig()
+    source: tuple[SourceConfig, ...] = ()
+    secrets: Path = Path()
+
+    def secret(self, reference: str) -> str:
+        """Read a secret of this site, see tokiod.secret."""
+        return secret(reference, self.secrets)
+
+
+def load(path: Path) -> Config:
+    """Read a configuration file; a relative `secrets` directory is relative to the file's.
+
+    Raises ConfigError with every fault at once, one line each: file:line: where: what.
+    """
+    text, document = _read(path)
+    sources: dict[Key, SourceConfig] = {}
+
+    def stanzas(value: Any, key: Key) -> shape.Shaped:
+        faults = _sources(value, key, sources)
+        return tuple(sources.values()), faults
+
+    values, faults = shape.fields(document, Config, (), {"source": stanzas})
+    faults += _meaning(values, sources)
+    if faults:
+        raise ConfigError(_lines(path, text, document, faults))
+    config = Config(**values)
+    return msgspec.structs.replace(config, secrets=path.absolute().parent / config.secrets)
+
+
+def warnings(config: Config) -> list[str]:
+    """Return what is allowed but can hardly be meant."""
+    return [] if config.source else ["no [[source]]: nothing is collected"]
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_text("utf-8")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not UTF-8 text (byte {error.start})"]) from None
+    except RecursionError:
+        raise ConfigError([f"{path}: nested too deeply"]) from None
+    except ValueError as error:
+        raise ConfigError([_syntax(path, text, str(error))]) from None
+
+
+def _syntax(path: Path, text: str, error: str) -> str:
+    match = _TOML_PLACE.fullmatch(error)
+    if match is None:
+        return f"{path}: not TOML: {error}"
+    if match["line"] is None:
+        return f"{path}:{text.count(chr(10)) + 1}: not TOML: {match['fault']} at the end of the file"
+    return f"{path}:{match['line']}: not TOML: {match['fault']} (column {match['column']})"
+
+
+def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
+    if not isinstance(stanzas, list):
+        return [shape.Fault(key, f"expected [[source]], a stanza for each source, got {type(stanzas).__name__}")]
+    faults: list[Fault] = []
+    for index, stanza in enumerate(stanzas):
+        at = (*key, index)
+        config, wrong = _source(stanza, at)
+        faults += wrong
+        if config is not None:
+            sources[at] = config
+    return faults
+
+
+def _source(stanza: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
+    """Convert a stanza by its kind; without a known kind, still tell what is wrong with the keys that all kinds share."""
+    kind = stanza.get("kind") if isinstance(stanza, dict) else None
+    faults = list(shape.told_secrets(stanza, key))
+    try:
+        struct = plugins.load(kind).Config if isinstance(kind, str) else SourceConfig
+    except ConfigError as error:
+        faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
+        struct = SourceConfig
+    if struct is SourceConfig and isinstance(stanza, dict):
+        stanza = {name: stanza[name] for name in stanza if name in SourceConfig.__struct_fields__}
+    values, wrong = shape.fields(stanza, struct, key)
+    faults += wrong
+    return (None, faults) if faults else shape.build(struct, values, key)
+
+
+def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig]) -> Iterator[Fault]:
+    zone: str | None = values.get("timezone")
+    if zone is not None and (wrong := list(checks.timezone(zone, ("timezone",)))):
+        yield from wrong
+        zone = None
+    if "archive" in values:
+        yield from checks.template(values["archive"].path, ("archive", "path"), {config.system for config in sources.values()})
+    bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
+    yield from checks.endpoints(bus.endpoint, feed.endpoint)
+    for key, config in sources.items():
+        yield from checks.source(config, key, zone)
+    yield from checks.sources(sources)
+
+
+def _lines(path: Path, text: str, document: dict[str, Any], faults: list[Fault]) -> list[str]:
+    lines = places.places(text)
+    told = sorted((places.line(lines, fault.key) or 0, _line(document, fault, lines)) for fault in faults)
+    return list(dict.fromkeys(f"{path}:{number}: {sentence}" if number else f"{path}: {sentence}" for number, sentence in told))
+
+
+def _line(document: dict[str, Any], fault: Fault, lines: dict[Key, int]) -> str:
+    other = places.line(lines, fault.other)
+    see = f" (line {other})" if other else ""
+    return f"{_where(document, fault.key)}{fault.sentence}{see}".replace("\n", " ")
+
+
+def _where(document: dict[str, Any], key: Key) -> str:
+    """Write a key for a person: `source cscratch-lmt: window: `."""
+    head, rest = key[:1], key[1:]
+    words = [shape.label(head)]
+    if head == ("source",) and rest:
+        words = [f"source {_name(document['source'][rest[0]], rest[0])}"]
+        rest = rest[1:]
+    return "".join(f"{word}: " for word in [*words, shape.label(rest)] if word)
+
+
+def _name(stanza: Any, index: Any) -> str:
+    name = stanza.get("name") if isinstance(stanza, dict) else None
+    return name if isinstance(name, str) and checks.NAME.fullmatch(name) else f"#{index + 1}"

@@ -1,0 +1,98 @@
+"""Logging: events with dotted, stable names and key-values, to stderr; people on a terminal get lines, machines JSON.
+
+Everything goes through the standard library's root logger, so that what libraries log looks the same and goes the same way.
+Tracebacks never show locals, and no secret that this process has read (tokiod.secret) leaves it in a log line.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.secret import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from structlog.typing import Processor
+
+    from tokiod.clock import Clock
+
+get_logger = structlog.get_logger
+
+
+def setup(level: str = "info", json: bool = False) -> None:  # noqa: FBT001, FBT002 - what `--log-json` says, nothing else
+    """Log events of a level and above to stderr, as JSON lines if asked to or if stderr is no terminal.
+
+    level: debug, info, warning, error or critical. May be called again. Raises ValueError for another level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"{level!r} is no log level")
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter(foreign_pre_chain=shared, processors=_rendering(json=json or not sys.stderr.isatty())))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(number)
+
+
+class Repeats:
+    """Says which of many equal events are worth a line: the first at once, then one per interval with the count since.
+
+    A server that is down for a night fails ten thousand times in the same way. The line a person needs is the first; the others
+    only say that it goes on, and how often. Keys are forgotten oldest first, so error texts that all differ cost no memory.
+
+        if times := repeats(("window.failed", source, str(error))):
+            log.warning("window.failed", source=source, error=str(error), times=times)
+    """
+
+    def __init__(self, clock: Clock, interval: float = 300.0, keys: int = 1000) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._keys = keys
+        self._seen: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
+
+    def __call__(self, key: Hashable) -> int:
+        """Count an event; return how many there were since the last line, this one included, or 0 to stay silent."""
+        now = self._clock.monotonic()
+        due, silent = self._seen.pop(key, (now, 0))
+        if now < due:
+            self._seen[key] = (due, silent + 1)
+            return 0
+        self._seen[key] = (now + self._interval, 0)
+        while len(self._seen) > self._keys:
+            self._seen.popitem(last=False)
+        return silent + 1
+
+    def forget(self, key: Hashable) -> int:
+        """End a series, so that the next of its kind is told at once; return how many were not told."""
+        return self._seen.pop(key, (0.0, 0))[1]
+
+
+class _Formatter(structlog.stdlib.ProcessorFormatter):
+    """The last stop of every line, ours or a library's."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask(super().format(record))
+
+
+def _rendering(*, json: bool) -> list[Processor]:
+    strip: Processor = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    if json:
+        return [strip, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
+    lines = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+    return [strip, lines]

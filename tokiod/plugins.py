@@ -1,0 +1,44 @@
+"""Kind to module: a file in collectors/ is a plugin of its name. The only dynamic import, and nothing lists the kinds."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, cast
+
+import collectors
+from tokiod.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tokiod.collector import Plugin
+
+_PARTS = ("Config", "Saved", "live", "saved")
+
+
+def kinds() -> list[str]:
+    """Return the kinds of sources there are, in alphabetical order; imports none of them."""
+    return sorted(module.name for module in pkgutil.iter_modules(collectors.__path__) if not module.name.startswith("_"))
+
+
+def load(kind: str) -> Plugin:
+    """Return the plugin of a kind.
+
+    Raises ConfigError for a kind that doesn't exist, a module that can't be imported, and one that lacks a part of a plugin.
+    """
+    known = kinds()
+    if kind not in known:
+        raise ConfigError([f"{kind!r} is no kind of source{_instead(kind, known)}"])
+    try:
+        module = importlib.import_module(f"{collectors.__name__}.{kind}")
+    except Exception as error:  # a plugin is anybody's code: whatever stops its import is said, and is no reason to die
+        raise ConfigError([f"collectors.{kind} can't be imported: {type(error).__name__}: {error}"]) from error
+    missing = [part for part in _PARTS if not hasattr(module, part)]
+    if missing:
+        raise ConfigError([f"collectors.{kind} is not a plugin: it has no {', '.join(missing)}"])
+    return cast("Plugin", module)
+
+
+def _instead(kind: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(kind, known, n=1)
+    return f", did you mean {near[0]}?" if near else f": there is {', '.join(known)}" if known else ": none is installed"

@@ -1,0 +1,128 @@
+"""Shape first, meaning second: TOML tables become typed structs here, and what they mean is looked at in tokiod.checks.
+
+msgspec stops at the first thing that is wrong. Someone who writes a configuration wants to hear of all of them, so a table is
+converted field by field, and what can't be converted becomes a Fault with its key; the rest goes on to be checked.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tokiod.units import Duration, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tokiod.places import Key
+
+    Shaped = tuple[Any, list["Fault"]]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SECRET_IN_QUERY = re.compile(r"(?i)(^|[&;])(pass\w*|pwd|token|secret|api_?key)=")
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong: where, what, and the other offender where there are two."""
+
+    key: Key
+    sentence: str
+    other: Key = ()
+
+
+def fields(
+    table: object, struct: type[msgspec.Struct], key: Key, own: Mapping[str, Callable[[Any, Key], Shaped]] | None = None
+) -> tuple[dict[str, Any], list[Fault]]:
+    """Convert a TOML table to the fields of a struct; return those that are fine, and a Fault for each that is not.
+
+    own: how to convert the fields that only their struct understands.
+    """
+    if not isinstance(table, dict):
+        return {}, [Fault(key, f"expected a table, got {type(table).__name__}")]
+    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    values: dict[str, Any] = {}
+    faults = [Fault((*key, name), f"unknown key{nearest(name, known)}") for name in table if name not in known]
+    faults += [Fault((*key, name), "missing") for name, field in known.items() if field.required and name not in table]
+    for name in table.keys() & known.keys():
+        convert = (own or {}).get(name, lambda value, at, of=known[name].type: _value(value, of, at))
+        values[known[name].name], wrong = convert(table[name], (*key, name))
+        faults += wrong
+        if wrong:
+            del values[known[name].name]
+    return values, faults
+
+
+def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None, list[Fault]]:
+    """Make a struct of fields that are fine; what its own __post_init__ refuses is a Fault of the whole table."""
+    try:
+        return struct(**values), []
+    except (ValueError, TypeError) as error:
+        return None, [Fault(key, str(error))]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ", did you mean X?" for the known name that is most like this one, or nothing."""
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f", did you mean {found[0]}?" if found else ""
+
+
+def label(key: Key) -> str:
+    """Write a key the way TOML does: tls.ca, ops[2]."""
+    text = ""
+    for part in key:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (part if _BARE.fullmatch(part) else json.dumps(part))
+    return text
+
+
+def told_secrets(value: object, key: Key) -> Iterator[Fault]:
+    """Find the URLs in a table that hold a password, which nothing may print."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from told_secrets(item, (*key, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from told_secrets(item, (*key, index))
+    elif isinstance(value, str) and _tells_secret(value):
+        yield Fault(key, "a URL must not hold a secret: put it into a file, or into the environment, and name that instead")
+
+
+def _tells_secret(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        url.port  # noqa: B018 - a password with a slash in it ends up as the port
+    except ValueError:
+        return "://" in text and "@" in text
+    return url.password is not None or _SECRET_IN_QUERY.search(url.query) is not None
+
+
+def _value(value: object, of: Any, key: Key) -> Shaped:
+    if isinstance(of, type) and issubclass(of, msgspec.Struct):
+        values, faults = fields(value, of, key)
+        return (None, faults) if faults else build(of, values, key)
+    try:
+        return msgspec.convert(value, of, dec_hook=_own_type), []
+    except msgspec.ValidationError as error:
+        return None, [Fault(key, _sentence(error))]
+
+
+def _own_type(of: type, value: object) -> object:
+    if issubclass(of, (Duration, Size)):
+        return of.parse(value)
+    if issubclass(of, Path) and isinstance(value, str):
+        return of(value)
+    raise ValueError(f"expected {of.__name__}, got {type(value).__name__}")
+
+
+def _sentence(error: msgspec.ValidationError) -> str:
+    text = str(error).replace("`$", "`").replace("`", "")
+    return text[0].lower() + text[1:]
