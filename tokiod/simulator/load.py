@@ -1,0 +1,195 @@
+"""What every component of a site measures, whoever asks, whenever: the load is a function of (seed, component, step).
+
+Counters are running sums over all steps since the site's epoch, so a process that starts in the middle walks through the blocks
+before once, adding up increments. Nothing is read back from what was written: the writer of a database, one that was restarted, and a
+comparer in another process come to the same numbers apart from each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokiod.simulator.site import OPERATIONS, Site
+from tokiod.simulator.trouble import BLOCK, SPELL, SPELLS, absent_values, draw, trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+NULL = int(np.iinfo(np.int64).min)
+"""An integer that the database holds as NULL; a float is NaN then."""
+
+HUGE = 2**53 + 1
+"""No float64 holds this number: some counters start here."""
+
+_IDLE, _PAUSE, _BURST, _DEAD = 0.35, 0.05, 0.97, 8
+"""Spells without I/O, steps without, steps with eight times as much; and every so many-th counter never moves."""
+
+_QUIET = {"process_config", "connect", "reconnect", "disconnect", "llog_init", "notify", "quotactl", "link", "create", "destroy"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows of one of LMT's tables: present: bool[n, c], whether a component has a row at a step; fields: i8 or f8[n, c] by name."""
+
+    present: NDArray[np.bool_]
+    fields: dict[str, NDArray[Any]]
+
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> Table:
+        return Table(self.present[rows], {name: values[rows] for name, values in self.fields.items()})
+
+
+class Load:
+    """The measurements of a site as LMT's tables; components as the site counts them, MDS_OPS_DATA with each MDT's operations together."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.trouble = lru_cache(maxsize=64)(lambda block: trouble(site, block))
+        self._builders = {"OST_DATA": self._ost, "OSS_DATA": self._oss, "MDS_DATA": self._mds, "MDS_OPS_DATA": self._ops}
+        self._block = lru_cache(maxsize=8)(lambda name, block: self._builders[name](block))
+        self._bytes = _Sum(_first_bytes(site), self._more_bytes, lambda b: np.tile(self.trouble(b).ost_reset, 2))
+        self._operations = _Sum(
+            _first_operations(site), self._more_operations, lambda b: self.trouble(b).mdt_reset.repeat(len(OPERATIONS), axis=1)
+        )
+        self._ticks = [0]
+
+    def table(self, name: str, first: int, last: int) -> Table:
+        """Return a table's rows of the steps [first, last), 0 <= first < last."""
+        parts = [self._block(name, block)[_within(first, last, block)] for block in _blocks(first, last)]
+        fields = {field: np.concatenate([part.fields[field] for part in parts]) for field in parts[0].fields}
+        return Table(np.concatenate([part.present for part in parts]), fields)
+
+    def ticks(self, first: int, last: int) -> tuple[Ints, Ints]:
+        """Return how many TS_IDs there are before each of the steps [first, last), and how many the step has: 0, 1 or 2."""
+        blocks = _blocks(first, last)
+        counts = np.concatenate([self._counts(block) for block in blocks])
+        before = self._ticks_before(blocks[0]) + counts.cumsum() - counts
+        cut = slice(first - blocks[0] * BLOCK, last - blocks[0] * BLOCK)
+        return before[cut], counts[cut]
+
+    def _counts(self, block: int) -> Ints:
+        now = self.trouble(block)
+        return np.where(now.missing, 0, np.where(now.twice, 2, 1))[:, 0].astype(np.int64)
+
+    def _ticks_before(self, block: int) -> int:
+        while len(self._ticks) <= block:
+            self._ticks.append(self._ticks[-1] + int(self._counts(len(self._ticks) - 1).sum()))
+        return self._ticks[block]
+
+    def _ost(self, block: int) -> Table:
+        site, now = self.site, self.trouble(block)
+        counters = self._bytes.block(block)
+        read, written = (
+            np.where(now.ost_zero, 0, np.where(now.ost_dip, values * 2 // 3, values)) for values in np.hsplit(counters, [site.osts])
+        )
+        steps = block * BLOCK + np.arange(BLOCK)[:, np.newaxis]
+        fields = {"READ_BYTES": read, "WRITE_BYTES": written, "PCT_CPU": np.zeros(read.shape), **self._space(block, "ost", site.osts)}
+        return Table(~now.ost_absent & (steps >= site.appears), self._with_nulls("OST_DATA", block, fields))
+
+    def _oss(self, block: int) -> Table:
+        width = self.site.osss
+        fields = {field: _percent(self.site, f"oss {field}", block, width) for field in ("PCT_CPU", "PCT_MEMORY")}
+        return Table(~self.trouble(block).oss_absent, self._with_nulls("OSS_DATA", block, fields))
+
+    def _mds(self, block: int) -> Table:
+        site = self.site
+        cpu = self._with_nulls("MDS_DATA", block, {"PCT_CPU": _percent(site, "mds", block, len(site.mds_names))})
+        fields = {"PCT_CPU": cpu["PCT_CPU"][:, site.mds_of_mdt], **self._space(block, "mdt", site.mdts)}
+        return Table(~self.trouble(block).mds_absent[:, site.mds_of_mdt], fields)
+
+    def _ops(self, block: int) -> Table:
+        present = ~self.trouble(block).mds_absent[:, self.site.mds_of_mdt]
+        fields = self._with_nulls("MDS_OPS_DATA", block, {"SAMPLES": self._operations.block(block)})
+        return Table(present.repeat(len(OPERATIONS), axis=1), fields)
+
+    def _with_nulls(self, table: str, block: int, fields: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        for field, values in fields.items():
+            nothing = absent_values(self.site, block, table, field, values.shape[1]) & ~self.trouble(block).twice
+            fields[field] = np.where(nothing, NULL if values.dtype.kind == "i" else np.nan, values)
+        return fields
+
+    def _space(self, block: int, stream: str, width: int) -> dict[str, Ints]:
+        fields = {}
+        for unit, size in (("KBYTES", 90_767_651_352), ("INODES", 88_668_544)):
+            begin, name = draw(self.site, f"{stream} {unit} begin", 0, width), f"{stream} {unit}"
+            used = (size * (0.2 + 0.7 * begin + 0.01 * _levels(self.site, name, block, width))).astype(np.int64)
+            changing = (1000 * draw(self.site, name + " step", block, 2, BLOCK, width)).astype(np.int64)
+            fields[f"{unit}_FREE"] = size - used - changing[0]
+            fields[f"{unit}_USED"] = used + changing[1]
+        return fields
+
+    def _more_bytes(self, block: int) -> Ints:
+        site, width = self.site, 2 * self.site.osts
+        level = _levels(site, "bytes", block, width)
+        rate = np.where((level > _IDLE) & (np.arange(width) % _DEAD), 10 ** (9.5 * level), 0)
+        noise = draw(site, "bytes step", block, BLOCK, width)
+        burst = np.where(noise > _BURST, 8, np.where(noise < _PAUSE, 0, 1))
+        return (rate * burst * (0.5 + noise)).astype(np.int64)
+
+    def _more_operations(self, block: int) -> Ints:
+        site, width = self.site, self.site.mdts * len(OPERATIONS)
+        busy = np.array([0 if name in _QUIET else 300 / number for name, number in OPERATIONS.items()])
+        rate = np.outer(1 / (1 + np.arange(site.mdts)) ** 2, busy).ravel()
+        return (rate * (_levels(site, "ops", block, width) + draw(site, "ops step", block, BLOCK, width))).astype(np.int64)
+
+
+class _Sum:
+    """Running sums over all blocks: the first values, plus what is added at each step, minus what there was at the last reset."""
+
+    def __init__(self, first: Ints, more: Callable[[int], Ints], reset: Callable[[int], NDArray[np.bool_]]) -> None:
+        self._more = more
+        self._reset = reset
+        self._carried = [(first, np.zeros_like(first))]
+
+    def block(self, block: int) -> Ints:
+        while len(self._carried) <= block:
+            total, floor = self._sums(len(self._carried) - 1)
+            self._carried.append((total[-1], floor[-1]))
+        total, floor = self._sums(block)
+        return total - floor
+
+    def _sums(self, block: int) -> tuple[Ints, Ints]:
+        before, floor = self._carried[block]
+        more = self._more(block)
+        total = before + more.cumsum(axis=0)
+        return total, np.maximum.accumulate(np.maximum(floor, np.where(self._reset(block), total - more, 0)), axis=0)
+
+
+def _first_bytes(site: Site) -> Ints:
+    first = (1e13 * draw(site, "bytes begin", 0, 2 * site.osts)).astype(np.int64)
+    kind = np.arange(2 * site.osts) % 7
+    return np.where(kind == 0, HUGE + first, np.where(kind == 1, 0, first))
+
+
+def _first_operations(site: Site) -> Ints:
+    first = (4e9 * draw(site, "ops begin", 0, site.mdts, len(OPERATIONS))).astype(np.int64)
+    first[:, [name in _QUIET for name in OPERATIONS]] = 0
+    first[0, 0] += HUGE
+    return first.ravel()
+
+
+def _levels(site: Site, stream: str, block: int, width: int) -> Floats:
+    """Return a level in [0, 1) that changes from spell to spell."""
+    return draw(site, stream, block, SPELLS, width).repeat(SPELL, axis=0)
+
+
+def _percent(site: Site, stream: str, block: int, width: int) -> Floats:
+    """Return percentages of which some are exactly 0 and some exactly 100, with the few digits of a MySQL FLOAT."""
+    level, noise = _levels(site, stream, block, width), draw(site, stream + " step", block, BLOCK, width)
+    return np.clip(np.round(120 * level + 20 * noise - 20, 3), 0.0, 100.0) + 0.0  # no -0.0
+
+
+def _blocks(first: int, last: int) -> range:
+    return range(first // BLOCK, -(-last // BLOCK))
+
+
+def _within(first: int, last: int, block: int) -> slice:
+    return slice(max(0, first - block * BLOCK), min(BLOCK, last - block * BLOCK))

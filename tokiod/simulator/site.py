@@ -1,0 +1,111 @@
+"""The site in the box: what stands in it, in which time zone, under which seed. Everything else follows from this."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+STEP = 5
+"""Seconds between two samples: LMT's own interval."""
+
+OPERATIONS = {
+    "open": 1, "close": 2, "mknod": 3, "link": 4, "unlink": 5, "mkdir": 6, "rmdir": 7, "rename": 8, "getxattr": 9, "process_config": 19,
+    "connect": 23, "reconnect": 24, "disconnect": 25, "statfs": 26, "create": 33, "destroy": 34, "setattr": 35, "getattr": 37,
+    "llog_init": 67, "notify": 72, "quotactl": 75,
+}  # fmt: skip
+"""The operations that LMT 3 writes of each MDT, and their numbers in OPERATION_INFO."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A file system under load.
+
+    epoch: UTC epoch seconds of the first sample ever taken, a multiple of STEP; step k is at epoch + k * STEP.
+    OST j belongs to OSS j % osss; two MDTs share an MDS.
+    growth: seconds after the epoch at which the last OST is first seen; None: from the start.
+    trouble: whether samples come late, counters fall, servers go away (see trouble.py).
+    """
+
+    epoch: int
+    seed: int = 1
+    timezone: str = "America/Los_Angeles"
+    filesystem: str = "snx1"
+    osts: int = 24
+    osss: int = 24
+    mdts: int = 2
+    trouble: bool = True
+    growth: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.epoch % STEP:
+            raise ValueError(f"epoch {self.epoch} is not a multiple of {STEP} s")
+        if min(self.osts, self.osss, self.mdts) < 1:
+            raise ValueError("a site has at least one OST, one OSS and one MDT")
+        if self.seed < 0:
+            raise ValueError(f"seed {self.seed} is negative")
+        ZoneInfo(self.timezone)
+
+    @property
+    def ost_names(self) -> tuple[str, ...]:
+        """All OSTs, also one that is still to appear."""
+        return tuple(f"{self.filesystem}-OST{j:04x}" for j in range(self.osts))
+
+    @property
+    def oss_names(self) -> tuple[str, ...]:
+        """Host names of the object storage servers."""
+        return tuple(f"{self.filesystem}n{j + 100:03d}" for j in range(self.osss))
+
+    @property
+    def mdt_names(self) -> tuple[str, ...]:
+        """All MDTs."""
+        return tuple(f"{self.filesystem}-MDT{j:04x}" for j in range(self.mdts))
+
+    @property
+    def mds_names(self) -> tuple[str, ...]:
+        """Host names of the metadata servers."""
+        return tuple(f"{self.filesystem}n{j:03d}" for j in range((self.mdts + 1) // 2))
+
+    @property
+    def oss_of_ost(self) -> NDArray[np.intp]:
+        """The OSS of each OST."""
+        return np.arange(self.osts) % self.osss
+
+    @property
+    def mds_of_mdt(self) -> NDArray[np.intp]:
+        """The MDS of each MDT."""
+        return np.arange(self.mdts) // 2
+
+    @property
+    def appears(self) -> NDArray[np.int64]:
+        """The step at which each OST is first seen."""
+        steps = np.zeros(self.osts, np.int64)
+        steps[-1] = 0 if self.growth is None else -(-self.growth // STEP)
+        return steps
+
+    def step(self, time: float) -> int:
+        """Return the step that is going on at an epoch second; negative before the epoch."""
+        return int((time - self.epoch) // STEP)
+
+    @property
+    def fingerprint(self) -> int:
+        """A number in 31 bits that tells one site from another."""
+        return zlib.crc32(msgspec.json.encode(self)) >> 1
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_bytes(msgspec.json.encode(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Site:
+        """Read what save() wrote; raises msgspec.DecodeError or ValidationError for anything else."""
+        return msgspec.json.decode(path.read_bytes(), type=cls)
