@@ -1,0 +1,58 @@
+"""python -m tokiod.simulator: a source of a simulated site, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tokiod.clock import SimulatedClock
+from tokiod.errors import TokiodError
+from tokiod.simulator.lmt import simulate
+from tokiod.simulator.site import STEP, Site
+from tokiod.units import Duration
+
+
+@click.group()
+def simulator() -> None:
+    """Simulate what a site's monitoring systems hold."""
+
+
+@simulator.command()
+@click.option("--database", type=click.Path(path_type=Path, dir_okay=False), required=True, help="SQLite file, made or continued.")
+@click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
+@click.option(
+    "--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A saved site (JSON) instead of what follows."
+)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--osts", default=24, show_default=True)
+@click.option("--osss", default=24, show_default=True)
+@click.option("--mdts", default=2, show_default=True)
+@click.option("--timezone", default="America/Los_Angeles", show_default=True, help="IANA zone of the database's datetimes.")
+@click.option("--filesystem", default="snx1", show_default=True)
+@click.option("--history", type=Duration.parse, metavar="SPAN", default="2h", show_default=True, help="Past before the clock's EPOCH.")
+@click.option("--growth", type=Duration.parse, metavar="SPAN", help="When the last OST appears, after the first sample. [default: at once]")
+@click.option("--trouble/--no-trouble", default=True, show_default=True, help="Late rows, resets, dips, gaps, NULLs.")
+def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int, **sizes: Any) -> None:
+    """Keep an LMT database in SQLite that grows every 5 s of the clock."""
+    try:
+        site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
+        asyncio.run(_until_terminated(simulate(database, site, clock)))
+    except (TokiodError, ValueError, KeyError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _until_terminated(forever: Any) -> None:
+    task = asyncio.ensure_future(forever)
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, task.cancel)
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+if __name__ == "__main__":
+    simulator()

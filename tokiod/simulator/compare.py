@@ -1,0 +1,134 @@
+"""Hold a TTS file against what it must hold, cell by cell, bit by bit."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import h5py
+import numpy as np
+
+from tokiod.simulator.site import STEP
+from tokiod.window import Window, iso
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tokiod.simulator.answers import Answer, Answers
+
+Kind = Literal["lost", "extra", "different"]
+
+SHOWN = 20
+"""Differences of each dataset that are kept; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A cell that is not what it must be: lost: missing in the file; extra: must be missing; different: another number. NaN: missing."""
+
+    kind: Kind
+    dataset: str
+    column: str
+    time: int
+    want: float
+    got: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.dataset} {self.column} {iso(self.time)} want {self.want!r} got {self.got!r}"
+
+
+@dataclass(slots=True)
+class Comparison:
+    """How many cells of files were compared, how many of those hold a number, how many differ, and the first of the differences."""
+
+    cells: int = 0
+    filled: int = 0
+    counts: Counter[Kind] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Whether no cell differs."""
+        return not self.counts.total()
+
+    def __add__(self, other: Comparison) -> Comparison:
+        return Comparison(
+            self.cells + other.cells, self.filled + other.filled, self.counts + other.counts, self.differences + other.differences
+        )
+
+
+def compare(path: Path, answers: Answers, *, determined: bool = False) -> Comparison:
+    """Compare every cell of a TTS file, live or sealed, with what it must hold once the windows of `answers` are stored.
+
+    determined: leave out the cells that other windows, stored meanwhile, may change: the way to look at a daemon that is running.
+    Raises OSError where the file can't be opened, ValueError where it isn't a TTS file over steps of this site.
+    """
+    result = Comparison()
+    with h5py.File(path, "r") as file:
+        found = {name: node for name, node in _datasets(file).items() if not name.startswith("_")}
+        wanted = answers.of(Window(int(file.attrs["start"]), int(file.attrs["end"])))
+        for name in sorted({*found, *wanted}):
+            if name not in wanted:
+                raise ValueError(f"{path} holds {name}, which an LMT database does not tell")
+            _compare_dataset(name, wanted[name], found.get(name), result, determined=determined)
+    return result
+
+
+def _compare_dataset(name: str, want: Answer, node: h5py.Dataset | None, result: Comparison, *, determined: bool) -> None:
+    columns = want.columns if node is None else tuple(dict.fromkeys(want.columns + _columns(node)))
+    got = np.full((len(want.timestamps), len(columns)), np.nan)
+    wanted, certain = got.copy(), np.full(got.shape, not determined)
+    wanted[:, : len(want.columns)] = want.values
+    if determined:
+        certain[:, : len(want.columns)] = want.determined
+    if node is not None:
+        got[:, [columns.index(column) for column in _columns(node)]] = _cells(node, want.timestamps)
+    result.cells += int(certain.sum())
+    result.filled += int((certain & ~np.isnan(wanted)).sum())
+    wrong = certain & ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)))
+    _tell(name, columns, want.timestamps, (wrong, wanted, got), result)
+
+
+def _tell(
+    name: str,
+    columns: tuple[str, ...],
+    times: NDArray[np.int64],
+    cells: tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]],
+    result: Comparison,
+) -> None:
+    wrong, wanted, got = cells
+    result.counts["lost"] += int((wrong & np.isnan(got)).sum())
+    result.counts["extra"] += int((wrong & np.isnan(wanted)).sum())
+    result.counts["different"] += int((wrong & ~np.isnan(got) & ~np.isnan(wanted)).sum())
+    for row, column in np.argwhere(wrong)[:SHOWN].tolist():
+        want, have = float(wanted[row, column]), float(got[row, column])
+        kind: Kind = "lost" if math.isnan(have) else "extra" if math.isnan(want) else "different"
+        result.differences.append(Difference(kind, name, columns[column], int(times[row]), want, have))
+
+
+def _datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    found: dict[str, h5py.Dataset] = {}
+
+    def visit(name: str, node: h5py.HLObject) -> None:
+        if isinstance(node, h5py.Dataset) and "columns" in node.attrs:
+            found[name] = node
+
+    file.visititems(visit)
+    return found
+
+
+def _columns(node: h5py.Dataset) -> tuple[str, ...]:
+    return tuple(name.decode() for name in node.attrs["columns"])
+
+
+def _cells(node: h5py.Dataset, times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a dataset's cells with NaN for missing, which TTS writes as -0.0."""
+    if not np.array_equal(node.parent["timestamps"][...], times):
+        raise ValueError(f"{node.file.filename}: the timestamps of {node.name} are not steps of {STEP} s over the file")
+    values: NDArray[np.float64] = node[...]
+    values[(values == 0) & np.signbit(values)] = np.nan
+    return values
