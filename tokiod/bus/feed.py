@@ -1,0 +1,85 @@
+"""The writer's voice to the world: the cells that changed, once they are stored."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+import zmq
+
+from tokiod import sample
+from tokiod.errors import TokiodError
+from tokiod.sample import Stored
+
+if TYPE_CHECKING:
+    from tokiod.sample import Batch
+
+HIGH_WATER = 1000
+
+
+class Feed:
+    """Publish stored cells to whoever listens, and never wait for them.
+
+    PUB drops what a slow subscriber doesn't take, and a new one has missed everything so far; both are fine as long as they know it.
+    So each topic is numbered without holes within an epoch (a run of the writer), and the last number and watermark are said again by
+    every heartbeat and to every new subscriber. What was missed is in the file.
+    XPUB because it tells of subscriptions; verbose, or a second subscriber to the same topic would go unnoticed.
+    """
+
+    def __init__(self, endpoint: str, epoch: str, *, high_water: int = HIGH_WATER) -> None:
+        self.epoch = epoch
+        self.subscriptions = 0
+        self._last: dict[tuple[str, str], Stored] = {}
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.XPUB)
+        self._socket.setsockopt(zmq.XPUB_VERBOSER, 1)
+        self._socket.sndhwm = high_water
+        self._socket.linger = 0
+        try:
+            self._socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise TokiodError(f"the feed can't be opened at {endpoint}: {error.strerror}") from None
+
+    def publish(self, system: str, batch: Batch, watermark: int) -> None:
+        """Tell of cells that are stored; a value of NaN has become missing again. watermark: the source's, after it."""
+        self.poll()
+        last = self._last.get((system, batch.dataset))
+        stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
+        if self.subscriptions:
+            self._socket.send_multipart(sample.encode(system, batch, stored=stored))
+
+    def poll(self) -> int:
+        """Greet new subscribers with the last of each of their topics; returns how many subscriptions there are."""
+        with suppress(zmq.Again):
+            while True:
+                self._subscribed(self._socket.recv(zmq.NOBLOCK))
+        return self.subscriptions
+
+    def beat(self) -> None:
+        """Say the last of every topic again."""
+        if self.subscriptions:
+            self._repeat(b"")
+
+    def close(self) -> None:
+        """Unbind."""
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _subscribed(self, message: bytes) -> None:
+        match message[:1]:
+            case b"\x01":
+                self.subscriptions += 1
+                self._repeat(message[1:])
+            case b"\x00":
+                self.subscriptions -= 1
+
+    def _repeat(self, prefix: bytes) -> None:
+        for (system, dataset), stored in self._last.items():
+            if sample.topic(system, dataset).startswith(prefix):
+                self._socket.send_multipart(sample.encode_heartbeat(system, dataset, stored))
