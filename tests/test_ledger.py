@@ -276,9 +276,10 @@ def test_a_corrupt_ledger_takes_its_journal_along_while_others_have_it_open_and_
     damaged(path, "nothing yet")
     with Ledger.open(path) as collectors:
         collectors.failed("lmt", Window(0, 60), "Transient", "gone", 1, NOW + 5, NOW)
+        size = path.stat().st_size
         with path.open("r+b") as file:
-            file.seek(8192)
-            file.write(os.urandom(4096))
+            file.seek(5 * 4096)
+            file.write(os.urandom(size - 5 * 4096))
         with Ledger.open_or_set_aside(path, NOW) as writer:
             assert writer.set_aside.with_name(writer.set_aside.name + "-wal").stat().st_size > 0
             writer.store([entry(0, 60)], NOW)
