@@ -75,7 +75,7 @@ def trouble(site: Site, block: int) -> Trouble:
         ost_reset=chance.step("reset", site.osts, 1 / 1500) | (mounted & (chance.draw("restarted", site.osts) < 1 / 2)),
         ost_zero=zero,
         ost_dip=chance.step("dip", site.osts, 1 / 1000),
-        mdt_reset=chance.step("mds reset", mdss, 1 / 1000)[:, site.mds_of_mdt],
+        mdt_reset=chance.step("mds reset", mdss, 1 / 200)[:, site.mds_of_mdt],
     )
 
 
