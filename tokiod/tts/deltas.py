@@ -120,12 +120,21 @@ def day(raw: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def anchored(raw: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell for each column whether these rows, i8[rows, columns], alone hold an anchor with its two nonzero predecessors."""
+    earlier, later = raw[:-2], raw[1:-1]
+    found = ((raw[2:] >= np.maximum(earlier, later)) & (np.minimum(earlier, later) > 0)).any(axis=0)
+    apart = np.flatnonzero(~found)
+    if len(apart):
+        found[apart] = _anchored_apart(raw[:, apart])
+    return np.asarray(found)
+
+
+def _anchored_apart(raw: NDArray[np.int64]) -> NDArray[np.bool_]:
     nonzero = raw > 0
-    rows = np.where(nonzero, np.arange(len(raw))[:, None], -1)
+    rows = np.where(nonzero, np.arange(len(raw))[:, np.newaxis], -1)
     before = np.full_like(rows, -1)
     np.maximum.accumulate(rows[:-1], axis=0, out=before[1:])
     before_that = np.take_along_axis(before, np.maximum(before, 0), axis=0)
-    two = nonzero & (before >= 0) & (before_that >= 0)
     later = np.take_along_axis(raw, np.maximum(before, 0), axis=0)
     earlier = np.take_along_axis(raw, np.maximum(before_that, 0), axis=0)
-    return np.asarray((two & (raw >= later) & (raw >= earlier)).any(axis=0))
+    found = nonzero & (before_that >= 0) & (raw >= later) & (raw >= earlier)
+    return np.asarray(found.any(axis=0))

@@ -1,0 +1,285 @@
+"""Samples stored in any order, split, duplicated, replaced, killed between and losing power leave the cells of one ordered run."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokiod.tts.counters import Counter
+from tokiod.tts.deltas import day
+from tokiod.tts.files import REAL, Files
+from tokiod.tts.matrix import Matrix, OpenFile
+from tokiod.tts.schema import ABSENT, MISSING, NO_ROW
+
+
+class Killed(Exception):
+    pass
+
+
+class KillableFiles(Files):
+    """Real file operations, counted; the one after `left` writes is a kill."""
+
+    left = None
+    read_bytes = 0
+
+    def pread_into(self, fd, buffer, offset):
+        self.read_bytes += buffer.nbytes
+        super().pread_into(fd, buffer, offset)
+
+    def pwrite(self, fd, data, offset):
+        if self.left is not None:
+            if not self.left:
+                raise Killed
+            self.left -= 1
+        super().pwrite(fd, data, offset)
+
+
+class Day:
+    """The three matrices of a counter in a real file, as a live file has them."""
+
+    def __init__(self, rows, width, files=REAL):
+        self.fd = os.memfd_create("day")
+        file, names = OpenFile(self.fd, files, dirty=False), tuple(map(str, range(width)))
+        self.cells = Matrix(file, 0, rows, names, np.float64)
+        self.raw = Matrix(file, 8 * rows * width, rows + 2, names, np.int64)
+        self.span = Matrix(file, 8 * (2 * rows + 2) * width, 2, names, np.int64)
+        self.put(np.full((rows, width), MISSING), np.full((rows + 2, width), ABSENT), np.full((2, width), NO_ROW))
+        self.counter = Counter(self.cells, self.raw, self.span)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+    def put(self, *arrays):
+        for matrix, array in zip((self.cells, self.raw, self.span), arrays, strict=True):
+            matrix.write_rows(0, array)
+
+    def get(self):
+        return [matrix.read(0, matrix.rows) for matrix in (self.cells, self.raw, self.span)]
+
+    def bits(self):
+        return [array.view(np.int64).tolist() for array in self.get()]
+
+    def store(self, batch):
+        return self.counter.store(*(np.array(part, dtype) for part, dtype in zip(batch.T, (np.int64, np.intp, np.int64), strict=True)))
+
+
+def whole(raw):
+    """Cells, raw and span of one run over all raw rows, as bits."""
+    rows = np.arange(len(raw))[:, None]
+    moved, own = (raw > 0) & (rows > 0), (raw >= 0) & (rows > 0) & (rows < len(raw) - 1)
+    first = np.where(moved, rows, len(raw)).min(axis=0)
+    last = np.where(own, rows, NO_ROW).max(axis=0)
+    return [day(raw).view(np.int64).tolist(), raw.tolist(), [np.where(first == len(raw), NO_ROW, first).tolist(), last.tolist()]]
+
+
+def samples_of(raw, rows=None):
+    """The samples in some rows of raw, [n, 3] of row, column, value."""
+    row, column = np.nonzero(raw != ABSENT)
+    chosen = np.isin(row, np.arange(len(raw)) if rows is None else rows)
+    return np.stack([row, column, raw[row, column]], axis=1)[chosen]
+
+
+values = st.one_of(st.integers(1, 5), st.just(0), st.just(ABSENT), st.integers(2**53, 2**53 + 3))
+
+
+@st.composite
+def raws(draw, shape=st.tuples(st.integers(3, 42), st.integers(1, 3))):
+    """Raw rows of a day of a few columns: noise, growth, standing still at zero or nearly absent."""
+    rows, width = draw(shape)
+    columns = []
+    for _ in range(width):
+        base = np.array(draw(st.lists(values, min_size=rows, max_size=rows)), dtype=np.int64)
+        growing = np.cumsum(np.abs(base % 7)) + 1
+        kind = draw(st.sampled_from(["noise", "growth", "growth with faults", "zeros", "few"]))
+        masks = {
+            "noise": base,
+            "growth": growing,
+            "growth with faults": np.where(base <= 0, base, growing),
+            "zeros": np.where(base == ABSENT, base, np.where(base == 2**53, 7, 0)),
+            "few": np.where(base == 2**53, growing, ABSENT),
+        }
+        columns.append(masks[kind])
+    return np.stack(columns, axis=1)
+
+
+@st.composite
+def batches(draw, raw):
+    """The samples of raw in pieces: windows of rows in any order, or anything strewn; some twice."""
+    samples = samples_of(raw)
+    if draw(st.booleans()):
+        length = draw(st.integers(1, 12))
+        pieces = [samples[samples[:, 0] // length == window] for window in range(len(raw) // length + 1)]
+    else:
+        count = draw(st.integers(1, 5))
+        of = np.array(draw(st.lists(st.integers(0, count - 1), min_size=len(samples), max_size=len(samples))), np.int64)
+        pieces = [samples[of == piece] for piece in range(count)]
+    again = draw(st.lists(st.sampled_from(pieces), max_size=2))
+    return draw(st.permutations(pieces + again))
+
+
+@given(raws(), st.data())
+def test_in_any_order_split_and_duplication_the_file_is_that_of_one_run_after_every_batch(raw, data):
+    so_far = np.full_like(raw, ABSENT)
+    with Day(len(raw) - 2, raw.shape[1]) as file:
+        for batch in data.draw(batches(raw)):
+            file.store(batch)
+            so_far[batch[:, 0], batch[:, 1]] = batch[:, 2]
+            assert file.bits() == whole(so_far)
+        assert file.bits() == whole(raw)
+
+
+@given(raws(), st.data())
+def test_samples_that_replace_others_leave_the_cells_of_one_run_over_the_last_ones(raw, data):
+    other = data.draw(raws(st.just(raw.shape)))
+    so_far = np.full_like(raw, ABSENT)
+    with Day(len(raw) - 2, raw.shape[1]) as file:
+        for batch in [*data.draw(batches(raw)), *data.draw(batches(other))]:
+            file.store(batch)
+            so_far[batch[:, 0], batch[:, 1]] = batch[:, 2]
+            assert file.bits()[:2] == whole(so_far)[:2]
+
+
+@given(raws(), st.data())
+def test_exactly_the_cells_whose_bits_changed_are_returned_nan_for_missing(raw, data):
+    with Day(len(raw) - 2, raw.shape[1]) as file:
+        for batch in data.draw(batches(raw)):
+            before = file.get()[0]
+            changes = file.store(batch)
+            after = file.get()[0]
+            row, column = np.nonzero(before.view(np.int64) != after.view(np.int64))
+            value = np.where(np.signbit(after[row, column]), np.nan, after[row, column])
+            found = sorted(zip(changes.row.tolist(), changes.column.tolist(), map(repr, changes.value.tolist()), strict=True))
+            assert found == list(zip(row.tolist(), column.tolist(), map(repr, value.tolist()), strict=True))
+
+
+@given(raws(), st.data())
+def test_a_kill_before_any_write_is_repaired_by_applying_the_batch_again(raw, data):
+    """Other batches may come between the kill and the repetition."""
+    files = KillableFiles()
+    with Day(len(raw) - 2, raw.shape[1], files) as file:
+        pieces = data.draw(batches(raw))
+        waiting = []
+        for batch in pieces:
+            files.left = data.draw(st.one_of(st.none(), st.integers(0, 4)))
+            try:
+                file.store(batch)
+            except Killed:
+                waiting.append(batch)
+                file.counter = Counter(file.cells, file.raw, file.span)
+        files.left = None
+        for batch in data.draw(st.permutations(waiting)):
+            file.store(batch)
+        assert file.bits() == whole(raw)
+
+
+@settings(max_examples=300)
+@given(raws(), st.data())
+def test_losing_any_unsynced_writes_is_repaired_by_applying_the_unacknowledged_batches_again(raw, data):
+    """What a loss of power leaves of unsynced writes is any mixture of old and new, cell by cell, in all three matrices."""
+    pieces = data.draw(batches(raw))
+    synced, lost = data.draw(st.integers(0, len(pieces))), data.draw(st.integers(0, len(pieces)))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    chance = data.draw(st.sampled_from([0.1, 0.5, 0.9]))
+    with Day(len(raw) - 2, raw.shape[1]) as file:
+        for batch in pieces[:synced]:
+            file.store(batch)
+        before = file.get()
+        for batch in pieces[synced : synced + lost]:
+            file.store(batch)
+        file.put(*(np.where(random.random(old.shape) < chance, old, new) for old, new in zip(before, file.get(), strict=True)))
+        file.counter = Counter(file.cells, file.raw, file.span)
+        for batch in data.draw(st.permutations(pieces[synced:])):
+            file.store(batch)
+        assert file.bits() == whole(raw)
+
+
+@pytest.mark.parametrize("matrix", ["span", "raw", "cells"])
+def test_a_kill_before_each_of_the_three_writes_leaves_the_others_of_a_later_run(matrix):
+    """Span first, then raw, then cells."""
+    raw = np.array([[ABSENT], [5], [7], [9], [ABSENT]])
+    files = KillableFiles()
+    with Day(3, 1, files) as file:
+        files.left = ["span", "raw", "cells"].index(matrix)
+        with pytest.raises(Killed):
+            file.store(samples_of(raw))
+        empty, done = whole(np.full_like(raw, ABSENT)), whole(raw)
+        expected = {"span": empty, "raw": [*empty[:2], done[2]], "cells": [empty[0], *done[1:]]}[matrix]
+        assert file.bits() == expected
+
+
+@given(raws(), st.data())
+def test_the_last_samples_of_the_day_are_known_at_any_time(raw, data):
+    so_far = np.full_like(raw, ABSENT)
+    with Day(len(raw) - 2, raw.shape[1]) as file:
+        for batch in data.draw(batches(raw)):
+            file.store(batch)
+            so_far[batch[:, 0], batch[:, 1]] = batch[:, 2]
+            expected = [next((v for v in column[::-1] if v != ABSENT), ABSENT) for column in so_far[1:-1].T.tolist()]
+            assert file.counter.last_samples().tolist() == expected
+
+
+def test_storing_nothing_changes_nothing():
+    with Day(3, 1) as file:
+        before = file.bits()
+        changes = file.store(np.empty((0, 3), np.int64))
+        assert (len(changes.row), len(changes.column), len(changes.value), file.bits()) == (0, 0, 0, before)
+
+
+class TestCost:
+    """What is read is counted, not timed: a row of this day is 80 bytes."""
+
+    ROWS, WIDTH = 2000, 10
+
+    @pytest.fixture
+    def files(self):
+        return KillableFiles()
+
+    @pytest.fixture
+    def file(self, files):
+        with Day(self.ROWS, self.WIDTH, files) as file:
+            yield file
+
+    def raw(self):
+        """A full day with a column always absent, one always zero, one at zero since the morning, one absent since, and four dirty."""
+        random = np.random.default_rng(2)
+        raw = np.cumsum(random.integers(0, 9, (self.ROWS + 2, self.WIDTH)), axis=0) + 1
+        raw[:, 0], raw[:, 1], raw[500:, 2], raw[500:, 3] = ABSENT, 0, 0, ABSENT
+        raw[random.random(raw.shape) < [0, 0, 0, 0, 0.1, 0.1, 0, 0, 0, 0]] = ABSENT
+        raw[random.random(raw.shape) < [0, 0, 0, 0, 0, 0, 0.1, 0.1, 0, 0]] = 0
+        raw[[0, -1]] = ABSENT
+        return raw
+
+    def rows_read(self, file, files, batch):
+        files.read_bytes = 0
+        file.store(batch)
+        return files.read_bytes / 8 / self.WIDTH
+
+    def test_a_window_appended_reads_some_rows_however_long_columns_stand_at_zero_or_are_absent(self, file, files):
+        raw = self.raw()
+        file.store(samples_of(raw, range(1, 1500)))
+        assert self.rows_read(file, files, samples_of(raw, range(1500, 1512))) < 150
+
+    def test_a_late_window_reads_some_rows_around_it(self, file, files):
+        raw = self.raw()
+        raw[500:, 2] = raw[500:, 4]
+        file.store(samples_of(raw, [*range(1, 1500), *range(1512, 2001)]))
+        assert self.rows_read(file, files, samples_of(raw, range(1500, 1512))) < 300
+        assert file.bits() == whole(raw)
+
+    def test_the_first_window_of_a_late_start_reads_nothing_of_the_day(self, file, files):
+        raw = self.raw()
+        assert self.rows_read(file, files, samples_of(raw, range(1500, 1512))) < 60
+
+    def test_the_guards_of_a_full_day_read_some_rows_beside_them(self, file, files):
+        raw = self.raw()
+        raw[:, 2:4] = raw[:, 8:]
+        file.store(samples_of(raw))
+        raw[0], raw[-1] = 1, raw[-2] + (raw[-2] >= 0)
+        assert self.rows_read(file, files, samples_of(raw, [0])) < 150
+        assert self.rows_read(file, files, samples_of(raw, [self.ROWS + 1])) < 150
+        assert file.bits() == whole(raw)

@@ -1,0 +1,176 @@
+"""Store samples of a counter in a live file and keep the cells that follow from them right, at a cost that follows the update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokiod.tts.deltas import SLAB, Deltas, anchored
+from tokiod.tts.schema import ABSENT, NO_ROW, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tokiod.tts.matrix import Matrix
+
+NEAR, FARTHER = 6, 4
+"""Rows beside an update that are looked at first, and how many times as many next while they don't tell enough of every column."""
+
+FIRST_CLOSING = 2
+"""The sample in this row of raw closes the day's first cell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """The cells whose bits changed: row i8[n] of the day, column intp[n], value f8[n], NaN where a cell became missing."""
+
+    row: NDArray[np.int64]
+    column: NDArray[np.intp]
+    value: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: list[Changes]) -> Changes:
+        """Return all parts as one."""
+        return cls(
+            np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)]),
+            np.concatenate([np.empty(0, np.intp), *(part.column for part in parts)]),
+            np.concatenate([np.empty(0, np.float64), *(part.value for part in parts)]),
+        )
+
+
+class Counter:
+    """One counter dataset of a live file: its raw samples, where they begin and end in each column, and its cells.
+
+    cells: f8 [N, columns]. raw: i8 [N + 2, columns], rows as in tokiod.tts.deltas. span: i8 [2, columns], per column the raw row of the
+    first nonzero sample in rows 1 to N + 1 and of the last sample in rows 1 to N, NO_ROW without one. keep: raw inside the day was lost by
+    an earlier sealing, so a filled cell is never emptied for want of samples.
+
+    An update recomputes from rows before it that tell the state of the rule (an anchor, or the knowledge that all before is zero) to an
+    anchor behind it that owes nothing to it, or to the last sample. It compares what it computes with the file and not with what raw was,
+    because a kill may have come between raw and cells. span spares the search where no anchor is to be found: in columns that never moved,
+    and behind the last sample.
+
+    Why it survives any kill and any loss of unsynced writes: span, raw and cells are written in this order, all by assignment, and an
+    update is acknowledged only when all three are synced, so after a crash it comes again. After a kill span covers at least what raw
+    holds. After a loss of power it may not: raw then holds samples that span does not know, and updates that come before theirs take them
+    for absent. But each such sample belongs to an update that will come again, and that recomputes all cells from its first row to an
+    anchor, or, in a column that never moved, to a sample, beyond its last: the cells in which the others were mistaken.
+    """
+
+    def __init__(self, cells: Matrix, raw: Matrix, span: Matrix, *, keep: bool = False) -> None:
+        self._cells = cells
+        self._raw = raw
+        self._span = span
+        self._keep = keep
+        self.last_row = raw.rows - 1
+
+    def store(self, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]) -> Changes:
+        """Assign samples by raw row and column, recompute and write the cells they can affect, and return those that changed.
+
+        row 0 and last_row are the guards. Samples may come in any order, late, twice, or in place of others; values are 0 or more.
+        """
+        if not len(row):
+            return Changes.joined([])
+        span = self._span.read(0, 2)
+        update = _Update(span, self.last_row, row, column, value)
+        if (update.span != span).any():
+            self._span.write_rows(0, update.span)
+        self._raw.assign(row, column, value)
+        return Changes.joined([self._write(top, columns, cells) for top, columns, cells in self._compute(update)])
+
+    def last_samples(self) -> NDArray[np.int64]:
+        """Return each column's last sample of the day, i8[columns], ABSENT where there is none."""
+        last: NDArray[np.int64] = self._span.read(1, 2)[0]
+        samples = np.full_like(last, ABSENT)
+        for row in np.unique(last[last != NO_ROW]).tolist():
+            here = last == row
+            samples[here] = self._raw.read(row, row + 1)[0, here]
+        return samples
+
+    def _compute(self, update: _Update) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64]]]:
+        """Yield (first row of the day, columns, cells) of all that the update can affect."""
+        columns = update.columns
+        before, after = self._raw.read(0, 1)[0, columns], self._raw.read(self.last_row, self.last_row + 1)[0, columns]
+        deltas = Deltas(before)
+        begin, end = self._begin(update, after), self._end(update)
+        for start in range(begin, end, SLAB):
+            stop = min(start + SLAB, end)
+            cells = deltas.feed(self._samples(start, stop, columns))
+            first = max(start, update.start, FIRST_CLOSING)
+            yield first - FIRST_CLOSING, columns, cells[first - start :]
+        closed = np.flatnonzero((update.last < end) & (after != ABSENT))
+        if len(closed):
+            if end < self.last_row:
+                deltas.gap()
+            deltas.end_of_day(update.last != NO_ROW)
+            yield self.last_row - FIRST_CLOSING, columns[closed], deltas.feed(after[np.newaxis])[:, closed]
+
+    def _begin(self, update: _Update, after: NDArray[np.int64]) -> int:
+        """Return the row from which the rule, starting afresh, gets to the right state before the update's first row."""
+        begin, near = update.start, NEAR
+        still = update.still & (after <= 0)
+        unsure = np.flatnonzero(~update.new)
+        while begin > 1 and len(unsure):
+            begin, near = max(update.start - near, 1), near * FARTHER
+            raw = self._samples(begin, update.start, update.columns[unsure])
+            sampled = (raw >= 0).any(axis=0)
+            unsure = unsure[~(sampled & (still[unsure] | (update.first[unsure] >= begin) | anchored(raw)))]
+        return begin
+
+    def _end(self, update: _Update) -> int:
+        """Return the row from which on the state of the rule owes nothing to the update."""
+        end, near = update.stop, NEAR
+        unsure = np.flatnonzero(update.last >= end)
+        while len(unsure):
+            end, near = min(update.stop + near, update.end), near * FARTHER
+            raw = self._samples(update.stop, end, update.columns[unsure])
+            unmoved = (raw >= 0).any(axis=0) & (update.first[unsure] >= end)
+            unsure = unsure[~(unmoved | (update.last[unsure] < end) | anchored(raw))]
+        return end
+
+    def _samples(self, start: int, stop: int, columns: NDArray[np.intp]) -> NDArray[np.int64]:
+        raw = self._raw.read(start, stop)
+        return raw if len(columns) == self._raw.width else raw[:, columns]
+
+    def _write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
+        stored = self._cells.read(top, top + len(cells))[:, columns]
+        changed = stored.view(np.int64) != cells.view(np.int64)
+        if self._keep:
+            changed &= ~missing(cells)
+        row, index = np.nonzero(changed)
+        row, column, value = row + top, columns[index], cells[row, index]
+        self._cells.assign(row, column, value)
+        return Changes(row, column, np.where(missing(value), np.nan, value))
+
+
+class _Update:
+    """Where new samples lie among those that are known, and span with them. All but span is per touched column.
+
+    columns: the touched ones, ascending. start, stop: the raw rows [start, stop) of the day that hold them; end: that behind the last
+    sample of these columns. first, last: as in span, but `first` beyond all rows where nothing ever moved. new: no sample was known before.
+    still: nothing but zeros, behind all known samples; such cells depend on the sample before alone, however long the zeros last.
+    """
+
+    __slots__ = ("columns", "end", "first", "last", "new", "span", "start", "still", "stop")
+
+    def __init__(
+        self, span: NDArray[np.int64], last_row: int, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]
+    ) -> None:
+        touched, moved, own = np.zeros(span.shape[1], np.bool_), (value > 0) & (row > 0), (row > 0) & (row < last_row)
+        touched[column] = True
+        self.columns = np.flatnonzero(touched)
+        first, last = np.where(span[0] == NO_ROW, last_row + 1, span[0]), span[1].copy()
+        np.minimum.at(first, column[moved], row[moved])
+        np.maximum.at(last, column[own], row[own])
+        self.span = np.stack([np.where(first > last_row, NO_ROW, first), last])
+        self.first, self.last = first[self.columns], last[self.columns]
+        known, touched[column[moved]] = span[1, self.columns], False
+        self.end = max(int(self.last.max()) + 1, 1)
+        self.start = min(max(int(row.min()), 1), self.end)
+        self.stop = min(int(row.max()) + 1, self.end)
+        self.new = known == NO_ROW
+        self.still = touched[self.columns] & (known < self.start)
