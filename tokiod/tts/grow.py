@@ -1,0 +1,54 @@
+"""Growing a live file: a wider one is made beside it, takes over every bit, and takes its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tokiod.tts.create import Plan, build, no_pause, replacing
+from tokiod.tts.live import LiveFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tokiod.tts.create import Content, Pause
+    from tokiod.tts.layout import Place
+    from tokiod.tts.spec import FileSpec
+
+
+def grow(live: LiveFile, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
+    """Give a live file room for `spec` too; return the file to go on with, opened; the given one is closed.
+
+    Nothing is done where there is room already. A kill at any step leaves the old or the new file whole. Raises ValueError where the
+    specs contradict each other, FileLost or SyncFailed where the old file can't be trusted, OSError(ENOSPC); then `live` stays open.
+    """
+    wider = live.spec.merged(spec)
+    if wider is live.spec:
+        return live
+    live.commit()
+    grown = copy(live, live.path, wider, created, pause)
+    live.close()
+    return grown
+
+
+def copy(live: LiveFile, path: Path, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
+    """Make a live file at `path`, in place of what is there, with the shape of `spec` and the bits of `live`; return it, opened.
+
+    spec: live.spec or one that was merged with it.
+    """
+    with replacing(path, live.files) as temporary:
+        build(temporary, Plan(spec, created, content_of(live), live.sealed_raw), live.files, pause)
+    return LiveFile.open(path, live.files)
+
+
+def content_of(live: LiveFile) -> Content:
+    """Return what a new file takes over from a live one, whose columns are the new one's first."""
+
+    def fill(place: Place, start: int, block: NDArray[np.int64]) -> None:
+        old = getattr(live, place.kind).get(place.dataset)
+        if old is not None and old.width:
+            block[:, : old.width] = old.read(start, start + len(block)).view(block.dtype)
+
+    return fill

@@ -1,0 +1,94 @@
+"""The names, units and order of TOKIO Time Series (TTS, version "1"), and the one sign that means "missing".
+
+    /                        version "1", start, end            epoch seconds, end exclusive
+    /GROUP                   source
+    /GROUP/timestamps        i8[rows]                           left edge of each row
+    /GROUP/DATASET           f8[rows, columns]                  columns, units, version, updated
+    /_tokiod                 form "live" or "sealed"; raw_sealed: raw inside the day was lost by an earlier sealing
+    /_tokiod/raw/...         i8[rows + 2, columns]   live       counters: day before, the day's rows, day after
+    /_tokiod/span/...        i8[2, columns]                     rows of raw: first nonzero sample, last sample; -1 none
+    /_tokiod/edges/...       i8[3, n]                sealed     what is left of raw: row, column, value of n samples
+
+A missing cell holds -0.0, an absent raw value the same 64 bits. A measured zero is +0.0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+VERSION = "1"
+MISSING = -0.0
+ABSENT = int(np.iinfo(np.int64).min)
+NO_ROW = -1
+
+GROUPS = ("datatargets", "mdtargets", "dataservers", "mdservers", "fullness", "failover")
+
+_TRANSFER = {
+    "readbytes": "bytes",
+    "writebytes": "bytes",
+    "readrates": "bytes/sec",
+    "writerates": "bytes/sec",
+    "readops": "ops",
+    "writeops": "ops",
+    "readoprates": "ops/sec",
+    "writeoprates": "ops/sec",
+}
+_METADATA = ("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getxattr", "statfs", "setattr", "getattr")
+_SERVER = {
+    **dict.fromkeys(("cpuuser", "cpusys", "cpuidle", "cpuload"), "%"),
+    **dict.fromkeys(("memfree", "memused", "memcached", "membuffered", "memslab", "memslab_unrecl", "memtotal"), "bytes"),
+    **dict.fromkeys(("netinbytes", "netoutbytes"), "bytes"),
+}
+_UNITS_OF_GROUP = {
+    "datatargets": _TRANSFER,
+    "mdtargets": {**_TRANSFER, **{f"{op}s": "ops" for op in _METADATA}, **{f"{op}rates": "ops/sec" for op in _METADATA}},
+    "dataservers": _SERVER,
+    "mdservers": _SERVER,
+    "fullness": {"bytes": "KiB", "bytestotal": "KiB", "inodes": "inodes", "inodestotal": "inodes"},
+    "failover": {"datatargets": "", "mdtargets": ""},
+}
+UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
+DATASETS = tuple(UNITS)
+_MEASURED_OTHERWISE = {("lmt", "dataservers/memused"): "%", ("lmt", "mdservers/memused"): "%"}
+
+
+def units(dataset: str, source: str = "") -> str:
+    """Return the units of a logical dataset, as the named source measures it.
+
+    Raises ValueError for a name that is not TTS's.
+    """
+    if dataset not in UNITS:
+        raise ValueError(f"no dataset of a TTS file is called {dataset!r}")
+    return _MEASURED_OTHERWISE.get((source, dataset), UNITS[dataset])
+
+
+def group_of(dataset: str) -> str:
+    """Return the group of a logical dataset: `fullness` of `fullness/bytes`."""
+    return dataset.partition("/")[0]
+
+
+def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where f8 cells are missing, or i8 raw values absent; +0.0 and 0 are neither."""
+    absent: NDArray[np.bool_] = values.view(np.int64) == ABSENT
+    return absent
+
+
+_NUMBER = re.compile(r"(?:(?<=OST|MDT)([0-9a-fA-F]{4})(?![0-9a-zA-Z])|([0-9]{1,18}))")
+
+
+def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Return the sort key of a column name: numbers by value, the four hexadecimal digits of an OST or MDT too.
+
+    OST0009 < OST000a < OST0010, bb2 < bb10.
+    """
+    text, *rest = _NUMBER.split(name)
+    key: list[str | int] = [text]
+    for hexadecimal, decimal, following in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        key += [int(hexadecimal, 16) if hexadecimal else int(decimal), following]
+    return tuple(key), name
