@@ -52,9 +52,9 @@ def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
     unknown = sorted(set(_FIELD.findall(path)) - {"{system}"})
     if unknown:
         yield Fault(key, f"unknown field {', '.join(unknown)}: {{system}} is the only one, the day is written %Y-%m-%d")
-    if "{system}" not in path:
+    elif "{system}" not in path:
         yield Fault(key, "has no {system}: all systems would share a file")
-    elif not unknown and path.isprintable():
+    elif path.isprintable():
         yield from _clash(path, key, systems or {"system"})
 
 
@@ -108,7 +108,7 @@ def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
             this = f"{date} of {system}"
             other = owner.setdefault(dated.replace("{system}", system), this)
             if other != this:
-                yield Fault(key, f"no file of its own for each day: {other} and {this} would both be {dated.replace('{system}', system)}")
+                yield Fault(key, f"no file for each day: {other} and {this} would both be {dated.replace('{system}', system)}")
                 return
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 get_logger = structlog.get_logger
 
 
-def setup(level: str = "info", json: bool = False) -> None:  # noqa: FBT001, FBT002 - what `--log-json` says, nothing else
+def setup(level: str = "info", *, json: bool = False) -> None:
     """Log events of a level and above to stderr, as JSON lines if asked to or if stderr is no terminal.
 
     level: debug, info, warning, error or critical. May be called again. Raises ValueError for another level.

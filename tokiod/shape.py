@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ class Fault(NamedTuple):
 
 
 def fields(
-    table: object, struct: type[msgspec.Struct], key: Key, own: Mapping[str, Callable[[Any, Key], Shaped]] | None = None
+    table: object, struct: type[msgspec.Struct], key: Key, own: Mapping[str, Callable[..., Shaped]] | None = None
 ) -> tuple[dict[str, Any], list[Fault]]:
     """Convert a TOML table to the fields of a struct; return those that are fine, and a Fault for each that is not.
 
@@ -50,12 +51,12 @@ def fields(
     values: dict[str, Any] = {}
     faults = [Fault((*key, name), f"unknown key{nearest(name, known)}") for name in table if name not in known]
     faults += [Fault((*key, name), "missing") for name, field in known.items() if field.required and name not in table]
-    for name in table.keys() & known.keys():
-        convert = (own or {}).get(name, lambda value, at, of=known[name].type: _value(value, of, at))
-        values[known[name].name], wrong = convert(table[name], (*key, name))
-        faults += wrong
-        if wrong:
-            del values[known[name].name]
+    for name in table:
+        if field := known.get(name):
+            convert = (own or {}).get(name, partial(_value, of=field.type))
+            value, wrong = convert(table[name], key=(*key, name))
+            faults += wrong
+            values |= {} if wrong else {field.name: value}
     return values, faults
 
 
@@ -105,7 +106,7 @@ def _tells_secret(text: str) -> bool:
     return url.password is not None or _SECRET_IN_QUERY.search(url.query) is not None
 
 
-def _value(value: object, of: Any, key: Key) -> Shaped:
+def _value(value: object, key: Key, of: Any) -> Shaped:
     if isinstance(of, type) and issubclass(of, msgspec.Struct):
         values, faults = fields(value, of, key)
         return (None, faults) if faults else build(of, values, key)
