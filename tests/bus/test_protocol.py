@@ -1,0 +1,53 @@
+"""What the two ends say comes back as it was said; anything else is Malformed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokiod.bus import protocol
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.errors import Malformed
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+number = st.integers(0, 2**53)
+from_writer = st.one_of(
+    st.builds(Welcome, text),
+    st.builds(Ack, text, text, number, number, number, number, st.dictionaries(text, number, max_size=3)),
+    st.builds(Reject, text, text, number, number, number, text, st.booleans()),
+    st.builds(Beat, text),
+    st.builds(Reload, text),
+)
+
+
+@given(from_writer)
+def test_what_the_writer_says_is_understood(message):
+    assert protocol.decode_from_writer(protocol.encode(message)) == message
+
+
+@given(text, number)
+def test_a_hello_is_understood(sender, connection):
+    assert protocol.decode_hello(protocol.encode(Hello(sender, connection))) == Hello(sender, connection)
+
+
+def test_a_hello_of_another_version_is_not():
+    with pytest.raises(Malformed) as caught:
+        protocol.decode_hello(protocol.encode(Hello("me", 1, version=2)))
+    assert caught.value.reason == "version"
+
+
+@given(from_writer, st.data())
+def test_neither_end_takes_the_others_words_nor_half_of_them(message, data):
+    frame = protocol.encode(message)
+    cut = data.draw(st.integers(0, len(frame) - 1))
+    for decode, junk in ((protocol.decode_hello, frame), (protocol.decode_hello, frame[:cut]), (protocol.decode_from_writer, frame[:cut])):
+        with pytest.raises(Malformed) as caught:
+            decode(junk)
+        assert caught.value.reason == "control"
+
+
+@pytest.mark.parametrize("decode", [protocol.decode_hello, protocol.decode_from_writer])
+@pytest.mark.parametrize("junk", [b"", b"{}", b"null", b"\xff", b'{"type":"beat"}', b'{"a":' + b"[" * 100_000])
+def test_junk_is_malformed(decode, junk):
+    with pytest.raises(Malformed) as caught:
+        decode(junk)
+    assert caught.value.reason == "control"
