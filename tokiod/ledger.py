@@ -78,9 +78,9 @@ class Ledger:
         self._sql.close()
 
     def reopen(self) -> None:
-        """Open the path anew: the writer may have set a corrupt file aside and started another."""
-        self.close()
-        self._sql = connect(self.path, full=False)
+        """Open the path anew: the writer may have set a corrupt file aside and started another. Raises as open(); then all stays."""
+        old, self._sql = self._sql, connect(self.path, full=False)
+        old.close()
 
     # ---- the writer says what is stored
 

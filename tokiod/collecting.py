@@ -1,0 +1,102 @@
+"""The collectors' process: one asyncio loop, a poller for each source, one way to the writer. HDF5 is never imported here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod import plugins
+from tokiod.bus.sender import Sender
+from tokiod.collector import Site
+from tokiod.ledger import Ledger
+from tokiod.poller import Poller
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+    from tokiod.clock import Clock
+    from tokiod.collector import Collector, SourceConfig
+    from tokiod.config import Config
+
+log = structlog.get_logger()
+
+GRACE = 5.0
+"""Real seconds that the writer has for its last answers when the process stops; what it doesn't answer is collected again."""
+
+
+def run(config: Config, clock: Clock) -> None:
+    """Collect until SIGTERM or SIGINT.
+
+    Raises TokiodError where the ledger can't be opened.
+    """
+    asyncio.run(_until_signal(collect(config, clock)))
+
+
+async def collect(config: Config, clock: Clock) -> None:
+    """Collect until cancelled; then wait a moment for what is on its way to the writer, and close the collectors.
+
+    Nothing begins before the writer's welcome: it makes the ledger, or sets a corrupt one aside, before it says so. At each later
+    welcome, and when the writer says that something is lost, the ledger is opened anew and every poller reads it again.
+    """
+    ledger: Ledger | None = None
+    pollers: list[Poller] = []
+
+    def reload() -> None:
+        if ledger is not None:
+            ledger.reopen()
+        for poller in pollers:
+            poller.reload()
+
+    bus = config.bus
+    sender = Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=reload)
+    async with asyncio.TaskGroup() as tasks:
+        sending = tasks.create_task(sender.run())
+        try:
+            await sender.welcomed()
+            with Ledger.open(config.archive.ledger) as ledger:
+                calendar = Calendar(config.timezone)
+                live = _live(config.source, Site(calendar, clock, config.secret), ledger)
+                pollers += [Poller(source, one, ledger, sender.submit, calendar, clock, Random()) for source, one in live]  # noqa: S311 - jitter
+                log.info("collectors.ready", sources=len(pollers))
+                await _poll(pollers, [one for _, one in live])
+        finally:
+            sending.cancel()
+
+
+async def _poll(pollers: list[Poller], collectors: list[Collector]) -> None:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for poller in pollers:
+                tasks.create_task(poller.run())
+            await asyncio.Event().wait()
+    finally:
+        unanswered = sum(await asyncio.gather(*(poller.drain(GRACE) for poller in pollers)))
+        await asyncio.gather(*(collector.close() for collector in collectors), return_exceptions=True)
+        log.info("collectors.stopped", unanswered=unanswered)
+
+
+def _live(sources: Iterable[SourceConfig], site: Site, ledger: Ledger) -> list[tuple[SourceConfig, Collector]]:
+    """Make the collectors; one that can't be made is told in the status and holds up no other."""
+    live = []
+    for source in sources:
+        try:
+            live.append((source, plugins.load(source.kind).live(source, site)))
+        except Exception as error:
+            log.exception("source.fatal", source=source.name, reason=str(error))
+            ledger.register(source, int(site.clock.time()))
+            ledger.set_state(source.name, "fatal", str(error), site.clock.time())
+    return live
+
+
+async def _until_signal(work: Coroutine[None, None, None]) -> None:
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task

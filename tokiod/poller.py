@@ -1,0 +1,240 @@
+"""One source, polled: asks for the window that is due, with a time limit, hands it over, and decides what follows from each outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tokiod.agenda import Agenda
+from tokiod.bus.unacknowledged import Stored
+from tokiod.errors import Transient
+from tokiod.log import Repeats
+from tokiod.retry import Unstorable, decide
+from tokiod.sink import Collected
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from random import Random
+
+    from tokiod.bus.unacknowledged import Answer
+    from tokiod.clock import Clock
+    from tokiod.collector import Collector, SourceConfig
+    from tokiod.ledger import Ledger
+    from tokiod.retry import Verdict
+    from tokiod.window import Calendar, Window
+
+LONGEST_PAUSE = 60.0
+"""Seconds after which a sleeping poller looks at the clock in any case: a jump is noticed within them."""
+JUMP = 1.0
+
+
+class Poller:
+    """The one task that asks a source.
+
+    One window is collected at a time; up to a few are then on their way to the writer, whose answer, not the handing over, makes them
+    stored. `submit` waits while the writer is full: that is all there is of flow control, and nothing is collected meanwhile.
+    Sleeps end at absolute times, so nothing is polled faster because it is late. No error of a collector ends the poller.
+
+    counts: outcomes that were no success, by kind (see tokiod.retry), and clock jumps.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
+        self,
+        config: SourceConfig,
+        collector: Collector,
+        ledger: Ledger,
+        submit: Callable[[Collected], Awaitable[Answer]],
+        calendar: Calendar,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._config = config
+        self._collector = collector
+        self._ledger = ledger
+        self._submit = submit
+        self._clock = clock
+        self._rng = rng
+        self._agenda = Agenda(config, calendar, replayable=collector.replayable)
+        self._answers: set[Answer] = set()
+        self._attempts: Counter[Window] = Counter()
+        self._asked = 0
+        self._failed_after = 0
+        self._failures = 0
+        self._trouble = ""
+        self._soon = float(min(max(config.settle, 1), 60))
+        self._not_before = 0.0
+        self._woken = asyncio.Event()
+        self._is_stale = True
+        self._offset = clock.time() - clock.monotonic()
+        self._repeats = Repeats(clock)
+        self._log = structlog.get_logger().bind(source=config.name)
+
+    async def run(self) -> None:
+        """Poll until cancelled; windows on their way to the writer are left to drain()."""
+        try:
+            while True:
+                await self._turn()
+        finally:
+            self._tell(self._ledger.set_state, self._config.name, "stopped", "", self._clock.time())
+
+    async def drain(self, seconds: float) -> int:
+        """Wait so many real seconds for the writer's answers; returns how many are still open, to be collected again one day."""
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=seconds)
+        return len(self._answers)
+
+    def reload(self) -> None:
+        """Read the ledger again before anything else is asked: it may hold less than it did."""
+        self._is_stale = True
+        self._woken.set()
+
+    async def _turn(self) -> None:
+        if self._is_stale:
+            await self._load()
+        self._watch_clock()
+        self._write_off()
+        tick = self._clock.monotonic()
+        window = None if tick < self._not_before else self._agenda.next(self._clock.time(), tick)
+        if window is None:
+            await self._pause(max(self._not_before - tick, 0) or self._agenda.wait(self._clock.time(), tick))
+        else:
+            await self._attempt(window)
+
+    async def _load(self) -> None:
+        # Answers that came before the reason to reload are still on their way to _answered(): they must not overrule the ledger.
+        await asyncio.sleep(0)
+        self._is_stale = False
+        name, (since, _) = self._config.name, self._agenda.reach(self._clock.time())
+        since = self._ledger.register(self._config, since)
+        unstored = self._ledger.unstored(name)
+        self._agenda.load(self._ledger.stored(name), [one.window for one in unstored if one.state == "lost"], since)
+        self._attempts.update({one.window: one.attempts for one in unstored if one.window not in self._attempts})
+        self._set_state("waiting" if self._trouble else "running", self._trouble)
+
+    def _watch_clock(self) -> None:
+        before = self._clock.monotonic()
+        wall = self._clock.time()
+        after = self._clock.monotonic()
+        jump = wall - after - self._offset
+        self._offset = wall - after
+        if abs(jump) > JUMP + (after - before):
+            self.counts["clock_jump"] += 1
+            self._log.warning("clock.jumped", seconds=round(jump, 1))
+            self._agenda.clock_jumped()
+
+    def _write_off(self) -> None:
+        """Record as lost what fell out of reach."""
+        for span in self._agenda.overdue(self._clock.time()):
+            self._lose(span)
+
+    def _lose(self, span: Window) -> None:
+        if self._collector.replayable:
+            reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
+        else:
+            reason, message = "Past", "the source can't be asked about the past" + (self._trouble and f", and then: {self._trouble}")
+        self._attempts = Counter({w: n for w, n in self._attempts.items() if not span.start <= w.start < span.end})
+        self._log.warning("window.lost", window=str(span), reason=message)
+        self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time())
+
+    async def _attempt(self, window: Window) -> None:
+        self._asked += 1
+        self._agenda.take(window)
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                batches = [batch async for batch in self._collector.collect(window)]
+        except Exception as error:  # noqa: BLE001 - a collector is anybody's code: whatever it raises, retry.py decides
+            self._failed(window, error)
+            return
+        self._log.debug("window.collected", window=str(window), cells=sum(map(len, batches)))
+        answer = await self._submit(Collected(self._config.system, self._config.name, self._config.kind, window, batches))
+        self._answers.add(answer)
+        answer.add_done_callback(partial(self._answered, window, self._asked))
+        await asyncio.sleep(0)
+
+    def _answered(self, window: Window, asked: int, answer: Answer) -> None:
+        self._answers.discard(answer)
+        if answer.cancelled():
+            self._agenda.release(window)
+        elif isinstance(outcome := answer.result(), Stored):
+            self._agenda.done(window)
+            self._attempts.pop(window, None)
+            self._log.debug("window.stored", window=str(window), cells=outcome.cells)
+            if asked > self._failed_after:
+                self._is_up()
+        else:
+            self._failed(window, (Transient if outcome.retry else Unstorable)(f"the writer refused it: {outcome.message}"))
+        self._woken.set()
+
+    def _failed(self, window: Window, error: Exception) -> None:
+        tick = self._clock.monotonic()
+        verdict = decide(error, self._failures + 1, self._attempts[window] + 1, self._soon, self._rng)
+        self.counts[verdict.outcome] += 1
+        self._not_before = max(self._not_before, tick + verdict.source_wait)
+        if verdict.outcome == "not_yet":
+            self._agenda.not_yet(window, tick + verdict.window_wait)
+            self._log.debug("window.not_yet", window=str(window), reason=str(error))
+            self._is_up()
+            return
+        self._attempts[window] += 1
+        self._agenda.postpone(window, tick + verdict.window_wait)
+        self._explain(window, error, verdict)
+        if verdict.outcome != "rejected":
+            self._is_down("fatal" if verdict.outcome == "fatal" else "waiting", self._text(error))
+
+    def _explain(self, window: Window, error: Exception, verdict: Verdict) -> None:
+        """Say in the ledger and the log why a window is not stored."""
+        now, kind, text, attempts = self._clock.time(), type(error).__name__, self._text(error), self._attempts[window]
+        next_try = now + max(verdict.source_wait, verdict.window_wait)
+        state = "rejected" if verdict.outcome == "rejected" else "failed"
+        self._tell(self._ledger.failed, self._config.name, window, kind, text, attempts, next_try, now, state=state)
+        if times := self._repeats((kind, text)):
+            is_bug = verdict.outcome == "bug"
+            log = self._log.error if is_bug else self._log.warning
+            log("window.failed", window=str(window), error_class=kind, error=text, times=times, exc_info=error if is_bug else None)
+
+    def _text(self, error: Exception) -> str:
+        silent = f"no answer within {self._config.timeout} s" if isinstance(error, TimeoutError) else type(error).__name__
+        return str(error) or silent
+
+    def _is_down(self, state: str, reason: str) -> None:
+        self._failures += 1
+        self._failed_after = self._asked
+        if not self._trouble:
+            self._log.warning("source.down", state=state, reason=reason)
+        self._trouble = reason
+        self._set_state(state, reason)
+
+    def _is_up(self) -> None:
+        self._failures = 0
+        if self._trouble:
+            self._trouble = ""
+            self._log.info("source.up")
+            self._set_state("running", "")
+
+    def _set_state(self, state: str, reason: str) -> None:
+        self._tell(self._ledger.set_state, self._config.name, state, reason, self._clock.time())
+
+    def _tell(self, what: Callable[..., None], *args: Any, **options: Any) -> None:
+        """Write to the ledger what is good to know; that it can't be written (a full disk) stops nothing."""
+        try:
+            what(*args, **options)
+        except sqlite3.Error as error:
+            if times := self._repeats(("ledger", str(error))):
+                self._log.error("ledger.failed", error=str(error), times=times)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep so long, or until an answer or a reload comes."""
+        sleep = asyncio.ensure_future(self._clock.sleep(min(seconds, LONGEST_PAUSE)))
+        woken = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait({sleep, woken}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            woken.cancel()
+            self._woken.clear()
