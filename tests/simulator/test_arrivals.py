@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -27,8 +28,9 @@ def test_ts_ids_count_up_without_holes_and_lead_back_to_their_steps(arrivals):
     assert [arrivals.step(ts_id) for ts_id in flat] == [step for step, some in enumerate(ids) for _ in some]
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_the_latest_row_of_each_time_and_component_is_what_was_measured_and_nothing_else_is(arrivals, table):
+@pytest.mark.parametrize(("table", "seed"), [*((table, 1) for table in TABLES), *(("OSS_DATA", seed) for seed in range(2, 10))])
+def test_the_latest_row_of_each_time_and_component_is_what_was_measured_and_nothing_else_is(site, table, seed):
+    arrivals = Arrivals(replace(site, seed=seed))
     want = arrivals.load.table(table, 0, BLOCK)
     step_of = {ts_id: step for step, ids in enumerate(arrivals.ts_ids(0, BLOCK)) for ts_id in ids}
     latest = {}

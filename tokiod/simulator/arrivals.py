@@ -84,7 +84,7 @@ class Arrivals:
         earlier = self.load.table(table, begin, first + len(now.present))
         earlier = earlier[np.maximum(np.arange(len(now.present)) + first - begin - 1, 0)]
         fields = {field: np.where(where, earlier.fields[field], values) for field, values in now.fields.items()}
-        return Table(np.where(where, earlier.present, now.present), fields)
+        return Table(now.present & (earlier.present | ~where), fields)
 
 
 def _take(table: Table, among: NDArray[np.bool_], ts_ids: NDArray[np.int64]) -> Rows:

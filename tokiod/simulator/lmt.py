@@ -44,9 +44,9 @@ DATA = ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA")
 class Database:
     """The LMT database of a site, from its epoch on, with everything in it that LMT 3 writes.
 
-    It is in WAL mode: a reader that opens it with mode=ro is never locked out and never meets half a transaction, not while the writer
-    commits and not after a kill -9 of the writer. With a rollback journal such a kill leaves a journal that only a writer can roll back:
-    until the simulator is back, readers get "attempt to write a readonly database" (tried).
+    It is in WAL mode: a reader that opens it with mode=ro waits milliseconds at most (while the writer starts) and never meets half a
+    transaction, not while the writer commits and not after a kill -9 of the writer. With a rollback journal such a kill leaves a journal
+    that only a writer can roll back: until the simulator is back, readers get "attempt to write a readonly database" (tried).
     What is inserted is a function of the site and the step, and inserting twice changes nothing: a file is continued wherever it ends.
     """
 
