@@ -16,6 +16,10 @@ from tokiod.simulator.site import STEP, Site
 from tokiod.units import Duration
 
 
+def _seconds(text: str) -> int:
+    return int(Duration.parse(text))
+
+
 @click.group()
 def simulator() -> None:
     """Simulate what a site's monitoring systems hold."""
@@ -33,8 +37,8 @@ def simulator() -> None:
 @click.option("--mdts", default=2, show_default=True)
 @click.option("--timezone", default="America/Los_Angeles", show_default=True, help="IANA zone of the database's datetimes.")
 @click.option("--filesystem", default="snx1", show_default=True)
-@click.option("--history", type=Duration.parse, metavar="SPAN", default="2h", show_default=True, help="Past before the clock's EPOCH.")
-@click.option("--growth", type=Duration.parse, metavar="SPAN", help="When the last OST appears, after the first sample. [default: at once]")
+@click.option("--history", type=_seconds, metavar="SPAN", default="2h", show_default=True, help="Past before the clock's EPOCH.")
+@click.option("--growth", type=_seconds, metavar="SPAN", help="When the last OST appears, after the first sample. [default: at once]")
 @click.option("--trouble/--no-trouble", default=True, show_default=True, help="Late rows, resets, dips, gaps, NULLs.")
 def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int, **sizes: Any) -> None:
     """Keep an LMT database in SQLite that grows every 5 s of the clock."""

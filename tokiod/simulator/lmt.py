@@ -55,12 +55,14 @@ class Database:
         self._site = site
         self._zone = ZoneInfo(site.timezone)
         self._arrivals = Arrivals(site)
-        self._db = _connect(path)
-        if self._pragma("user_version") == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
-            self._make_tables()
-        if self._pragma("user_version") != site.fingerprint:
+        self._db = sqlite3.connect(path, isolation_level=None)
+        if not self._is_ours():
             self._db.close()
             raise TokiodError(f"{path} is not this site's: remove it, or give the seed, epoch, sizes and time zone that it was made with")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = OFF")
+        if self._pragma("user_version") == 0:
+            self._make_tables()
 
     def next_step(self) -> int:
         """Return the step from which on something may be missing: that of the newest TS_ID, whose rows may not all be there."""
@@ -91,6 +93,14 @@ class Database:
     def close(self) -> None:
         """Leave one file that is complete without its WAL."""
         self._db.close()
+
+    def _is_ours(self) -> bool:
+        try:
+            if self._pragma("user_version") == 0:
+                return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+            return bool(self._pragma("user_version") == self._site.fingerprint)
+        except sqlite3.DatabaseError:
+            return False
 
     def _pragma(self, name: str) -> Any:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
@@ -166,13 +176,6 @@ def _begin(path: Path, site: Site, clock: Clock) -> None:
 
 async def _until(clock: Clock, time: float) -> None:
     await clock.sleep(time - clock.time())
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = OFF")
-    return db
 
 
 def _values(column: NDArray[Any]) -> list[Any]:

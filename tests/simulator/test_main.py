@@ -1,0 +1,81 @@
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from tokiod.simulator.__main__ import simulator
+from tokiod.simulator.lmt import Database
+from tokiod.simulator.site import Site
+
+MIDNIGHT = 1_517_126_400
+
+
+def arguments(path, *more):
+    return ["lmt", "--database", str(path), *more]
+
+
+@pytest.mark.system
+def test_it_runs_until_sigterm_and_leaves_a_whole_file_of_the_site_that_its_options_describe(tmp_path):
+    path = tmp_path / "lmt.sqlite3"
+    clock = f"{MIDNIGHT + 3}.0@{time.time()}x1"
+    sizes = (
+        "--seed",
+        "7",
+        "--osts",
+        "3",
+        "--osss",
+        "2",
+        "--mdts",
+        "1",
+        "--timezone",
+        "UTC",
+        "--history",
+        "10m",
+        "--growth",
+        "5m",
+        "--no-trouble",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tokiod.simulator", *arguments(path, "--clock", clock, *sizes)], stderr=subprocess.PIPE
+    )
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    assert [p.name for p in tmp_path.iterdir()] == ["lmt.sqlite3"]
+    site = Site(MIDNIGHT - 600, 7, "UTC", osts=3, osss=2, mdts=1, trouble=False, growth=300)
+    database = Database(path, site)
+    assert database.next_step() >= 119
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--clock", "noon"], "Invalid value for '--clock'"),
+        (["--clock", "0@0x1", "--history", "2 fortnights"], "Invalid value for '--history'"),
+        (["--clock", f"{MIDNIGHT}@0x1", "--osts", "0"], "at least one OST"),
+        (["--clock", f"{MIDNIGHT}@0x1", "--timezone", "Mars/Olympus"], "Mars/Olympus"),
+        ([], "Missing option '--clock'"),
+    ],
+)
+def test_a_mistake_is_one_message_and_not_a_traceback(tmp_path, options, message):
+    result = CliRunner().invoke(simulator, arguments(tmp_path / "lmt.sqlite3", *options))
+    assert message in result.output
+    assert result.exit_code in (1, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", ["other site", "text"])
+def test_a_file_that_is_not_this_sites_is_refused_by_name(tmp_path, make):
+    path = tmp_path / "lmt.sqlite3"
+    if make == "text":
+        path.write_text("not a database at all, but long enough to be read as one" * 20)
+    else:
+        Database(path, Site(MIDNIGHT, seed=9)).close()
+    result = CliRunner().invoke(simulator, arguments(path, "--clock", f"{MIDNIGHT}@0x1"))
+    assert f"{path} is not this site's" in result.output
+    assert result.exit_code == 1
