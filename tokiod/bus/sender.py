@@ -120,6 +120,7 @@ class Sender:
         self._running.cancel()
         with suppress(asyncio.CancelledError):
             await self._running
+        self._windows.cancel()
 
     async def _converse(self, context: zmq.asyncio.Context, connection: int) -> None:
         """Be one connection, from its first Hello until it is lost."""

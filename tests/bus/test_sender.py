@@ -1,0 +1,485 @@
+"""The collectors' end: against a raw ROUTER that says what it likes, and against real writer processes that are killed and frozen."""
+
+import asyncio
+import os
+import runpy
+import signal
+import sys
+import threading
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import zmq
+import zmq.asyncio
+
+from tokiod import sample
+from tokiod.bus import protocol
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.bus.receiver import Arrived, Receiver
+from tokiod.bus.sender import Rejected, Sender, Stored
+
+ECHO_WRITER = Path(__file__).with_name("echo_writer.py")
+WINDOWS = 60
+FOREVER = 30.0
+"""Seconds of silence that no test here lasts."""
+
+
+class FakeWriter:
+    """A ROUTER in the test's own loop: reads on demand, answers as told."""
+
+    def __init__(self, endpoint):
+        self.context = zmq.asyncio.Context()
+        self.socket = self.context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.socket.bind(endpoint)
+
+    async def read(self):
+        """Return (peer, Hello), or (peer, header, number of frames) of a piece."""
+        peer, *frames = await self.socket.recv_multipart()
+        if len(frames) == 1:
+            return peer, protocol.decode_hello(frames[0])
+        return peer, sample.decode(frames)[0].piece
+
+    async def hello(self, other_than=None):
+        """Return a connection's identity and Hello, passing over pieces, and over all of one other connection."""
+        async with asyncio.timeout(5):
+            while True:
+                peer, message = await self.read()
+                if isinstance(message, Hello) and peer != other_than:
+                    return peer, message
+
+    async def pieces(self, count):
+        """Return the next pieces, passing over repeated Hellos."""
+        found = []
+        async with asyncio.timeout(5):
+            while len(found) < count:
+                _, message = await self.read()
+                if isinstance(message, sample.Piece):
+                    found.append(message)
+        return found
+
+    async def say(self, peer, message):
+        await self.socket.send_multipart([peer, protocol.encode(message)])
+
+    async def welcome(self, epoch="one", other_than=None):
+        peer, hello = await self.hello(other_than)
+        await self.say(peer, Welcome(epoch))
+        return peer, hello
+
+    async def ack(self, peer, piece, epoch="one", cells=12):
+        await self.say(peer, Ack(epoch, piece.source, piece.start, piece.end, piece.attempt, cells, {"outside": 1}))
+
+    async def reads_no_piece(self, seconds=0.1):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    assert isinstance((await self.read())[1], Hello)
+        return True
+
+
+@asynccontextmanager
+async def talk(endpoint, **options):
+    writer = FakeWriter(endpoint)
+    try:
+        async with Sender(endpoint, **{"silence": FOREVER} | options) as sender:
+            yield sender, writer
+    finally:
+        writer.context.destroy(linger=0)
+
+
+def test_nothing_is_sent_before_the_writer_has_said_welcome(endpoint, window):
+    async def main():
+        async with talk(endpoint) as (sender, writer):
+            await sender.submit(window(1))
+            peer, hello = await writer.hello()
+            assert hello.connection == 1
+            assert await writer.reads_no_piece()
+            assert not sender.state.connected
+            await writer.say(peer, Beat("one"))
+            assert await writer.reads_no_piece()
+            await writer.say(peer, Welcome("one"))
+            (piece,) = await writer.pieces(1)
+            assert (piece.source, piece.kind, piece.window, piece.part, piece.parts) == ("cscratch-lmt", "lmt", window(1).window, 0, 1)
+            assert (sender.state.connected, sender.state.epoch) == (True, "one")
+
+    asyncio.run(main())
+
+
+def test_hello_is_said_again_and_again(endpoint):
+    async def main():
+        async with talk(endpoint, silence=0.05) as (_, writer):
+            hellos = [(await writer.hello())[1] for _ in range(3)]
+            assert hellos == [hellos[0]] * 3
+
+    asyncio.run(main())
+
+
+def test_a_window_goes_out_batch_by_batch_and_its_answer_comes_back(endpoint, window):
+    async def main():
+        async with talk(endpoint) as (sender, writer):
+            peer, _ = await writer.welcome()
+            answer = await sender.submit(window(1, parts=3))
+            pieces = await writer.pieces(3)
+            assert [(p.part, p.parts) for p in pieces] == [(0, 3), (1, 3), (2, 3)]
+            assert len({p.attempt for p in pieces}) == 1
+            assert not answer.done()
+            await writer.ack(peer, pieces[0])
+            assert await answer == Stored(12, {"outside": 1})
+
+    asyncio.run(main())
+
+
+def test_a_window_without_data_goes_out_too(endpoint, window):
+    async def main():
+        async with talk(endpoint) as (sender, writer):
+            peer, _ = await writer.welcome()
+            answer = await sender.submit(window(1, parts=0))
+            (piece,) = await writer.pieces(1)
+            await writer.ack(peer, piece, cells=0)
+            assert await answer == Stored(0, {"outside": 1})
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_rejected_window_is_told_and_makes_room(endpoint, window, retry):
+    async def main():
+        async with talk(endpoint, max_windows=1) as (sender, writer):
+            peer, _ = await writer.welcome()
+            answer = await sender.submit(window(1))
+            (p,) = await writer.pieces(1)
+            await writer.say(peer, Reject("one", p.source, p.start, p.end, p.attempt, "disk full", retry))
+            assert await answer == Rejected("disk full", retry)
+            await sender.submit(window(2))
+            assert (await writer.pieces(1))[0].window == window(2).window
+
+    asyncio.run(main())
+
+
+def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window):
+    async def main():
+        async with talk(endpoint) as (sender, writer):
+            peer, _ = await writer.welcome()
+            answer = await sender.submit(window(1, parts=3000, cells=1000))
+            (p,) = await writer.pieces(1)
+            await writer.say(peer, Reject("one", p.source, p.start, p.end, p.attempt, "no", retry=False))
+            await sender.submit(window(2))
+            pieces = []
+            while not pieces or pieces[-1].window == window(1).window:
+                pieces += await writer.pieces(1)
+            assert len(pieces) < 3000
+            assert await answer == Rejected("no", retry=False)
+
+    asyncio.run(main())
+
+
+def test_an_answer_to_an_older_attempt_counts_for_nothing(endpoint, window):
+    async def main():
+        async with talk(endpoint, silence=0.2) as (sender, writer):
+            first, _ = await writer.welcome()
+            answer = await sender.submit(window(1))
+            (old,) = await writer.pieces(1)
+            peer, _ = await writer.welcome(other_than=first)
+            (new,) = await writer.pieces(1)
+            await writer.ack(peer, old)
+            await writer.say(peer, Beat("one"))
+            await asyncio.sleep(0.05)
+            assert not answer.done()
+            await writer.ack(peer, new)
+            assert (await answer).cells == 12
+            assert new.attempt > old.attempt
+
+    asyncio.run(main())
+
+
+async def quiet(_writer, _peer):
+    """Say nothing for longer than the sender's patience."""
+
+
+async def speak_of_another_epoch(writer, peer):
+    await writer.say(peer, Beat("two"))
+
+
+async def say_welcome_again(writer, peer):
+    await writer.say(peer, Welcome("one"))
+
+
+async def talk_nonsense(writer, peer):
+    await writer.socket.send_multipart([peer, b"nonsense"])
+
+
+@pytest.mark.parametrize("trouble", [quiet, speak_of_another_epoch, say_welcome_again, talk_nonsense])
+def test_in_doubt_a_new_connection_is_made_and_all_unacknowledged_windows_are_sent_again(endpoint, window, trouble):
+    async def main():
+        async with talk(endpoint, silence=0.2 if trouble is quiet else FOREVER) as (sender, writer):
+            peer, first = await writer.welcome()
+            answers = [await sender.submit(window(n, parts=2)) for n in range(3)]
+            old = await writer.pieces(6)
+            await writer.ack(peer, old[0])
+            await answers[0]
+            await trouble(writer, peer)
+            again, second = await writer.hello(other_than=peer)
+            assert (second.sender, second.connection) == (first.sender, first.connection + 1)
+            await writer.say(again, Welcome("one"))
+            new = await writer.pieces(4)
+            assert [(p.window, p.part) for p in new] == [(p.window, p.part) for p in old[2:]]
+            assert min(p.attempt for p in new) > max(p.attempt for p in old)
+            assert sender.state.resent == 2
+            for piece in (new[0], new[2]):
+                await writer.ack(again, piece)
+            assert [a.cells for a in await asyncio.gather(*answers)] == [12, 12, 12]
+            assert (sender.state.unacknowledged, sender.state.unacknowledged_bytes) == (0, 0)
+
+    asyncio.run(main())
+
+
+def test_a_writer_that_closes_is_noticed_at_once_and_the_next_one_gets_everything(endpoint, window):
+    async def main():
+        async with Sender(endpoint, silence=FOREVER) as sender:
+            one = FakeWriter(endpoint)
+            await one.welcome("one")
+            answer = await sender.submit(window(1))
+            await one.pieces(1)
+            one.context.destroy(linger=0)
+            two = FakeWriter(endpoint)
+            peer, hello = await two.welcome("two")
+            (piece,) = await two.pieces(1)
+            await two.ack(peer, piece, "two")
+            assert (await answer).cells == 12
+            assert (hello.connection, sender.state.epoch, sender.state.resent) == (2, "two", 1)
+            two.context.destroy(linger=0)
+
+    asyncio.run(main())
+
+
+def test_beats_keep_a_connection(endpoint, window):
+    async def main():
+        async with talk(endpoint, silence=0.3) as (sender, writer):
+            peer, _ = await writer.welcome()
+            for _ in range(12):
+                await writer.say(peer, Beat("one"))
+                await asyncio.sleep(0.05)
+            await sender.submit(window(1))
+            assert (await writer.pieces(1))[0].attempt == 1
+            assert sender.state.resent == 0
+
+    asyncio.run(main())
+
+
+def test_a_writer_that_was_only_slow_gets_more_time_until_another_one_starts(endpoint):
+    async def main():
+        async with talk(endpoint, silence=0.05) as (sender, writer):
+            patience, peer = [], None
+            for epoch in ("one", "one", "one", "two"):
+                peer, _ = await writer.welcome(epoch, other_than=peer)
+                await sender.welcomed()
+                patience.append(sender._patience)
+                while sender.state.connected:
+                    await asyncio.sleep(0.001)
+            assert patience == [0.05, 0.1, 0.2, 0.05]
+
+    asyncio.run(main())
+
+
+def test_what_is_read_from_the_ledger_is_read_again_at_each_new_epoch_and_when_the_writer_says_so(endpoint):
+    async def main():
+        reloads = []
+        async with talk(endpoint, on_reload=lambda: reloads.append("again")) as (sender, writer):
+            for epoch, trouble, expected in (("one", Welcome("one"), 1), ("one", Beat("two"), 1), ("two", Reload("two"), 2)):
+                peer, _ = await writer.welcome(epoch)
+                await sender.welcomed()
+                assert len(reloads) == expected
+                await writer.say(peer, trouble)
+                while trouble != Reload("two") and sender.state.connected:
+                    await asyncio.sleep(0.001)
+            while len(reloads) < 3:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+
+
+def test_a_slow_writer_slows_whoever_submits_and_never_more_windows_than_allowed_are_under_way(endpoint, window):
+    async def main():
+        async with talk(endpoint, max_windows=4) as (sender, writer):
+            peer, _ = await writer.welcome()
+            submits = [asyncio.create_task(sender.submit(window(n))) for n in range(10)]
+            for done in range(10):
+                (piece,) = await writer.pieces(1)
+                assert sender.state.unacknowledged <= 4
+                assert sum(task.done() for task in submits) <= done + 4
+                await writer.ack(peer, piece)
+            assert [(await (await task)).cells for task in submits] == [12] * 10
+
+    asyncio.run(main())
+
+
+def test_leaving_cancels_what_was_not_answered_and_closes_every_socket(endpoint, window):
+    async def main():
+        async with talk(endpoint) as (sender, writer):
+            await writer.welcome()
+            answer = await sender.submit(window(1))
+        with pytest.raises(asyncio.CancelledError):
+            await answer
+
+    asyncio.run(main())
+
+
+def test_leaving_does_not_wait_for_a_writer_that_never_came(endpoint, window):
+    async def main():
+        async with Sender(endpoint) as sender:
+            answer = await sender.submit(window(1))
+            assert not sender.state.connected
+        assert answer.cancelled()
+
+    asyncio.run(main())
+
+
+class Life:
+    """Writer processes on one endpoint, one after the other: whenever one dies, the next is started."""
+
+    def __init__(self, endpoint, path, *plan):
+        self.command = [sys.executable, str(ECHO_WRITER), endpoint, str(path), *plan]
+        self.lives = 0
+        self.process = None
+
+    async def __aenter__(self):
+        self.process = await self.start()
+        self.task = asyncio.create_task(self.go_on())
+        return self
+
+    async def __aexit__(self, *_):
+        self.task.cancel()
+        self.signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def start(self):
+        self.lives += 1
+        return await asyncio.create_subprocess_exec(*self.command, start_new_session=True)
+
+    async def go_on(self):
+        while True:
+            await self.process.wait()
+            self.process = await self.start()
+
+    def signal(self, number):
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+
+async def submit_all(sender, windows):
+    answers = [await sender.submit(one) for one in windows]
+    async with asyncio.timeout(60):
+        return await asyncio.gather(*answers)
+
+
+def lines(windows):
+    line = runpy.run_path(str(ECHO_WRITER))["line"]
+    return {line(Arrived(one, 1, b"")) for one in windows}
+
+
+@pytest.mark.parametrize("step", ["received", "stored", "acknowledged"])
+def test_a_writer_that_dies_at_any_step_of_its_work_loses_and_harms_no_window(endpoint, tmp_path, window, step):
+    windows = [window(n, parts=3) for n in range(WINDOWS)]
+
+    async def main():
+        async with Life(endpoint, tmp_path / "stored", step, "20") as life, Sender(endpoint) as sender:
+            answers = await submit_all(sender, windows)
+            assert answers == [Stored(36, {})] * WINDOWS
+            assert life.lives >= WINDOWS // 20
+
+    asyncio.run(main())
+    stored = Counter((tmp_path / "stored").read_text().splitlines())
+    assert set(stored) == lines(windows)
+    assert step == "stored" or sum(stored.values()) < 2 * WINDOWS
+
+
+def test_a_writer_killed_while_windows_of_many_pieces_are_under_way_gets_them_whole_later(endpoint, tmp_path, window):
+    windows = [window(n, parts=26, cells=1000) for n in range(WINDOWS)]
+
+    async def kill_now_and_then(life, sender):
+        for delay in (0.0, 0.002, 0.005, 0.01, 0.02, 0.03):
+            await sender.welcomed()
+            await asyncio.sleep(delay)
+            life.signal(signal.SIGKILL)
+            while sender.state.connected:
+                await asyncio.sleep(0.001)
+
+    async def main():
+        async with Life(endpoint, tmp_path / "stored") as life, Sender(endpoint, silence=FOREVER) as sender:
+            killer = asyncio.create_task(kill_now_and_then(life, sender))
+            answers = await submit_all(sender, windows)
+            assert answers == [Stored(26 * 1000, {})] * WINDOWS
+            await killer
+            assert life.lives >= 6
+            assert sender.state.resent > 0
+
+    asyncio.run(main())
+    assert set((tmp_path / "stored").read_text().splitlines()) == lines(windows)
+
+
+def test_a_writer_that_is_frozen_and_thawed_again_and_again_loses_no_window_and_bounds_what_is_under_way(endpoint, tmp_path, window):
+    windows = [window(n, parts=3, cells=3000) for n in range(WINDOWS)]
+
+    async def freeze_now_and_then(life, sender):
+        for delay in (0.0, 0.01, 0.03, 0.1):
+            await sender.welcomed()
+            await asyncio.sleep(delay)
+            life.signal(signal.SIGSTOP)
+            while sender.state.connected:
+                await asyncio.sleep(0.01)
+                assert sender.state.unacknowledged <= 4
+            life.signal(signal.SIGCONT)
+
+    async def main():
+        async with Life(endpoint, tmp_path / "stored") as life, Sender(endpoint, silence=0.2) as sender:
+            freezer = asyncio.create_task(freeze_now_and_then(life, sender))
+            answers = await submit_all(sender, windows)
+            assert answers == [Stored(9000, {})] * WINDOWS
+            await freezer
+            assert life.lives == 1
+
+    asyncio.run(main())
+    assert set((tmp_path / "stored").read_text().splitlines()) == lines(windows)
+
+
+def test_a_writer_frozen_for_shorter_than_the_senders_patience_is_simply_waited_for(endpoint, tmp_path, window):
+    async def main():
+        async with Life(endpoint, tmp_path / "stored") as life, Sender(endpoint, silence=FOREVER, max_windows=3) as sender:
+            await sender.welcomed()
+            life.signal(signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, life.process.pid, os.WSTOPPED | os.WNOWAIT)
+            submits = [asyncio.create_task(sender.submit(window(n, cells=3000))) for n in range(10)]
+            await asyncio.sleep(0.2)
+            assert (sender.state.unacknowledged, sender.state.unacknowledged_bytes) == (3, 3 * 60_000)
+            assert sum(task.done() for task in submits) == 3
+            life.signal(signal.SIGCONT)
+            assert [(await (await task)).cells for task in submits] == [3000] * 10
+            assert (life.lives, sender.state.resent) == (1, 0)
+
+    asyncio.run(main())
+    assert len((tmp_path / "stored").read_text().splitlines()) == 10
+
+
+def test_a_real_writer_that_is_slow_to_answer_for_longer_than_the_patience_still_gets_everything_acknowledged(endpoint, window):
+    """Each commit lasts longer than the sender waits: without growing patience no acknowledgement would ever be in time."""
+
+    def write(stopping):
+        with Receiver(endpoint, "one") as receiver:
+            while not stopping.is_set():
+                for arrived in receiver.poll(20):
+                    stopping.wait(0.15)
+                    receiver.ack(arrived, 12, {})
+                receiver.beat()
+
+    async def main():
+        stopping = threading.Event()
+        writing = asyncio.create_task(asyncio.to_thread(write, stopping))
+        async with Sender(endpoint, silence=0.05) as sender:
+            answers = await submit_all(sender, [window(n) for n in range(4)])
+            assert answers == [Stored(12, {})] * 4
+        stopping.set()
+        await writing
+
+    asyncio.run(main())
