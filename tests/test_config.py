@@ -1,9 +1,12 @@
 import datetime as dt
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import collectors
 from tokiod import config as configuration
@@ -361,3 +364,47 @@ def test_the_file_is_named_as_it_was_given(tmp_path, monkeypatch):
     with pytest.raises(ConfigError) as caught:
         configuration.load(Path("etc/site.toml"))
     assert caught.value.faults == ["etc/site.toml:4: archive: x: unknown key"]
+
+
+def toml(value):
+    """Write a value on one line of TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)} = {toml(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return value.isoformat() if isinstance(value, dt.date) else json.dumps(value, ensure_ascii=False)
+
+
+ODD = st.sampled_from(
+    ["", "0s", "1m", "7m", "90d", "1 MiB", "UTC", "America", "..", "faketree", "broken", "a b", "ipc:///x", "tcp://[::1:x", "/{system}"]
+)
+SCALAR = ODD | st.text(st.characters(exclude_categories=["Cs", "Cc"])) | st.integers() | st.booleans() | st.dates() | st.just([])
+KEYS = ["name", "kind", "system", "window", "retention", "url", "tables", "tls", "pair", "interval", "endpoint", "path", "max_bytes", "x"]
+TABLE = st.dictionaries(
+    st.sampled_from(KEYS), SCALAR | st.lists(SCALAR, max_size=2) | st.dictionaries(st.sampled_from(["ca", "y"]), SCALAR)
+)
+STANZA = TABLE.map(lambda changes: {"name": "a", "kind": "faketree", "system": "s"} | changes)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {"timezone": st.sampled_from(["UTC", "Asia/Kathmandu"]) | SCALAR, "archive": TABLE | st.just({"path": "/%Y-%m-%d{system}"})},
+        optional={
+            "source": st.lists(STANZA | SCALAR, max_size=3) | SCALAR,
+            "bus": TABLE | SCALAR,
+            "feed": TABLE | SCALAR,
+            "secrets": SCALAR,
+            "y": SCALAR,
+        },
+    )
+)
+def test_whatever_stands_in_the_file_is_a_configuration_or_told_in_lines(load, document):
+    text = "".join(f"{name} = {toml(value)}\n" for name, value in document.items())
+    try:
+        result, faults = load(text), []
+    except ConfigError as error:
+        result, faults = None, error.faults
+    assert isinstance(result, Config) != bool(faults)
+    assert [fault for fault in faults if not fault.startswith("tokiod.toml") or len(fault.splitlines()) > 1] == []
+    assert len(set(faults)) == len(faults)
