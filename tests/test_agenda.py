@@ -74,6 +74,11 @@ def test_a_window_that_is_underway_or_postponed_is_not_asked_for_and_all_are_in_
     assert drained(one, tick=5.0) == sorted(postponed, reverse=True)
 
 
+def test_a_retention_shorter_than_a_window_still_leaves_the_newest_one():
+    one = agenda(window=7200, settle=30, retention=60)
+    assert drained(one) == [Window(NOW - 7200 - 3600, NOW - 3600)]
+
+
 def test_the_wait_ends_when_the_next_window_closes_and_settles():
     one = agenda()
     drained(one)

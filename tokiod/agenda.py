@@ -46,12 +46,12 @@ class Agenda:
         self._stride = 1
 
     def reach(self, now: float) -> tuple[int, int]:
-        """Return the span [since, until) in which windows may be asked for."""
+        """Return the span [since, until) in which windows may be asked for: at least the newest that is closed."""
         if not self._replayable:
             current = self._window(int(now))
             return current.start, current.end
-        oldest = self._window(int(now) - self._config.retention - 1).end
-        return oldest, max(oldest, self._window(int(now) - self._config.settle).start)
+        until = self._window(int(now - self._config.settle)).start
+        return min(self._window(int(now) - self._config.retention - 1).end, self._window(until - 1).start), until
 
     def load(self, stored: Ranges, lost: Iterable[Window], since: int) -> None:
         """Begin with what the ledger proves; what is underway or postponed stays so. since: from when on anything is expected."""

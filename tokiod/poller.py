@@ -139,7 +139,8 @@ class Poller:
         else:
             reason, message = "Past", "the source can't be asked about the past" + (self._trouble and f", and then: {self._trouble}")
         self._attempts = Counter({w: n for w, n in self._attempts.items() if not span.start <= w.start < span.end})
-        self._log.warning("window.lost", window=str(span), reason=message)
+        if times := self._repeats((reason, message)):
+            self._log.warning("window.lost", window=str(span), reason=message, times=times)
         self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time())
 
     async def _attempt(self, window: Window) -> None:
