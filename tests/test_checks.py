@@ -263,11 +263,23 @@ ONE, TWO = ("source", 0), ("source", 1)
             {"name": "b", "fills": ("datatargets/writebytes",), "every": 10},
             [Fault(TWO, "has steps of 10 s in datatargets of s, where source a has 5 s", ONE)],
         ),
+        (
+            {"fills": ("mdtargets/opens", "fullness/bytes")},
+            {"name": "b", "fills": ("mdtargets/closes", "fullness/inodes"), "every": 10},
+            [Fault(TWO, "has steps of 10 s in fullness and 1 more of s, where source a has 5 s", ONE)],
+        ),
         ({"wrong": ("broken",)}, {"name": "b"}, []),
     ],
 )  # fmt: skip
 def test_two_sources_that_contradict_each_other_are_both_named(first, second, faults):
-    assert list(checks.sources({ONE: source(**first), TWO: source(**second)})) == faults
+    assert list(checks.sources({ONE: source(**first), TWO: source(**second)}, {ONE, TWO})) == faults
+
+
+def test_a_step_that_may_be_a_default_is_held_against_nobody():
+    other = {"name": "b", "every": 10}
+    clash = Fault(TWO, "datatargets/readbytes of s is filled by source a too", ONE)
+    for whole in (set(), {ONE}, {TWO}):
+        assert list(checks.sources({ONE: source(), TWO: source(**other)}, whole)) == [clash]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("st"), st.sets(st.sampled_from("wxyz"))), max_size=6))
@@ -276,4 +288,4 @@ def test_sources_are_fine_exactly_when_names_and_datasets_are_unique(drawn):
     names = [name for name, _, _ in drawn]
     cells = [(system, dataset) for _, system, fills in drawn for dataset in fills]
     unique = len(set(names)) == len(names) and len(set(cells)) == len(cells)
-    assert (not list(checks.sources(configs))) == unique
+    assert (not list(checks.sources(configs, configs))) == unique

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import collectors
 from tokiod import config as configuration
+from tokiod import plugins
 from tokiod.config import ArchiveConfig, BusConfig, Config, FeedConfig
 from tokiod.errors import ConfigError
 from tokiod.window import Calendar
@@ -233,7 +234,10 @@ name = "c"
         "tokiod.toml:1: timezone: there is no time zone 'America/Los_Angles', did you mean America/Los_Angeles?",
         "tokiod.toml:2: colour: unknown key",
         "tokiod.toml:4: archive: path: expected an absolute path, got 'tts/%Y/{system}'",
-        "tokiod.toml:4: archive: path: no file for each day: 2024-01-01 of system and 2024-01-02 of system would both be tts/2024/system",
+        (
+            "tokiod.toml:4: archive: path: no file for each day: "
+            "2024-01-01 of cscratch and 2024-01-02 of cscratch would both be tts/2024/cscratch"
+        ),
         "tokiod.toml:6: bus: max_windows: expected int >= 1",
         'tokiod.toml:7: bus: max_bytes: expected a size, written like "64 MiB" or "1 GB", got 12',
         "tokiod.toml:8: bus: endpont: unknown key, did you mean endpoint?",
@@ -284,6 +288,17 @@ name = "c"
 )
 def test_a_wrong_shape_is_told_where_it_is(faults, text, expected):
     assert faults(text) == expected
+
+
+def test_a_stanza_with_a_fault_is_still_held_against_the_others(faults):
+    broken = SOURCE.replace('"a"', '"b"') + "window = 3\n"
+    unknown = SOURCE.replace("faketree", "flowers") + "petals = 5\n"
+    assert faults(HEAD + SOURCE + broken + unknown) == [
+        "tokiod.toml:8: source b: datatargets/ost of cscratch is filled by source a too (line 4)",
+        'tokiod.toml:12: source b: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3',
+        "tokiod.toml:14: source a: name: another source has the same name (line 5)",
+        f"tokiod.toml:15: source a: kind: 'flowers' is no kind of source: there is {', '.join(plugins.kinds())}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_a_type_that_toml_cant_say_is_a_fault_and_no_crash():
 
 def test_what_a_struct_refuses_itself_is_a_fault_of_its_table():
     assert build(Part, {"n": 13}, ("part",)) == (None, [Fault(("part",), "13 is bad luck")])
+    assert build(Part, {}, ("part",)) == (None, [])
     assert fields({"name": "x", "part": {"n": 13}}, Whole, ()) == ({"name": "x"}, [Fault(("part",), "13 is bad luck")])
 
 

@@ -19,7 +19,8 @@ from tokiod.shape import Fault, nearest
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from tokiod.collector import SourceConfig
     from tokiod.places import Key
@@ -83,13 +84,18 @@ def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
         yield from _spans(config, key, zone)
 
 
-def sources(configs: Mapping[Key, SourceConfig]) -> Iterator[Fault]:
-    """Check that no two sources have one name, fill one dataset of a system, or disagree about the step of a group."""
+def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Iterator[Fault]:
+    """Check that no two sources have one name, fill one dataset of a system, or disagree about the step of a group.
+
+    whole: the keys of those of which every field is as the file has it, not a default in place of one that is wrong.
+    """
     for (first, one), (second, two) in combinations(configs.items(), 2):
         if one.name == two.name:
             yield Fault((*second, "name"), "another source has the same name", (*first, "name"))
         if one.system == two.system and not (one.faults() or two.faults()):
             yield from _rivals(one, two, first, second)
+            if first in whole and second in whole:
+                yield from _out_of_step(one, two, first, second)
 
 
 def _exists(zone: str) -> bool:
@@ -168,14 +174,19 @@ def _grid(zone: str) -> int:
 
 
 def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
-    shared = sorted(one.datasets() & two.datasets())
-    if shared:
-        more = f" and {len(shared) - 1} more" if shared[1:] else ""
-        yield Fault(second, f"{shared[0]}{more} of {two.system} is filled by source {one.name} too", first)
-    if one.step == two.step:
-        return
-    for group in sorted(_groups(one) & _groups(two)):
-        yield Fault(second, f"has steps of {two.step} s in {group} of {two.system}, where source {one.name} has {one.step} s", first)
+    if shared := one.datasets() & two.datasets():
+        yield Fault(second, f"{_first(shared)} of {two.system} is filled by source {one.name} too", first)
+
+
+def _out_of_step(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
+    shared = _groups(one) & _groups(two)
+    if shared and one.step != two.step:
+        where = f"{_first(shared)} of {two.system}"
+        yield Fault(second, f"has steps of {two.step} s in {where}, where source {one.name} has {one.step} s", first)
+
+
+def _first(names: AbstractSet[str]) -> str:
+    return f"{min(names)} and {len(names) - 1} more" if len(names) > 1 else min(names)
 
 
 def _groups(config: SourceConfig) -> set[str]:

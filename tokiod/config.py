@@ -7,8 +7,6 @@ A [[source]] stanza takes its shape from the plugin that its `kind` names, so ad
 
 from __future__ import annotations
 
-import re
-import tomllib
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from tokiod.places import Key
     from tokiod.shape import Fault
     from tokiod.window import Day
-
-_TOML_PLACE = re.compile(r"(?P<fault>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL)
 
 
 class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -85,12 +81,19 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return secret(reference, self.secrets)
 
 
+class _OfNoKind(SourceConfig, frozen=True):
+    """A stanza whose kind nobody knows: all kinds' own options are passed over, and it fills nothing."""
+
+    def datasets(self) -> frozenset[str]:
+        return frozenset()
+
+
 def load(path: Path) -> Config:
     """Read a configuration file; a relative `secrets` directory is relative to the file's.
 
     Raises ConfigError with every fault at once, one line each: file:line: where: what.
     """
-    text, document = _read(path)
+    text, document = places.read(path)
     sources: dict[Key, SourceConfig] = {}
 
     def stanzas(value: Any, key: Key) -> shape.Shaped:
@@ -98,7 +101,8 @@ def load(path: Path) -> Config:
         return tuple(sources.values()), faults
 
     values, faults = shape.fields(document, Config, (), {"source": stanzas})
-    faults += _meaning(values, sources)
+    whole = sources.keys() - {fault.key[:2] for fault in faults}
+    faults += _meaning(values, sources, whole)
     if faults:
         raise ConfigError(_lines(path, text, document, faults))
     config = Config(**values)
@@ -108,29 +112,6 @@ def load(path: Path) -> Config:
 def warnings(config: Config) -> list[str]:
     """Return what is allowed but can hardly be meant."""
     return [] if config.source else ["no [[source]]: nothing is collected"]
-
-
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        text = path.read_text("utf-8")
-        return text, tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror}"]) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not UTF-8 text (byte {error.start})"]) from None
-    except RecursionError:
-        raise ConfigError([f"{path}: nested too deeply"]) from None
-    except ValueError as error:
-        raise ConfigError([_syntax(path, text, str(error))]) from None
-
-
-def _syntax(path: Path, text: str, error: str) -> str:
-    match = _TOML_PLACE.fullmatch(error)
-    if match is None:
-        return f"{path}: not TOML: {error}"
-    if match["line"] is None:
-        return f"{path}:{text.count(chr(10)) + 1}: not TOML: {match['fault']} at the end of the file"
-    return f"{path}:{match['line']}: not TOML: {match['fault']} (column {match['column']})"
 
 
 def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
@@ -147,22 +128,22 @@ def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> lis
 
 
 def _source(stanza: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
-    """Convert a stanza by its kind; without a known kind, still tell what is wrong with the keys that all kinds share."""
-    kind = stanza.get("kind") if isinstance(stanza, dict) else None
+    """Convert a stanza by its kind. What is wrong in it is left at its default, so that it can be held against the others."""
     faults = list(shape.told_secrets(stanza, key))
-    try:
-        struct = plugins.load(kind).Config if isinstance(kind, str) else SourceConfig
-    except ConfigError as error:
-        faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
-        struct = SourceConfig
-    if struct is SourceConfig and isinstance(stanza, dict):
+    struct: type[SourceConfig] = _OfNoKind
+    if isinstance(stanza, dict) and isinstance(stanza.get("kind"), str):
+        try:
+            struct = plugins.load(stanza["kind"]).Config
+        except ConfigError as error:
+            faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
+    if struct is _OfNoKind and isinstance(stanza, dict):
         stanza = {name: stanza[name] for name in stanza if name in SourceConfig.__struct_fields__}
     values, wrong = shape.fields(stanza, struct, key)
-    faults += wrong
-    return (None, faults) if faults else shape.build(struct, values, key)
+    config, refused = shape.build(struct, values, key)
+    return config, [*faults, *(wrong or refused)]
 
 
-def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig]) -> Iterator[Fault]:
+def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: set[Key]) -> Iterator[Fault]:
     zone: str | None = values.get("timezone")
     if zone is not None and (wrong := list(checks.timezone(zone, ("timezone",)))):
         yield from wrong
@@ -172,8 +153,8 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig]) -> Iterat
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
     yield from checks.endpoints(bus.endpoint, feed.endpoint)
     for key, config in sources.items():
-        yield from checks.source(config, key, zone)
-    yield from checks.sources(sources)
+        yield from checks.source(config, key, zone) if key in whole else ()
+    yield from checks.sources(sources, whole)
 
 
 def _lines(path: Path, text: str, document: dict[str, Any], faults: list[Fault]) -> list[str]:

@@ -1,10 +1,16 @@
-"""Where in a TOML file each key stands: tomllib doesn't tell, and a fault without its line is half a fault."""
+"""A TOML file, and where in it each key stands: tomllib doesn't tell, and a fault without its line is half a fault."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from tokiod.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Key = tuple[str | int, ...]
 """The way to a value: ("source", 0, "window") is the key `window` of the first [[source]]."""
@@ -16,6 +22,31 @@ _STRING = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\n]*")
+_PLACE = re.compile(r"(?P<fault>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL)
+
+
+def read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a TOML file and what it says. Raises ConfigError in one line, with the place if there is one."""
+    try:
+        text = path.read_text("utf-8")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not UTF-8 text (byte {error.start})"]) from None
+    except RecursionError:
+        raise ConfigError([f"{path}: nested too deeply"]) from None
+    except ValueError as error:
+        raise ConfigError([_syntax(path, text, str(error))]) from None
+
+
+def _syntax(path: Path, text: str, error: str) -> str:
+    match = _PLACE.fullmatch(error)
+    if match is None:
+        return f"{path}: not TOML: {error}"
+    if match["line"] is None:
+        return f"{path}:{text.count(chr(10)) + 1}: not TOML: {match['fault']} at the end of the file"
+    return f"{path}:{match['line']}: not TOML: {match['fault']} (column {match['column']})"
 
 
 def places(text: str) -> dict[Key, int]:

@@ -61,7 +61,9 @@ def fields(
 
 
 def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None, list[Fault]]:
-    """Make a struct of fields that are fine; what its own __post_init__ refuses is a Fault of the whole table."""
+    """Make a struct of fields that are fine, if all it needs are there; what it refuses itself is a Fault of the whole table."""
+    if any(field.required and field.name not in values for field in msgspec.structs.fields(struct)):
+        return None, []
     try:
         return struct(**values), []
     except (ValueError, TypeError) as error:
