@@ -263,6 +263,16 @@ name = "c"
         ('timezone = "UTC"\narchive = "x"', ["tokiod.toml:2: archive: expected a table, got str"]),
         (HEAD + "[source]\nname = 1", ["tokiod.toml:4: source: expected [[source]], a stanza for each source, got dict"]),
         ("source = [3]\n" + HEAD, ["tokiod.toml:1: source #1: expected a table, got int"]),
+        (
+            HEAD + '[bus]\nmax_windows = 0\nendpoint = "x"\n[feed]\nendpont = 1\nendpoint = "x"',
+            [
+                "tokiod.toml:5: bus: max_windows: expected int >= 1",
+                'tokiod.toml:6: bus: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"',
+                "tokiod.toml:8: feed: endpont: unknown key, did you mean endpoint?",
+                'tokiod.toml:9: feed: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"',
+                "tokiod.toml:9: feed: endpoint: the bus and the feed have the same endpoint (line 6)",
+            ],
+        ),
         (HEAD + "[[sources]]", ["tokiod.toml:4: sources: unknown key, did you mean source?"]),
         (
             HEAD + SOURCE + "[source.pair]\nca = 1\nx = 2",

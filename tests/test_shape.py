@@ -44,6 +44,13 @@ def test_a_table_within_a_table_tells_all_its_faults():
     ]
 
 
+def test_of_a_table_with_a_fault_the_rest_is_kept():
+    assert fields({"name": "x", "part": {"n": 1, "size": 3, "x": 0}}, Whole, ()) == (
+        {"name": "x", "part": Part(n=1)},
+        [Fault(("part", "x"), "unknown key"), Fault(("part", "size"), 'expected a size, written like "64 MiB" or "1 GB", got 3')],
+    )
+
+
 def test_a_type_that_toml_cant_say_is_a_fault_and_no_crash():
     assert fields({"name": "x", "where": 1, "odd": "1j"}, Whole, ()) == (
         {"name": "x"},
@@ -59,7 +66,7 @@ def test_what_a_struct_refuses_itself_is_a_fault_of_its_table():
 
 def test_a_field_with_a_shape_of_its_own_is_converted_by_it():
     def own(value, key):
-        return (value, [Fault(key, "seen")]) if value == "bad" else (value.upper(), [])
+        return (None, [Fault(key, "seen")]) if value == "bad" else (value.upper(), [])
 
     assert fields({"name": "x"}, Whole, (), {"name": own}) == ({"name": "X"}, [])
     assert fields({"name": "bad"}, Whole, (), {"name": own}) == ({}, [Fault(("name",), "seen")])

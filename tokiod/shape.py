@@ -43,6 +43,7 @@ def fields(
 ) -> tuple[dict[str, Any], list[Fault]]:
     """Convert a TOML table to the fields of a struct; return those that are fine, and a Fault for each that is not.
 
+    A table within it comes with what is fine of it too, so both may be said of one field. (TOML has no null: None is "not fine".)
     own: how to convert the fields that only their struct understands.
     """
     if not isinstance(table, dict):
@@ -56,7 +57,7 @@ def fields(
             convert = (own or {}).get(name, partial(_value, of=field.type))
             value, wrong = convert(table[name], key=(*key, name))
             faults += wrong
-            values |= {} if wrong else {field.name: value}
+            values |= {} if value is None else {field.name: value}
     return values, faults
 
 
@@ -111,7 +112,8 @@ def _tells_secret(text: str) -> bool:
 def _value(value: object, key: Key, of: Any) -> Shaped:
     if isinstance(of, type) and issubclass(of, msgspec.Struct):
         values, faults = fields(value, of, key)
-        return (None, faults) if faults else build(of, values, key)
+        whole, refused = build(of, values, key)
+        return whole, faults or refused
     try:
         return msgspec.convert(value, of, dec_hook=_own_type), []
     except msgspec.ValidationError as error:

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tokiod import config as configuration
+from tokiod.cli.plain import config_option
 from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sized
+    from pathlib import Path
 
 WRONG = 2
 
 
 @click.command()
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/tokiod/tokiod.toml"),
-    show_default=True,
-    help="The configuration file.",
-)
-def check(path: Path) -> None:
+@config_option
+def check(config_path: Path) -> None:
     """Check a configuration file: exit 0 if it is fine, 2 with every fault if not."""
     try:
-        config = configuration.load(path)
+        config = configuration.load(config_path)
     except ConfigError as error:
         click.echo(error, err=True)
         raise SystemExit(WRONG) from None
     for warning in configuration.warnings(config):
-        click.echo(f"{path}: warning: {warning}", err=True)
-    click.echo(f"{path}: fine: {_summary(config)}")
+        click.echo(f"{config_path}: warning: {warning}", err=True)
+    click.echo(f"{config_path}: fine: {_summary(config)}")
 
 
 def _summary(config: configuration.Config) -> str:
