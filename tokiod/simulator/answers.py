@@ -8,6 +8,7 @@ that this is what was measured then.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Answers:
         self.site = site
         self.since = site.epoch if since is None else since
         self.stored = tuple(stored)
-        self._load = Load(site)
+        self._table = lru_cache(maxsize=8)(_load(site).table)
         self._calendar = Calendar(site.timezone)
 
     def of(self, file: Window) -> dict[str, Answer]:
@@ -96,7 +97,6 @@ class Answers:
         values = np.add.reduce([_with_nan(self._field(table, field, times)) for field in fields])
         if table == "MDS_DATA":
             values = values[:, ::2]  # both MDTs of a server tell the same
-        values[~self._in_archive(times)] = np.nan
         return Answer(self._columns(name), times, values, self._known(times)[:, np.newaxis].repeat(values.shape[1], axis=1))
 
     def _counter(self, name: str, file: Window) -> Answer:
@@ -142,25 +142,29 @@ class Answers:
 
     def _samples(self, name: str, times: Ints) -> Ints:
         """Return a counter's samples, i8[n, c], NULL where there is none in the archive."""
-        operation = COUNTERS[name]
-        if name.startswith("mdtargets"):
-            values = self._field("MDS_OPS_DATA", "SAMPLES", times)[:, list(OPERATIONS).index(operation) :: len(OPERATIONS)]
-        else:
-            values = self._field("OST_DATA", operation, times)
-        return np.where(self._in_archive(times)[:, np.newaxis], values, NULL)
+        field = COUNTERS[name]
+        if field not in OPERATIONS:
+            return self._field("OST_DATA", field, times)
+        return self._field("MDS_OPS_DATA", "SAMPLES", times)[:, list(OPERATIONS).index(field) :: len(OPERATIONS)]
 
     def _field(self, table: str, field: str, times: Ints) -> NDArray[Any]:
-        """Return a field at the times, NULL or NaN where there is no row, also before the epoch."""
-        first = (int(times[0]) - self.site.epoch) // STEP if len(times) else 0
-        begin = max(0, first)
-        rows = self._load.table(table, begin, max(first + len(times), begin + 1))
-        nothing = NULL if rows.fields[field].dtype.kind == "i" else np.nan
-        values = np.where(rows.present, rows.fields[field], nothing)[: max(0, first + len(times) - begin)]
-        return np.concatenate([np.full((len(times) - len(values), values.shape[1]), nothing, values.dtype), values])
+        """Return a field at the times, [n, c], NULL or NaN where the archive has no row of it."""
+        there = self._in_archive(times) & (times >= self.site.epoch)
+        steps = (times[there] - self.site.epoch) // STEP
+        begin, end = (int(steps[0]), int(steps[-1]) + 1) if len(steps) else (0, 1)
+        rows = self._table(table, begin, end)
+        known, nothing = rows.fields[field], NULL if rows.fields[field].dtype.kind == "i" else np.nan
+        values = np.full((len(times), known.shape[1]), nothing, known.dtype)
+        values[there] = np.where(rows.present, known, nothing)[steps - begin]
+        return values
 
     def _columns(self, name: str) -> tuple[str, ...]:
         site, group = self.site, name.partition("/")[0]
         return {"dataservers": site.oss_names, "mdservers": site.mds_names, "mdtargets": site.mdt_names}.get(group, site.ost_names)
+
+
+_load = lru_cache(maxsize=2)(Load)
+"""A site's load, kept from one look at its archive to the next."""
 
 
 def _times(start: int, end: int) -> Ints:
@@ -177,6 +181,8 @@ def _clean(samples: Ints) -> Mask:
 
 
 def _for_oracle(samples: Ints, before: int) -> tuple[dict[int, int], int, int | None, int | None]:
-    known = {row: value for row, value in enumerate(samples.tolist()) if value != NULL}
-    rows = len(samples) - 1
-    return known, rows, None if before == NULL else int(before), known.pop(rows, None)
+    rows = (samples != NULL).nonzero()[0]
+    known, next_day = dict(zip(rows.tolist(), samples[rows].tolist(), strict=True)), len(samples) - 1
+    next_first = known.pop(next_day, None)
+    day = next_day if next_first is not None else max(known, default=-1) + 1  # nothing follows the last sample
+    return known, day, None if before == NULL else int(before), next_first

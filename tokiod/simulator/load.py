@@ -54,7 +54,7 @@ class Load:
         self.site = site
         self.trouble = lru_cache(maxsize=64)(lambda block: trouble(site, block))
         self._builders = {"OST_DATA": self._ost, "OSS_DATA": self._oss, "MDS_DATA": self._mds, "MDS_OPS_DATA": self._ops}
-        self._block = lru_cache(maxsize=8)(lambda name, block: self._builders[name](block))
+        self._block = lru_cache(maxsize=32)(lambda name, block: self._builders[name](block))
         self._bytes = _Sum(_first_bytes(site), self._more_bytes, lambda b: np.tile(self.trouble(b).ost_reset, 2))
         self._operations = _Sum(
             _first_operations(site), self._more_operations, lambda b: self.trouble(b).mdt_reset.repeat(len(OPERATIONS), axis=1)
