@@ -80,10 +80,13 @@ def pack(bits: Bits) -> bytes:
 def holds(packed_bits: tuple[bytes, Bits]) -> bool:
     """Return whether a stored chunk reads back as these bits."""
     packed, bits = packed_bits
-    shuffled = np.frombuffer(zlib.decompress(packed), np.uint8)
-    if shuffled.size != bits.size * 8:
+    try:
+        shuffled = np.frombuffer(zlib.decompress(packed), np.uint8)
+    except zlib.error:
         return False
-    return np.array_equal(np.ascontiguousarray(shuffled.reshape(8, -1).T).view("<i8").reshape(bits.shape), bits)
+    return shuffled.size == bits.size * 8 and np.array_equal(
+        np.ascontiguousarray(shuffled.reshape(8, -1).T).view("<i8").reshape(bits.shape), bits
+    )
 
 
 def ahead(pool: Executor, work: Callable[[T], R], items: Iterable[tuple[Corner, T]]) -> Iterator[tuple[Corner, R]]:

@@ -85,12 +85,12 @@ def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
         unsynced = 0
         for place in placed:
             for offset, block in _slices(place, plan.content):
-                files.pwrite(fd, block, offset)
-                unsynced += block.nbytes
-                if unsynced >= SLICE:
+                if unsynced + block.nbytes > SLICE:
                     files.fdatasync(fd)
                     unsynced = 0
                     pause()
+                files.pwrite(fd, block, offset)
+                unsynced += block.nbytes
         files.fsync(fd)
     finally:
         files.close(fd)
@@ -162,13 +162,18 @@ def _allocate(file: Any, place: Place) -> Place:
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     shape = (place.rows, len(place.columns))
-    file.create_dataset(place.name, shape, "<f8" if place.kind == "cells" else "<i8", dcpl=properties)
+    file.create_dataset(place.name, shape, place.dtype, dcpl=properties)
     return located(file, place)
 
 
 def located(file: Any, place: Place) -> Place:
-    """Return a place with its offset. Raises ValueError for a dataset that isn't contiguous, allocated and aligned."""
-    offset = file[place.name].id.get_offset()
+    """Return a place with its offset. Raises ValueError unless a dataset of that shape is there, contiguous, allocated and aligned."""
+    dataset = file.get(place.name)
+    if dataset is None:
+        raise ValueError(f"{place.name} is not there")
+    if (dataset.shape, dataset.dtype) != ((place.rows, len(place.columns)), place.dtype):
+        raise ValueError(f"{place.name} has shape {dataset.shape} and type {dataset.dtype}")
+    offset = dataset.id.get_offset()
     if offset is None or offset % 8:
         raise ValueError(f"{place.name} has no place of its own in the file (offset {offset})")
     return replace(place, offset=offset)

@@ -42,6 +42,11 @@ class Place:
         return self.dataset if self.kind == "cells" else f"{OWN}/{self.kind}/{self.dataset}"
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its cells."""
+        return np.dtype("<f8" if self.kind == "cells" else "<i8")
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its cells."""
         return self.rows * len(self.columns) * 8

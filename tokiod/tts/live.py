@@ -125,9 +125,9 @@ class LiveFile:
 
     def close(self) -> None:
         """Give the descriptor back; what was not committed may be lost."""
-        if self._file.fd >= 0:
-            self.files.close(self._file.fd)
-            self._file.fd = -1
+        fd, self._file.fd = self._file.fd, -1
+        if fd >= 0:
+            self.files.close(fd)
 
     def set_aside(self, now: int) -> Path:
         """Rename the file to NAME.aside-STAMP, durably, and return that path; now: UTC epoch seconds."""

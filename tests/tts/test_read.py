@@ -1,0 +1,85 @@
+import h5py
+import numpy as np
+import pytest
+
+from tokiod.tts.grow import grow
+from tokiod.tts.layout import NotLive
+from tokiod.tts.read import Reader
+from tokiod.tts.seal import seal
+
+START = 1_517_126_400
+
+
+def test_a_span_is_read_with_its_time_stamps_and_names_and_nan_for_what_is_missing(make):
+    live = make()
+    live.cells["fullness/bytes"].write_rows(1, np.array([[0.0, -0.0], [-0.0, 5.0]]))
+    with Reader(live.path) as reader:
+        stamps, columns, values = reader.read("fullness/bytes", START + 10, START + 30)
+    assert (stamps.tolist(), columns) == ([START + 10, START + 20], ("b10", "b2"))
+    np.testing.assert_array_equal(values, [[0.0, np.nan], [np.nan, 5.0]])
+    assert not np.signbit(values[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "rows"), [(0, START, []), (START - 5, START + 1, [0]), (START + 31, 2**40, []), (START + 25, START + 31, [3])]
+)
+def test_a_row_belongs_to_a_span_that_holds_its_time_stamp(make, start, end, rows):
+    with Reader(make().path) as reader:
+        stamps, _, values = reader.read("fullness/bytes", start, end)
+    assert stamps.tolist() == [START + 10 * row for row in rows]
+    assert values.shape == (len(rows), 2)
+
+
+def test_a_reader_that_stays_open_sees_every_write_at_once(make):
+    live = make()
+    matrix = live.cells["datatargets/readbytes"]
+    with Reader(live.path) as reader:
+        for n in range(100):
+            matrix.write_rows(n % 8, np.full((1, 3), float(n)))
+            _, _, values = reader.read("datatargets/readbytes", START + 5 * (n % 8), START + 5 * (n % 8) + 1)
+            assert values.tolist() == [[n, n, n]]
+
+
+def test_a_reader_that_stays_open_follows_growth_and_sealing(make, widened):
+    live = make()
+    live.cells["datatargets/readbytes"].write_rows(0, np.array([[1.0, 2.0, 3.0]]))
+    with Reader(live.path) as reader:
+        assert reader.datasets() == ("datatargets/readbytes", "fullness/bytes")
+        live = grow(live, widened, START)
+        live.cells["datatargets/readbytes"].write_rows(1, np.array([[4.0, 5.0, 6.0, 7.0]]))
+        assert reader.datasets() == ("datatargets/readbytes", "datatargets/writebytes", "fullness/bytes")
+        _, columns, values = reader.read("datatargets/readbytes", START, START + 6)
+        assert columns == ("fs-OST0010", "fs-OST0009", "fs-OST000a", "fs-OST0011")
+        np.testing.assert_array_equal(values, [[1, 2, 3, np.nan], [4, 5, 6, 7]])
+        seal(live, live.path, START)
+        live.close()
+        _, columns, values = reader.read("datatargets/readbytes", START, START + 6)
+        assert columns == ("fs-OST0009", "fs-OST000a", "fs-OST0010", "fs-OST0011")
+        np.testing.assert_array_equal(values, [[2, 3, 1, np.nan], [5, 6, 4, 7]])
+
+
+def test_columns_without_names_and_datasets_without_columns_are_left_out(tmp_path):
+    with h5py.File(tmp_path / "pytokio.hdf5", "w") as file:
+        group = file.create_group("datatargets")
+        group.create_dataset("timestamps", data=np.array([0, 5]))
+        group.create_dataset("readbytes", data=np.array([[1.0, -0.0], [2.0, -0.0]])).attrs["columns"] = np.array([b"a"])
+        group.create_dataset("writebytes", data=np.full((2, 2), -0.0)).attrs["columns"] = np.array([])
+    with Reader(tmp_path / "pytokio.hdf5") as reader:
+        assert reader.datasets() == ("datatargets/readbytes",)
+        stamps, columns, values = reader.read("datatargets/readbytes", 0, 10)
+    assert (stamps.tolist(), columns, values.tolist()) == ([0, 5], ("a",), [[1.0], [2.0]])
+
+
+def test_a_reader_tells_when_there_is_nothing_to_read(make, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Reader(tmp_path / "none.hdf5")
+    (tmp_path / "junk.hdf5").write_text("junk")
+    with pytest.raises(NotLive, match="HDF5 can't open it"):
+        Reader(tmp_path / "junk.hdf5")
+    live = make()
+    with Reader(live.path) as reader:
+        with pytest.raises(KeyError):
+            reader.read("datatargets/writebytes", 0, 1)
+        live.path.unlink()
+        with pytest.raises(FileNotFoundError):
+            reader.read("fullness/bytes", 0, 1)
