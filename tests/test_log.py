@@ -1,6 +1,8 @@
 import json
 import logging
+import os
 import re
+import subprocess
 import sys
 from itertools import pairwise
 
@@ -16,9 +18,9 @@ from tokiod.testing import FakeClock
 @pytest.fixture(autouse=True)
 def _as_before():
     root = logging.getLogger()
-    handlers, level = root.handlers, root.level
+    handlers, level, hook = root.handlers, root.level, sys.excepthook
     yield
-    root.handlers, root.level = handlers, level
+    root.handlers, root.level, sys.excepthook = handlers, level, hook
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
@@ -109,6 +111,25 @@ def test_a_traceback_shows_the_way_but_no_locals_and_no_secret(capsys, tmp_path,
     assert "failed with ***" in text
     assert "hunter" not in text
     assert "A VALUE OF A LOCAL" not in text
+
+
+def test_what_ends_a_process_is_logged_without_secrets_too(tmp_path):
+    script = tmp_path / "dies.py"
+    script.write_text(
+        """
+from pathlib import Path
+from tokiod import log, secret
+
+log.setup()
+password = secret.secret("env:TOKIOD_TEST_SECRET", Path())
+raise SystemError("refused: " + password)
+"""
+    )
+    environment = os.environ | {"TOKIOD_TEST_SECRET": "hunter-2-marked"}
+    result = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    event = json.loads(result.stderr)
+    assert (result.returncode, result.stdout, event["event"], event["level"]) == (1, "", "process.crashed", "critical")
+    assert event["exception"].splitlines()[-1] == "SystemError: refused: ***"
 
 
 def test_repeats_are_told_at_once_and_then_once_per_interval_with_their_count():

@@ -17,6 +17,7 @@ from tokiod.secret import mask
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from types import TracebackType
 
     from structlog.typing import Processor
 
@@ -48,6 +49,7 @@ def setup(level: str = "info", *, json: bool = False) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number)
+    sys.excepthook = _crashed
 
 
 class Repeats:
@@ -88,6 +90,11 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return mask(super().format(record))
+
+
+def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Log what ends the process as everything else is logged: its text may hold a secret."""
+    get_logger().critical("process.crashed", exc_info=(kind, error, trace))
 
 
 def _rendering(*, json: bool) -> list[Processor]:
