@@ -14,7 +14,7 @@ from tokiod.tts.matrix import Matrix, OpenFile
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW
 
 
-class Killed(Exception):
+class Killed(Exception):  # noqa: N818 - nothing went wrong with the program
     pass
 
 
@@ -87,8 +87,11 @@ def samples_of(raw, rows=None):
 values = st.one_of(st.integers(1, 5), st.just(0), st.just(ABSENT), st.integers(2**53, 2**53 + 3))
 
 
+shapes = st.tuples(st.integers(3, 42), st.integers(1, 3))
+
+
 @st.composite
-def raws(draw, shape=st.tuples(st.integers(3, 42), st.integers(1, 3))):
+def raws(draw, shape=shapes):
     """Raw rows of a day of a few columns: noise, growth, standing still at zero or nearly absent."""
     rows, width = draw(shape)
     columns = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.tts.matrix import Matrix
+
+T = TypeVar("T", bound=np.generic)
 
 NEAR, FARTHER = 6, 4
 """Rows beside an update that are looked at first, and how many times as many next while they don't tell enough of every column."""
@@ -66,6 +68,7 @@ class Counter:
         self._raw = raw
         self._span = span
         self._keep = keep
+        self._gap = _Gap()
         self.last_row = raw.rows - 1
 
     def store(self, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]) -> Changes:
@@ -79,6 +82,7 @@ class Counter:
         update = _Update(span, self.last_row, row, column, value)
         if (update.span != span).any():
             self._span.write_rows(0, update.span)
+        self._gap.shrink(update.start, update.stop)
         self._raw.assign(row, column, value)
         return Changes.joined([self._write(top, columns, cells) for top, columns, cells in self._compute(update)])
 
@@ -94,20 +98,22 @@ class Counter:
     def _compute(self, update: _Update) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64]]]:
         """Yield (first row of the day, columns, cells) of all that the update can affect."""
         columns = update.columns
-        before, after = self._raw.read(0, 1)[0, columns], self._raw.read(self.last_row, self.last_row + 1)[0, columns]
-        deltas = Deltas(before)
-        begin, end = self._begin(update, after), self._end(update)
-        for start in range(begin, end, SLAB):
-            stop = min(start + SLAB, end)
-            cells = deltas.feed(self._samples(start, stop, columns))
-            first = max(start, update.start, FIRST_CLOSING)
-            yield first - FIRST_CLOSING, columns, cells[first - start :]
-        closed = np.flatnonzero((update.last < end) & (after != ABSENT))
-        if len(closed):
-            if end < self.last_row:
+        before, after = (self._raw.read(row, row + 1)[:, columns] for row in (0, self.last_row))
+        deltas = Deltas(before[0])
+        begin, end = self._begin(update, after[0]), self._end(update)
+        for piece in self._gap.around(begin, end):
+            for start in range(*piece, SLAB):
+                stop = min(start + SLAB, piece[1])
+                cells = deltas.feed(self._choose(self._raw.read(start, stop), columns))
+                first = max(start, update.start, FIRST_CLOSING)
+                if first < stop:
+                    yield first - FIRST_CLOSING, columns, cells[first - start :]
+            if piece[1] < self.last_row:
                 deltas.gap()
+        closed = np.flatnonzero((update.last < end) & (after[0] != ABSENT))
+        if len(closed):
             deltas.end_of_day(update.last != NO_ROW)
-            yield self.last_row - FIRST_CLOSING, columns[closed], deltas.feed(after[np.newaxis])[:, closed]
+            yield self.last_row - FIRST_CLOSING, columns[closed], deltas.feed(after)[:, closed]
 
     def _begin(self, update: _Update, after: NDArray[np.int64]) -> int:
         """Return the row from which the rule, starting afresh, gets to the right state before the update's first row."""
@@ -115,9 +121,9 @@ class Counter:
         still = update.still & (after <= 0)
         unsure = np.flatnonzero(~update.new)
         while begin > 1 and len(unsure):
-            begin, near = max(update.start - near, 1), near * FARTHER
-            raw = self._samples(begin, update.start, update.columns[unsure])
-            sampled = (raw >= 0).any(axis=0)
+            begin, near = max(self._gap.before(update.start, near), 1), near * FARTHER
+            raw = self._choose(self._look(begin, update.start), update.columns[unsure])
+            sampled = raw.max(axis=0, initial=ABSENT) >= 0
             unsure = unsure[~(sampled & (still[unsure] | (update.first[unsure] >= begin) | anchored(raw)))]
         return begin
 
@@ -126,25 +132,75 @@ class Counter:
         end, near = update.stop, NEAR
         unsure = np.flatnonzero(update.last >= end)
         while len(unsure):
-            end, near = min(update.stop + near, update.end), near * FARTHER
-            raw = self._samples(update.stop, end, update.columns[unsure])
-            unmoved = (raw >= 0).any(axis=0) & (update.first[unsure] >= end)
+            end, near = min(self._gap.behind(update.stop, near), update.end), near * FARTHER
+            raw = self._choose(self._look(update.stop, end), update.columns[unsure])
+            unmoved = (raw.max(axis=0, initial=ABSENT) >= 0) & (update.first[unsure] >= end)
             unsure = unsure[~(unmoved | (update.last[unsure] < end) | anchored(raw))]
         return end
 
-    def _samples(self, start: int, stop: int, columns: NDArray[np.intp]) -> NDArray[np.int64]:
-        raw = self._raw.read(start, stop)
-        return raw if len(columns) == self._raw.width else raw[:, columns]
+    def _look(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the rows [start, stop) but for the gap, which is widened by what is found."""
+        pieces = self._gap.around(start, stop)
+        raw = np.concatenate([self._raw.read(*piece) for piece in pieces])
+        if stop - start > NEAR:
+            row = np.concatenate([np.arange(*piece) for piece in pieces])
+            self._gap.widen(start, row[raw.max(axis=1) >= 0], stop)
+        return raw
+
+    def _choose(self, block: NDArray[T], columns: NDArray[np.intp]) -> NDArray[T]:
+        return block if len(columns) == self._raw.width else block[:, columns]
 
     def _write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
-        stored = self._cells.read(top, top + len(cells))[:, columns]
+        stored = self._choose(self._cells.read(top, top + len(cells)), columns)
         changed = stored.view(np.int64) != cells.view(np.int64)
         if self._keep:
             changed &= ~missing(cells)
-        row, index = np.nonzero(changed)
-        row, column, value = row + top, columns[index], cells[row, index]
+        place = np.flatnonzero(changed)
+        row, index = np.divmod(place, len(columns))
+        row, column, value = row + top, columns[index], cells.ravel()[place]
         self._cells.assign(row, column, value)
-        return Changes(row, column, np.where(missing(value), np.nan, value))
+        value[missing(value)] = np.nan
+        return Changes(row, column, value)
+
+
+class _Gap:
+    """The widest run of rows met so far that holds no sample in any column.
+
+    It is there so that filling a hole of hours, window by window, reads the hole once and not once per window. It is found by reading,
+    shrinks before a sample is stored in it, and is forgotten with the process.
+    """
+
+    def __init__(self) -> None:
+        self.start = self.stop = 1
+
+    def around(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return what is left of the rows [start, stop) without the gap: all of them, or a piece at each side, which may be empty."""
+        if max(start, self.start) >= min(stop, self.stop):
+            return [(start, stop)]
+        return [(start, max(start, self.start)), (min(self.stop, stop), stop)]
+
+    def before(self, row: int, count: int) -> int:
+        """Return the row that is `count` rows before another, not counting the gap."""
+        begin = row - count
+        return begin - (self.stop - self.start) if begin < self.stop <= row else begin
+
+    def behind(self, row: int, count: int) -> int:
+        """Return the row that is `count` rows behind another, not counting the gap."""
+        end = row + count
+        return end + (self.stop - self.start) if row <= self.start < end else end
+
+    def widen(self, start: int, sampled: NDArray[np.int64], stop: int) -> None:
+        """Take the widest run without a sample of the rows [start, stop), if it is wider; sampled: those with one, ascending."""
+        edges = np.concatenate([[start - 1], sampled, [stop]])
+        widest = int(np.argmax(edges[1:] - edges[:-1]))
+        first, last = int(edges[widest]) + 1, int(edges[widest + 1])
+        if last - first > self.stop - self.start:
+            self.start, self.stop = first, last
+
+    def shrink(self, start: int, stop: int) -> None:
+        """Give up the rows [start, stop) and the smaller rest."""
+        below, above = (self.start, max(min(self.stop, start), self.start)), (min(max(self.start, stop), self.stop), self.stop)
+        self.start, self.stop = max(below, above, key=lambda run: run[1] - run[0])
 
 
 class _Update:
@@ -160,17 +216,18 @@ class _Update:
     def __init__(
         self, span: NDArray[np.int64], last_row: int, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]
     ) -> None:
-        touched, moved, own = np.zeros(span.shape[1], np.bool_), (value > 0) & (row > 0), (row > 0) & (row < last_row)
-        touched[column] = True
-        self.columns = np.flatnonzero(touched)
+        column = column.astype(np.intp, copy=False)
+        touched, moves = np.zeros((2, span.shape[1]), np.bool_)
+        own, moved = (row > 0) & (row < last_row), (row > 0) & (value > 0)
+        touched[column], moves[column[moved]] = True, True
         first, last = np.where(span[0] == NO_ROW, last_row + 1, span[0]), span[1].copy()
-        np.minimum.at(first, column[moved], row[moved])
-        np.maximum.at(last, column[own], row[own])
+        np.minimum.at(first, column, np.where(moved, row, last_row + 1))
+        np.maximum.at(last, column, np.where(own, row, NO_ROW))
         self.span = np.stack([np.where(first > last_row, NO_ROW, first), last])
-        self.first, self.last = first[self.columns], last[self.columns]
-        known, touched[column[moved]] = span[1, self.columns], False
+        self.columns = np.flatnonzero(touched)
+        self.first, self.last, known = first[self.columns], last[self.columns], span[1, self.columns]
         self.end = max(int(self.last.max()) + 1, 1)
         self.start = min(max(int(row.min()), 1), self.end)
         self.stop = min(int(row.max()) + 1, self.end)
         self.new = known == NO_ROW
-        self.still = touched[self.columns] & (known < self.start)
+        self.still = ~moves[self.columns] & (known < self.start)
