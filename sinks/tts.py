@@ -1,0 +1,130 @@
+"""The archive: windows into live TTS files, one file per system and day (or the one file of `tokioctl archive`).
+
+A window touches its day's file and, at its seams, the neighbours: the first row's counters close the last cells of the day
+before, the last counters of a day open the first cells of the day after. Everything is assignment, so a window applied again,
+by a retry or after a kill, leaves the same files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sinks.cells import Cells, select
+from tokiod.sample import Batch
+from tokiod.sink import Applied, Refused
+from tokiod.tts.counters import Changes
+from tokiod.tts.schema import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sinks.shelf import Shelf, Volume
+    from tokiod.sink import Collected, SetAside
+
+
+@dataclass(slots=True)
+class TtsSink:
+    """Stores windows in TTS files.
+
+    shelf: which file holds a time, and the open ones; compare: find out which cells changed, for the feed (reads before writing).
+    """
+
+    shelf: Shelf
+    compare: bool = True
+
+    def apply(self, collected: Collected) -> Applied:
+        """Assign a window's cells. Raises Refused where the window can't be stored, now or ever."""
+        try:
+            return _Application(self.shelf, Applied(0, Counter()), compare=self.compare).apply(collected)
+        except OSError as error:
+            raise Refused(f"{collected.system}: {error}", retry=True) from error
+
+    def commit(self) -> list[SetAside]:
+        """Sync all files with new cells, one fdatasync each."""
+        return self.shelf.commit()
+
+    def close(self) -> None:
+        """Close all files."""
+        self.shelf.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """One window on its way into the files, and what became of it so far."""
+
+    shelf: Shelf
+    applied: Applied
+    compare: bool
+
+    def apply(self, collected: Collected) -> Applied:
+        place = self.shelf.place(collected.system, collected.window.start)
+        chosen = [select(batch, collected.window, self.applied.dropped) for batch in collected.batches]
+        if place is None:
+            self._close_span(collected, chosen)
+            return self.applied
+        if collected.window.end > place.end:
+            raise Refused(f"window {collected.window} crosses the end of {place.path}", retry=False)
+        volume = self.shelf.volume(place, collected.kind, chosen)
+        for cells in chosen:
+            if volume is not None and cells.batch.columns:
+                self._store(volume, cells)
+        return self.applied
+
+    def _store(self, volume: Volume, cells: Cells) -> None:
+        batch = cells.batch
+        row = (cells.time - volume.place.start) // batch.step
+        column = volume.columns(batch)[cells.column]
+        if batch.form == "counter":
+            self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value))
+            self._tell_neighbours(volume, cells, row)
+        else:
+            changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
+            if changed is not None:
+                self._changed(volume, batch, Changes(row[changed], column[changed], cells.value[changed]))
+        self.applied.cells += len(cells.time)
+
+    def _tell_neighbours(self, volume: Volume, cells: Cells, row: NDArray[np.int64]) -> None:
+        first = row == 0
+        if first.any() and (before := self.shelf.beside(volume.place, -1)) is not None:
+            self._guard_after(before, cells.batch, cells.column[first], cells.value[first])
+        if len(row) and (after := self.shelf.beside(volume.place, +1)) is not None:
+            column = np.unique(cells.column)
+            last = volume.counter(cells.batch.dataset).last_samples()[volume.columns(cells.batch)[column]]
+            self._guard(after, cells.batch, column[last != ABSENT], last[last != ABSENT], 0)
+
+    def _guard_after(self, volume: Volume, batch: Batch, column: NDArray[np.integer], value: NDArray[np.int64]) -> None:
+        if batch.dataset in volume.file.raw:
+            self._guard(volume, batch, column, value, volume.file.raw[batch.dataset].rows - 1)
+
+    def _guard(self, volume: Volume, batch: Batch, column: NDArray[np.integer], value: NDArray[np.int64], row: int) -> None:
+        """Put counters into a row of raw that stands for the day before or after the volume's own."""
+        if batch.dataset not in volume.file.raw:
+            return
+        here = volume.columns(batch)[column]
+        known = here >= 0
+        stored = volume.counter(batch.dataset).store(np.full(int(known.sum()), row), here[known], value[known])
+        self._changed(volume, batch, stored)
+
+    def _close_span(self, collected: Collected, chosen: Sequence[Cells]) -> None:
+        """Take the counters of the step behind the last file: they close its last cells."""
+        volume = self.shelf.ending_at(collected.system, collected.window.start)
+        for cells in chosen:
+            first = cells.time < collected.window.start + cells.batch.step
+            if volume is None or cells.batch.form != "counter":
+                self.applied.dropped["outside the file"] += len(cells.time)
+            else:
+                self._guard_after(volume, cells.batch, cells.column[first], cells.value[first])
+
+    def _changed(self, volume: Volume, batch: Batch, changes: Changes) -> None:
+        if not self.compare or not len(changes.row):
+            return
+        time = volume.place.start + changes.row.astype(np.int64) * batch.step
+        names = volume.file.spec.matrices[batch.dataset].columns
+        column = changes.column.astype(np.uint32)
+        self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, names, time, column, changes.value))

@@ -1,0 +1,166 @@
+"""`tokioctl archive KIND INPUT...`: saved files into one sealed TTS file, without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import sys
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+import msgspec
+
+from tokiod import plugins
+from tokiod.archive import Job, Result, archive
+from tokiod.cli.plain import Failed
+from tokiod.clock import SystemClock
+from tokiod.collector import Site
+from tokiod.errors import ConfigError, TokiodError
+from tokiod.window import Calendar, Window, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.collector import Collector, Plugin
+
+
+class Kinds(click.Group):
+    """One subcommand per kind of collector, its own options made from the kind's Saved struct."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the kinds there are."""
+        return plugins.kinds()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Make a kind's command. Raises ConfigError for an unknown kind, with the nearest known one."""
+        return _command(cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say an unknown kind as the rest of tokiod does."""
+        try:
+            return super().resolve_command(ctx, args)
+        except ConfigError as error:
+            raise Failed("\n".join(error.faults)) from error
+
+
+@click.command(cls=Kinds, name="archive")
+def archive_command() -> None:
+    """Make a sealed TTS file of saved files, without a daemon."""
+
+
+def _command(kind: str) -> click.Command:
+    plugin = plugins.load(kind)
+    own = [_option(f) for f in msgspec.structs.fields(plugin.Saved) if f.name != "step"]
+    return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=_help(plugin, kind))
+
+
+def _help(plugin: Plugin, kind: str) -> str:
+    return f"Archive saved {kind} files. " + (plugin.__doc__ or "").strip().partition("\n")[0]
+
+
+def _option(field: msgspec.structs.FieldInfo) -> click.Option:
+    """Make an option of a Saved field: Literal is a choice, a tuple is repeatable, bool a flag."""
+    kind: Any = field.type
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(t for t in get_args(kind) if t is not type(None))
+    keywords: dict[str, Any] = {"default": None if field.default is msgspec.NODEFAULT else field.default, "show_default": True}
+    if get_origin(kind) is Literal:
+        keywords["type"] = click.Choice(list(get_args(kind)))
+    elif get_origin(kind) is tuple:
+        keywords |= {"type": get_args(kind)[0], "multiple": True}
+    elif kind is bool:
+        keywords["is_flag"] = True
+    else:
+        keywords["type"] = kind
+    return click.Option([f"--{field.name.replace('_', '-')}"], **keywords)
+
+
+_COMMON: list[click.Parameter] = [
+    click.Argument(["inputs"], nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)),
+    click.Option(
+        ["--output"], required=True, type=click.Path(path_type=Path, dir_okay=False), help="The TTS file; filled further if it exists."
+    ),
+    click.Option(["--start"], required=True, help="First time, ISO 8601, local to --timezone or with an offset."),
+    click.Option(["--end"], required=True, help="End of the last row (exclusive)."),
+    click.Option(["--init-start"], help="Where the file begins.  [default: --start]"),
+    click.Option(["--init-end"], help="Where the file ends (exclusive).  [default: --end]"),
+    click.Option(["--step"], type=click.IntRange(min=1), help="Seconds between rows.  [default: the kind's own]"),
+    click.Option(["--timezone"], help="The site's IANA time zone.", default="UTC", show_default=True),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
+]
+
+
+def _run(kind: str, given: dict[str, Any]) -> None:
+    try:
+        _archive(kind, given)
+    except TokiodError as error:
+        raise Failed(str(error)) from error
+    except OSError as error:
+        raise Failed(f"{error.filename or given['output']}: {error.strerror or error}") from error
+
+
+def _archive(kind: str, given: dict[str, Any]) -> None:
+    zone = _zone(given["timezone"])
+    calendar = Calendar(given["timezone"])
+    span = _window("start", given["start"], given["end"], zone)
+    file_span = None
+    if given["init_start"] is not None or given["init_end"] is not None:
+        file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
+    job = Job(kind, _collector(kind, given, calendar), span, file_span, given["output"])
+    with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        result = asyncio.run(_closing(job, calendar, bar.update))
+    _report(given, span, result)
+
+
+def _collector(kind: str, given: dict[str, Any], calendar: Calendar) -> Collector:
+    plugin = plugins.load(kind)
+    names = {f.name for f in msgspec.structs.fields(plugin.Saved)}
+    options = {n: given[n] for n in names if given.get(n) is not None}
+    if given["step"] is not None and "step" not in names:
+        raise Failed(f"the step of {kind} is fixed by its files: leave --step out")
+    return plugin.saved(list(given["inputs"]), plugin.Saved(**options), Site(calendar, SystemClock()))
+
+
+async def _closing(job: Job, calendar: Calendar, progress: Callable[[int], None]) -> Result:
+    try:
+        return await archive(job, calendar, SystemClock(), progress)
+    finally:
+        await job.collector.close()
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise Failed(f"--timezone: unknown time zone {name!r}; use an IANA name such as America/Los_Angeles") from None
+
+
+def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
+    first, last = _epoch(f"--{what}", start, zone), _epoch(f"--{what.replace('start', 'end')}", end, zone)
+    if first >= last:
+        raise Failed(f"--{what} {start} must be before its end {end}")
+    return Window(first, last)
+
+
+def _epoch(option: str, text: str, zone: ZoneInfo) -> int:
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise Failed(f"{option}: {text!r} is no ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
+    seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    if seconds != int(seconds):
+        raise Failed(f"{option}: {text!r} is not on a whole second")
+    return int(seconds)
+
+
+def _report(given: dict[str, Any], window: Window, result: Result) -> None:
+    if given["as_json"]:
+        report = {"output": str(given["output"]), "start": window.start, "end": window.end, "cells": result.cells}
+        click.echo(msgspec.json.encode(report | {"dropped": dict(result.dropped)}).decode())
+        return
+    click.echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
+    for reason, cells in sorted(result.dropped.items()):
+        click.echo(f"dropped {cells} cells: {reason}", err=True)

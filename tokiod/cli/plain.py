@@ -1,0 +1,71 @@
+"""What every command shares: errors as one sentence on stderr, and the options that mean the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tokiod import __version__
+from tokiod.clock import Clock, SimulatedClock, SystemClock
+from tokiod.errors import ConfigError, TokiodError
+
+
+class Failed(click.ClickException):
+    """A fault of the user's or the site's: its sentence, then exit 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        """Print every line of the message behind the program's name."""
+        name = (click.get_current_context(silent=True) or click.Context(click.Command("tokiod"))).find_root().info_name
+        for line in self.message.splitlines():
+            click.echo(f"{name}: {line}", file=file, err=file is None)
+
+
+class PlainGroup(click.Group):
+    """A group of commands whose TokiodErrors end as a sentence, not as a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise Failed("\n".join(error.faults)) from error
+        except TokiodError as error:
+            raise Failed(str(error)) from error
+        except BrokenPipeError:
+            raise SystemExit(0) from None
+
+
+class ClockType(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only
+    """A simulation's clock, EPOCH@ORIGINxRATE."""
+
+    name = "clock"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Clock:
+        """Read the text that a simulation hands to its processes."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # click hands a default through as it is
+        try:
+            return SimulatedClock.parse(value)
+        except ValueError:
+            self.fail(f"{value!r} is not EPOCH@ORIGINxRATE", param, ctx)
+
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/tokiod/tokiod.toml"),
+    show_default=True,
+    envvar="TOKIOD_CONFIG",
+    show_envvar=True,
+    help="The configuration file.",
+)
+clock_option = click.option(
+    "--clock", type=ClockType(), default=SystemClock(), hidden=True, help="Run in a simulation's time: EPOCH@ORIGINxRATE."
+)
+parent_option = click.option("--parent", type=int, hidden=True, help="End when this process ends.")
+version_option = click.version_option(__version__)

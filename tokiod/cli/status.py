@@ -1,0 +1,123 @@
+"""`tokioctl status`: what the archive holds and how its sources do."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tokiod import config as configuration
+from tokiod.cli.plain import clock_option, config_option
+from tokiod.ledger import Ledger
+from tokiod.status import SourceLine, Status, status
+from tokiod.window import iso
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.config import Config
+
+EXIT = {"fine": 0, "degraded": 1, "down": 2}
+
+
+@click.command("status")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@clock_option
+def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: bool) -> None:
+    """Show every source and the files being filled.
+
+    Works from the ledger when the daemon is down. Exit 0 fine, 1 degraded, 2 the daemon is down.
+    """
+    config = configuration.load(config_path)
+    if watch and not as_json:
+        _watch(config, clock)
+    now = gathered(config, clock)
+    if as_json:
+        click.echo(msgspec.json.encode(now).decode())
+    else:
+        Console().print(rendered(now))
+    sys.exit(EXIT[now.health])
+
+
+def gathered(config: Config, clock: Clock) -> Status:
+    """Read the status of a configured archive. Raises TokiodError where the ledger can't be read."""
+    if not config.archive.ledger.exists():
+        return status(config, None, clock.time())
+    with Ledger.open_readonly(config.archive.ledger) as ledger:
+        return status(config, ledger, clock.time())
+
+
+def rendered(now: Status) -> Group:
+    """Return the status as tables for a terminal."""
+    head = f"{iso(now.time)}  {now.archive}  "
+    head += "the daemon is down: this is what the ledger says" if now.writer is None else f"writer {now.writer}, {now.health}"
+    return Group(Text(head, style="bold red" if now.writer is None else "bold"), _sources(now), _files(now))
+
+
+def _sources(now: Status) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("source", "state", "watermark", "lag", "last window", "cells/s", "gaps", "last error"):
+        table.add_column(name, justify="right" if name in {"lag", "cells/s", "gaps"} else "left", no_wrap=name != "last error")
+    for line in now.sources:
+        table.add_row(*_cells(line), style="" if line.state in {"running", "stopped", "new"} else "yellow")
+    return table
+
+
+def _cells(line: SourceLine) -> tuple[str, ...]:
+    gaps = "-" if not line.gaps.spans else f"{line.gaps.spans} ({span(line.gaps.seconds)})"
+    gaps += f", {span(line.gaps.lost)} lost" if line.gaps.lost else ""
+    return (
+        line.name,
+        line.state,
+        "-" if line.watermark is None else iso(line.watermark),
+        "-" if line.lag is None else span(line.lag),
+        "-"
+        if line.last_start is None or line.last_end is None
+        else f"{iso(line.last_start)[11:]} +{span(line.last_end - line.last_start)}",
+        f"{line.cells_per_second:.0f}",
+        gaps,
+        line.reason or line.last_error or "-",
+    )
+
+
+def _files(now: Status) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("file being filled")
+    table.add_column("filled", justify="right")
+    for file in now.files:
+        table.add_row(file.path, f"{100 * file.filled:.1f} %")
+    return table
+
+
+def span(seconds: int) -> str:
+    """Write a span of seconds shortly: 45s, 12m, 3h05m, 4d02h."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    days, hours_rest = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours_rest:02}h"
+    if hours:
+        return f"{hours}h{minutes_rest:02}m"
+    if minutes:
+        return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
+    return f"{rest}s"
+
+
+def _watch(config: Config, clock: Clock) -> None:
+    try:
+        with Live(rendered(gathered(config, clock)), auto_refresh=False) as live:
+            while True:
+                time.sleep(1)  # noqa: TID251 - a person's second, whatever the clock
+                live.update(rendered(gathered(config, clock)), refresh=True)
+    except KeyboardInterrupt:
+        sys.exit(0)

@@ -1,0 +1,25 @@
+"""`tokioctl`: what people ask of an archive and its daemon."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tokiod.cli.archive import archive_command
+from tokiod.cli.plain import PlainGroup, version_option
+from tokiod.cli.status import status_command
+
+
+@click.group(cls=PlainGroup)
+@version_option
+def main() -> None:
+    """Ask an archive how it does, and make archives of saved files."""
+
+
+main.add_command(status_command)
+main.add_command(archive_command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""`tokiod`: the daemon and what belongs to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tokiod import config as configuration
+from tokiod import log
+from tokiod.cli.check import check
+from tokiod.cli.demo import demo
+from tokiod.cli.plain import PlainGroup, clock_option, config_option, parent_option, version_option
+from tokiod.process import ArchiveLocked, StopFlag, die_with_parent, lock_owner
+from tokiod.supervisor import supervise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+
+level_option = click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True, help="What is logged."
+)
+json_option = click.option("--log-json", is_flag=True, help="Log JSON lines, also on a terminal.")
+
+
+@click.group(cls=PlainGroup)
+@version_option
+def main() -> None:
+    """Archive what an HPC centre's storage does, as TOKIO Time Series files."""
+
+
+main.add_command(check)
+main.add_command(demo)
+
+
+@main.command()
+@config_option
+@level_option
+@json_option
+@clock_option
+def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> None:
+    """Run the daemon in the foreground until SIGTERM or Ctrl-C."""
+    log.setup(log_level, json=log_json)
+    config = configuration.load(config_path)
+    if (owner := lock_owner(config.archive.lock)) is not None:
+        raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
+    arguments = ["--config", str(config_path), "--log-level", log_level]
+    arguments += ["--log-json"] if log_json else []
+    arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
+    asyncio.run(supervise(arguments))
+
+
+@main.command()
+@config_option
+@level_option
+@json_option
+@clock_option
+@parent_option
+def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, *, log_json: bool) -> None:
+    """Run the writer alone; `tokiod run` starts it by itself."""
+    _begin(log_level, parent, log_json=log_json)
+    from tokiod import writing  # noqa: PLC0415 - HDF5 stays out of the other processes
+
+    writing.run(configuration.load(config_path), clock, StopFlag())
+
+
+@main.command()
+@config_option
+@level_option
+@json_option
+@clock_option
+@parent_option
+def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | None, *, log_json: bool) -> None:
+    """Run the collectors alone; `tokiod run` starts them by itself."""
+    _begin(log_level, parent, log_json=log_json)
+    from tokiod import collecting  # noqa: PLC0415 - as above
+
+    collecting.run(configuration.load(config_path), clock)
+
+
+def _begin(level: str, parent: int | None, *, log_json: bool) -> None:
+    if parent is not None:
+        die_with_parent(parent)
+    log.setup(level, json=log_json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

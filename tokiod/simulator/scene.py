@@ -1,0 +1,189 @@
+"""A simulated site and a daemon that archives it, with their real processes, in one directory: what the demo and the torture play in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tokiod import config as configuration
+from tokiod.errors import TokiodError
+from tokiod.ledger import Ledger
+from tokiod.simulator.answers import Answers
+from tokiod.simulator.compare import Comparison, compare
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.clock import SimulatedClock
+    from tokiod.config import Config
+    from tokiod.simulator.site import Site
+
+SOURCE = "demo-lmt"
+SYSTEM = "demo"
+
+CONFIG = """\
+timezone = "{timezone}"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[bus]
+endpoint = "ipc://{directory}/bus"
+[feed]
+endpoint = "ipc://{directory}/feed"
+[[source]]
+name = "{source}"
+kind = "lmt"
+system = "{system}"
+url = "sqlite://{directory}/lmt.sqlite3"
+window = "{window}s"
+settle = "5s"
+retention = "{retention}s"
+"""
+
+Process = Literal["writer", "collectors"]
+
+
+@dataclass(slots=True)
+class Scene:
+    """The processes of a simulated site and of the daemon over it. Everything they write is below `directory`."""
+
+    directory: Path
+    site: Site
+    clock: SimulatedClock
+    window: int = 60
+    retention: int = 86400
+    _simulator: subprocess.Popen[bytes] | None = None
+    _daemon: subprocess.Popen[bytes] | None = None
+    _config: Config | None = field(default=None)
+
+    @property
+    def config_path(self) -> Path:
+        """The daemon's configuration."""
+        return self.directory / "tokiod.toml"
+
+    @property
+    def log(self) -> Path:
+        """What the daemon and the simulator wrote to stderr."""
+        return self.directory / "log"
+
+    @property
+    def config(self) -> Config:
+        """The daemon's configuration, read."""
+        if self._config is None:
+            self._config = configuration.load(self.config_path)
+        return self._config
+
+    def prepare(self) -> None:
+        """Write the configuration and the site."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        names = {"directory": self.directory, "source": SOURCE, "system": SYSTEM, "timezone": self.site.timezone}
+        self.config_path.write_text(CONFIG.format(**names, window=self.window, retention=self.retention))
+        self.site.save(self.directory / "site.json")
+
+    def start_simulator(self) -> None:
+        """Start the LMT database's writer and wait for the database."""
+        database = self.directory / "lmt.sqlite3"
+        arguments = ["--database", str(database), "--clock", str(self.clock), "--site", str(self.directory / "site.json")]
+        self._simulator = self._start("tokiod.simulator", "lmt", *arguments)
+        wait_for(database.exists, 60, f"no database from the simulator; see {self.log}")
+
+    def start_daemon(self) -> None:
+        """Start `tokiod run`."""
+        self._daemon = self._start("tokiod.cli.tokiod", "run", "--config", str(self.config_path), "--clock", str(self.clock))
+
+    def stop_daemon(self) -> int:
+        """Ask the daemon to stop and return its exit code."""
+        return _stop(self._daemon)
+
+    def kill_daemon(self) -> None:
+        """Kill the supervisor itself; its children end by themselves."""
+        if self._daemon is not None:
+            self._daemon.kill()
+            self._daemon.wait()
+
+    def close(self) -> None:
+        """Stop everything."""
+        _stop(self._daemon)
+        _stop(self._simulator)
+
+    def pid(self, process: Process) -> int | None:
+        """Return a child of the daemon, None while there is none."""
+        if self._daemon is None:
+            return None
+        children = Path(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children").read_text().split()
+        return next((int(pid) for pid in children if process.encode() in _command(int(pid))), None)
+
+    def kill(self, process: Process) -> bool:
+        """SIGKILL a child of the daemon; False where there is none just now."""
+        pid = self.pid(process)
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGKILL)
+        return True
+
+    def stored(self) -> list[Window]:
+        """Return what the ledger says is stored, oldest first."""
+        if not self.config.archive.ledger.exists():
+            return []
+        with Ledger.open_readonly(self.config.archive.ledger) as ledger:
+            return [Window(start, end) for start, end in ledger.stored(SOURCE)]
+
+    def complete_to(self, start: int, end: int) -> bool:
+        """Whether everything in [start, end) is stored."""
+        return any(window.start <= start and window.end >= end for window in self.stored())
+
+    def files(self) -> list[Path]:
+        """Return the archive's files."""
+        return sorted((self.directory / "tts").rglob(f"{SYSTEM}.hdf5"))
+
+    def compare(self, *, determined: bool = False) -> Comparison:
+        """Hold every file against what the site knows; `determined` while the daemon runs (see Answers)."""
+        answers = Answers(self.site, self.stored())
+        return sum((compare(path, answers, determined=determined) for path in self.files()), Comparison())
+
+    def expected_files(self) -> int:
+        """Return how many days hold stored windows with data."""
+        calendar = Calendar(self.site.timezone)
+        days = {
+            calendar.day(part.start) for window in self.stored() for part in calendar.split(window, 86400) if part.end > self.site.epoch
+        }
+        return len(days)
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, message: str) -> None:
+    """Wait for another process, in real time. Raises TokiodError with the message when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TokiodError(message)
+        time.sleep(0.05)
+
+
+def _stop(process: subprocess.Popen[bytes] | None) -> int:
+    if process is None:
+        return 0
+    process.terminate()
+    try:
+        return process.wait(40)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,140 @@
+"""What `tokioctl status` tells, gathered from the ledger, the lock and the file names: the same with the daemon up or down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from tokiod.process import lock_owner
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.collector import SourceConfig
+    from tokiod.config import Config
+    from tokiod.ledger import Ledger, SourceStatus, Unstored
+    from tokiod.window import Day
+
+LATE = 3
+"""A source is late once its watermark is so many windows behind what is due."""
+
+
+class Gaps(msgspec.Struct, frozen=True):
+    """What is due and not stored: number of spans, seconds in them; lost: seconds that can't be had any more."""
+
+    spans: int
+    seconds: int
+    lost: int
+
+
+class SourceLine(msgspec.Struct, frozen=True):
+    """One source. Times are UTC epoch seconds; lag: seconds from the watermark to now; cells_per_second: of the last window's time."""
+
+    name: str
+    kind: str
+    system: str
+    state: str = "new"
+    reason: str = ""
+    watermark: int | None = None
+    lag: int | None = None
+    last_start: int | None = None
+    last_end: int | None = None
+    stored_at: float | None = None
+    windows: int = 0
+    cells: int = 0
+    cells_per_second: float = 0.0
+    gaps: Gaps = Gaps(0, 0, 0)
+    last_error: str = ""
+    attempts: int = 0
+    dropped: dict[str, int] = {}
+
+
+class FileLine(msgspec.Struct, frozen=True):
+    """One file that is being filled: filled is the share of its day's windows, over all sources of its system, that are stored."""
+
+    path: str
+    system: str
+    filled: float
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The whole picture at a time. writer: the process that holds the archive, None when the daemon is down."""
+
+    time: float
+    archive: str
+    writer: int | None
+    health: Literal["fine", "degraded", "down"]
+    sources: list[SourceLine]
+    files: list[FileLine]
+
+
+def status(config: Config, ledger: Ledger | None, now: float) -> Status:
+    """Gather the status; ledger: None where there is none yet."""
+    known = {} if ledger is None else {s.name: s for s in ledger.sources()}
+    calendar = Calendar(config.timezone)
+    sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
+    writer = lock_owner(config.archive.lock)
+    healthy = all(line.state in {"running", "stopped"} and not _late(line, s) for line, s in zip(sources, config.source, strict=True))
+    health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
+    return Status(now, str(config.archive.root), writer, health, sources, list(_files(config, ledger, calendar, now)))
+
+
+def _late(line: SourceLine, source: SourceConfig) -> bool:
+    return line.lag is not None and line.lag > LATE * source.window + source.settle
+
+
+def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:
+    if known is None or ledger is None:
+        return SourceLine(config.name, config.kind, config.system)
+    unstored = ledger.unstored(config.name)
+    worst = max(unstored, key=lambda one: one.last_try, default=None)
+    watermark = ledger.watermark(config.name)
+    due = calendar.window(int(now - config.settle), config.window).start
+    last = known.last
+    return SourceLine(
+        name=config.name,
+        kind=config.kind,
+        system=config.system,
+        state=known.state,
+        reason=known.state_reason,
+        watermark=watermark,
+        lag=int(now) - watermark,
+        last_start=None if last is None else last.start,
+        last_end=None if last is None else last.end,
+        stored_at=known.stored_at,
+        windows=known.windows,
+        cells=known.cells,
+        cells_per_second=0.0 if last is None else known.last_cells / last.seconds,
+        gaps=_gaps(ledger, config.name, known.since or due, due, unstored),
+        last_error="" if worst is None else worst.error,
+        attempts=0 if worst is None else worst.attempts,
+        dropped=known.dropped,
+    )
+
+
+def _gaps(ledger: Ledger, source: str, since: int, due: int, unstored: list[Unstored]) -> Gaps:
+    settled = ledger.stored(source)
+    lost = [one.window for one in unstored if one.state == "lost"]
+    for window in lost:
+        settled.add(window.start, window.end)
+    holes = settled.holes(since, due) if since < due else []
+    return Gaps(len(holes), sum(hole.seconds for hole in holes), sum(window.seconds for window in lost))
+
+
+def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:
+    today = calendar.day(int(now))
+    days = (calendar.day(today.start - 1), today, calendar.day(today.end))
+    for system in sorted({source.system for source in config.source}):
+        for day in days:
+            path = config.archive.file(day, system)
+            if ledger is not None and path.exists():
+                yield FileLine(str(path), system, _filled(config, ledger, system, day))
+
+
+def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float:
+    span = Window(day.start, day.end)
+    names = [source.name for source in config.source if source.system == system]
+    stored = sum(part.seconds for name in names for part in ledger.stored(name).within(span.start, span.end))
+    return stored / (span.seconds * len(names))

@@ -1,0 +1,129 @@
+"""The writer: one plain loop that stores windows, and the only process that touches the archive.
+
+    receive whole windows -> apply to the files -> one sync per file -> one ledger transaction -> acknowledge -> publish
+
+Windows that wait at the same time share the sync and the transaction. What fails on the way is refused by name, with whether
+asking again can help; what was acknowledged is on the disk and in the ledger.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.ledger import StoredEntry
+from tokiod.sink import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.bus.feed import Feed
+    from tokiod.bus.receiver import Arrived, Receiver
+    from tokiod.clock import Clock
+    from tokiod.ledger import Ledger
+    from tokiod.sink import Applied, SetAside, Sink
+
+log = structlog.get_logger()
+
+BEAT = 0.25
+"""Seconds between heartbeats; a collector gives a writer up after one second without."""
+
+SHARE = 64
+"""Windows that may share one sync: more would only delay the first one's acknowledgement."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file."""
+
+    receiver: Receiver
+    sink: Sink
+    ledger: Ledger
+    feed: Feed
+    clock: Clock
+    monotonic: Callable[[], float]
+    _beaten: float = field(default=0.0)
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Store windows until `stopping` says so; what has arrived by then is stored first."""
+        while not stopping():
+            self.turn(timeout_ms=100)
+        self.turn(timeout_ms=0)
+
+    def turn(self, timeout_ms: int) -> None:
+        """Store and acknowledge what has arrived, waiting for it at most so long."""
+        arrived = self.receiver.poll(timeout_ms)
+        while arrived and len(arrived) < SHARE and (more := self.receiver.poll(0)):
+            arrived += more
+        if arrived:
+            self._store(arrived)
+        self.beat()
+
+    def beat(self) -> None:
+        """Tell collectors and subscribers that the writer lives, a few times a second."""
+        now = self.monotonic()
+        if now - self._beaten >= BEAT:
+            self._beaten = now
+            self.receiver.beat()
+            self.feed.poll()
+            self.feed.beat()
+
+    def _store(self, arrived: list[Arrived]) -> None:
+        applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
+        failed = self.sink.commit()
+        stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
+        try:
+            self._forget(failed)
+            self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
+        except sqlite3.Error as error:
+            log.error("ledger.failed", error=str(error))  # noqa: TRY400 - a full disk needs no traceback
+            self._refuse(applied, f"ledger: {error}")
+            return
+        for one, done in stored:
+            self.receiver.ack(one, done.cells, dict(done.dropped))
+            self._publish(one, done)
+        self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
+
+    def _apply(self, one: Arrived) -> Applied | None:
+        try:
+            applied = self.sink.apply(one.collected)
+        except Refused as error:
+            log.warning("window.refused", source=one.collected.source, window=str(one.collected.window), reason=str(error))
+            self.receiver.reject(one, str(error), retry=error.retry)
+            return None
+        self.beat()
+        return applied
+
+    def _is_in(self, failed: list[SetAside], one: Arrived) -> bool:
+        collected = one.collected
+        return any(
+            f.system == collected.system and f.window.start < collected.window.end and collected.window.start < f.window.end for f in failed
+        )
+
+    def _forget(self, failed: list[SetAside]) -> None:
+        for one in failed:
+            log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
+            if not one.salvaged:
+                self.ledger.forget(one.system, one.window)
+        if failed:
+            self.receiver.reload()
+
+    def _refuse(self, applied: list[tuple[Arrived, Applied]], message: str) -> None:
+        for one, _ in applied:
+            self.receiver.reject(one, message, retry=True)
+
+    def _publish(self, one: Arrived, done: Applied) -> None:
+        collected = one.collected
+        log.debug("window.stored", source=collected.source, window=str(collected.window), cells=done.cells)
+        if done.changes:
+            watermark = self.ledger.watermark(collected.source)
+            for batch in done.changes:
+                self.feed.publish(collected.system, batch, watermark)
+
+
+def _entry(one: Arrived, done: Applied) -> StoredEntry:
+    collected = one.collected
+    return StoredEntry(collected.source, collected.kind, collected.system, collected.window, done.cells, dict(done.dropped))

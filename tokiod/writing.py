@@ -1,0 +1,56 @@
+"""The writer's process: the lock first, then the ledger, the files and the sockets, then the loop."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import structlog
+
+from sinks.shelf import Shelf, daily
+from sinks.tts import TtsSink
+from tokiod.bus.feed import Feed
+from tokiod.bus.receiver import Receiver
+from tokiod.ledger import Ledger
+from tokiod.process import ArchiveLock
+from tokiod.tts.create import sweep
+from tokiod.tts.files import REAL
+from tokiod.window import Calendar
+from tokiod.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.config import Config
+
+log = structlog.get_logger()
+
+
+def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
+    """Write the archive until `stopping` says so.
+
+    Raises ArchiveLocked where another process does already, TokiodError where a directory or socket can't be had.
+    """
+    epoch = uuid4().hex
+    with ArchiveLock(config.archive.lock):
+        _sweep(config.archive.root)
+        ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()))
+        with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
+            shelf = Shelf(daily(Calendar(config.timezone), config.archive.file), clock)
+            writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic)
+            shelf.pause = writer.beat
+            log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
+            try:
+                writer.run(stopping)
+            finally:
+                shelf.close()
+    log.info("writer.stopped")
+
+
+def _sweep(root: Path) -> None:
+    """Delete what a killed writer left half made."""
+    for directory in {file.parent for file in root.rglob(".*.tmp")}:
+        sweep(directory, REAL)
