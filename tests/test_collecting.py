@@ -110,6 +110,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     made = Site(tmp_path)
+    monkeypatch.setattr("tokiod.collecting.GRACE", 0.1)
     monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(made.plugins)])
     yield made
     sys.modules.pop("collectors.pretend", None)

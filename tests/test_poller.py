@@ -588,20 +588,32 @@ def test_what_the_ledger_forgets_is_collected_again_after_a_reload_and_only_that
 
 
 def test_an_answer_that_came_before_a_reload_does_not_overrule_what_the_ledger_says(site):
+    first, second = Window(NOON - HOUR, NOON), Window(NOON - 2 * HOUR, NOON - HOUR)
+
     async def scenario():
-        s = site(window=HOUR, retention=2 * HOUR)
-        s.has_all(NOON - HOUR)
+        s = site(window=HOUR, retention=3 * HOUR, settle=0)
+        s.has_all(second.start, hours=3)
         s.writer.holds = True
+        answer = asyncio.get_running_loop().create_future()
+        collect = s.source.collect
+
+        async def waiting_for_the_second(window):
+            if window == second and not answer.done():
+                await answer
+            async for batch in collect(window):
+                yield batch
+
+        s.source.collect = waiting_for_the_second
         async with s.polled():
-            s.writer.release()  # stored and answered, but the answer has not been seen
-            s.has_not(NOON - 2 * HOUR, NOON)
+            answer.set_exception(Transient("gone"))  # the poller will go on before it hears of the answer
+            s.writer.release()
+            s.has_not(first.start, first.end)
             s.poller.reload()
             s.writer.holds = False
-            await s.advance(SETTLE)
+            await s.advance(WINDOW)
             return s.source.windows, list(s.ledger.stored("lmt"))
 
-    asked, stored = asyncio.run(scenario())
-    assert (asked.count(Window(NOON - 2 * HOUR, NOON - HOUR)), stored) == (1, [(NOON - 3 * HOUR, NOON)])
+    assert asyncio.run(scenario()) == ([first, first, second], [(second.start - 3 * HOUR, NOON)])
 
 
 def test_a_ledger_that_cannot_be_written_stops_nothing(site):

@@ -121,10 +121,6 @@ class Agenda:
             back, self._stride = self._stride, 2 * self._stride + 1
         self._ahead = window.start - back * self._config.window
 
-    def clock_jumped(self) -> None:
-        """Forget what seemed to be ahead of the source: the wall clock was set."""
-        self._ahead = None
-
     def overdue(self, now: float) -> list[Window]:
         """Return, once, the spans that nobody will ever ask for again: neither stored nor underway, and out of reach."""
         edge, _ = self.reach(now)

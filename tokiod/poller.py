@@ -118,6 +118,7 @@ class Poller:
         self._set_state("waiting" if self._trouble else "running", self._trouble)
 
     def _watch_clock(self) -> None:
+        """Tell of a jump; nothing else need be done, because what is due is worked out anew in every turn."""
         before = self._clock.monotonic()
         wall = self._clock.time()
         after = self._clock.monotonic()
@@ -126,7 +127,6 @@ class Poller:
         if abs(jump) > JUMP + (after - before):
             self.counts["clock_jump"] += 1
             self._log.warning("clock.jumped", seconds=round(jump, 1))
-            self._agenda.clock_jumped()
 
     def _write_off(self) -> None:
         """Record as lost what fell out of reach."""

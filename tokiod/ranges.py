@@ -55,6 +55,10 @@ class Ranges:
         """Add [start, end), joining what it overlaps or touches; nothing where it is empty."""
         if start >= end:
             return
+        if not self._ends or start > self._ends[-1]:
+            self._starts.append(start)
+            self._ends.append(end)
+            return
         low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
         if low < high:
             start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
