@@ -1,0 +1,119 @@
+"""What is read of LMT's schema 1.1, and which datasets it becomes.
+
+TIMESTAMP_INFO   TS_ID, TIMESTAMP                       a TS_ID for every 5 s of the LMT server
+OST_DATA         OST_ID, TS_ID, READ_BYTES, ...         running sums since the OST was mounted, and what is free and used now
+OSS_DATA         OSS_ID, TS_ID, PCT_CPU, PCT_MEMORY
+MDS_DATA         MDS_ID, TS_ID, PCT_CPU, ...            an "MDS" is an MDT: MDS_NAME is the MDT's, HOSTNAME its server's
+MDS_OPS_DATA     MDS_ID, TS_ID, OPERATION_ID, SAMPLES   running sums; no primary key, so the same row may be there twice
+*_INFO           the names of OSTs, OSSs, MDSs, operations and file systems
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tokiod.sample import Form
+
+ABSENT = -(2**63 - 1)
+"""Stands for NULL among integers, which never pass through a float: running sums pass 2^53."""
+
+OPERATIONS = {
+    "open": "opens",
+    "close": "closes",
+    "mknod": "mknods",
+    "link": "links",
+    "unlink": "unlinks",
+    "mkdir": "mkdirs",
+    "rmdir": "rmdirs",
+    "rename": "renames",
+    "getxattr": "getxattrs",
+    "statfs": "statfss",
+    "setattr": "setattrs",
+    "getattr": "getattrs",
+}
+"""LMT's names of operations, and TTS's. LMT's numbers of them differ from database to database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A dataset that is the sum of some columns of a row. operation: only of rows of that one."""
+
+    dataset: str
+    form: Form
+    columns: tuple[str, ...]
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with a row per component and TS_ID. roster: which components its `key` numbers, and what their columns are called."""
+
+    name: str
+    key: str
+    roster: Literal["osts", "osss", "mdss", "mdts"]
+    exact: bool
+    quantities: tuple[Quantity, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read beside TS_ID and key."""
+        selector = ("OPERATION_ID",) if self.by_operation else ()
+        return selector + tuple(dict.fromkeys(column for quantity in self.quantities for column in quantity.columns))
+
+    @property
+    def by_operation(self) -> bool:
+        """Whether a row is about one operation."""
+        return any(quantity.operation for quantity in self.quantities)
+
+
+TABLES = (
+    Table(
+        "OST_DATA",
+        "OST_ID",
+        "osts",
+        exact=True,
+        quantities=(
+            Quantity("datatargets/readbytes", "counter", ("READ_BYTES",)),
+            Quantity("datatargets/writebytes", "counter", ("WRITE_BYTES",)),
+            Quantity("fullness/bytes", "gauge", ("KBYTES_USED",)),
+            Quantity("fullness/bytestotal", "gauge", ("KBYTES_USED", "KBYTES_FREE")),
+            Quantity("fullness/inodes", "gauge", ("INODES_USED",)),
+            Quantity("fullness/inodestotal", "gauge", ("INODES_USED", "INODES_FREE")),
+        ),
+    ),
+    Table(
+        "OSS_DATA",
+        "OSS_ID",
+        "osss",
+        exact=False,
+        quantities=(
+            Quantity("dataservers/cpuload", "gauge", ("PCT_CPU",)),
+            Quantity("dataservers/memused", "gauge", ("PCT_MEMORY",)),
+        ),
+    ),
+    Table("MDS_DATA", "MDS_ID", "mdss", exact=False, quantities=(Quantity("mdservers/cpuload", "gauge", ("PCT_CPU",)),)),
+    Table(
+        "MDS_OPS_DATA",
+        "MDS_ID",
+        "mdts",
+        exact=True,
+        quantities=tuple(Quantity(f"mdtargets/{name}", "counter", ("SAMPLES",), lmt) for lmt, name in OPERATIONS.items()),
+    ),
+)
+
+DATASETS = frozenset(quantity.dataset for table in TABLES for quantity in table.quantities)
+
+NEEDED = {
+    "TIMESTAMP_INFO": ("TS_ID", "TIMESTAMP"),
+    "OST_INFO": ("OST_ID", "OST_NAME"),
+    "OSS_INFO": ("OSS_ID", "HOSTNAME"),
+    "MDS_INFO": ("MDS_ID", "HOSTNAME"),
+    "OPERATION_INFO": ("OPERATION_ID", "OPERATION_NAME"),
+    "OST_DATA": ("OST_ID", "TS_ID"),
+    "OSS_DATA": ("OSS_ID", "TS_ID"),
+    "MDS_DATA": ("MDS_ID", "TS_ID"),
+    "MDS_OPS_DATA": ("MDS_ID", "TS_ID", "OPERATION_ID"),
+}
+"""Tables and columns without which this is no LMT database; FILESYSTEM_INFO and columns of numbers may be missing."""
