@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tokiod.sample import Batch
 
 HIGH_WATER = 1000
+BURST = 256
+"""Subscriptions read in one poll, so that a flood of them can't keep the writer from storing."""
 
 
 class Feed:
@@ -23,16 +25,17 @@ class Feed:
     PUB drops what a slow subscriber doesn't take, and a new one has missed everything so far; both are fine as long as they know it.
     So each topic is numbered without holes within an epoch (a run of the writer), and the last number and watermark are said again by
     every heartbeat and to every new subscriber. What was missed is in the file.
-    XPUB because it tells of subscriptions; verbose, or a second subscriber to the same topic would go unnoticed.
+    XPUB because it tells of subscriptions; verbose, or a second subscriber to the same topic would go unnoticed. `subscriptions` are the
+    topics that anybody asks for: they are not counted, because a stranger can unsubscribe from what he never subscribed to.
     """
 
     def __init__(self, endpoint: str, epoch: str, *, high_water: int = HIGH_WATER) -> None:
         self.epoch = epoch
-        self.subscriptions = 0
+        self.subscriptions: set[bytes] = set()
         self._last: dict[tuple[str, str], Stored] = {}
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB)
-        self._socket.setsockopt(zmq.XPUB_VERBOSER, 1)
+        self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._socket.sndhwm = high_water
         self._socket.linger = 0
         try:
@@ -50,16 +53,20 @@ class Feed:
             self._socket.send_multipart(sample.encode(system, batch, stored=stored))
 
     def poll(self) -> int:
-        """Greet new subscribers with the last of each of their topics; returns how many subscriptions there are."""
+        """Read who comes and goes, tell newcomers the last of every topic, and return how many subscriptions were made."""
+        newcomers = 0
         with suppress(zmq.Again):
-            while True:
-                self._subscribed(self._socket.recv(zmq.NOBLOCK))
-        return self.subscriptions
+            for _ in range(BURST):
+                newcomers += self._heed(self._socket.recv(zmq.NOBLOCK))
+        if newcomers:
+            self.beat()
+        return newcomers
 
     def beat(self) -> None:
         """Say the last of every topic again."""
         if self.subscriptions:
-            self._repeat(b"")
+            for (system, dataset), stored in self._last.items():
+                self._socket.send_multipart(sample.encode_heartbeat(system, dataset, stored))
 
     def close(self) -> None:
         """Unbind."""
@@ -71,15 +78,12 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _subscribed(self, message: bytes) -> None:
+    def _heed(self, message: bytes) -> bool:
+        """Note a subscription or its end; tells whether it is a subscription."""
         match message[:1]:
             case b"\x01":
-                self.subscriptions += 1
-                self._repeat(message[1:])
+                self.subscriptions.add(message[1:])
+                return True
             case b"\x00":
-                self.subscriptions -= 1
-
-    def _repeat(self, prefix: bytes) -> None:
-        for (system, dataset), stored in self._last.items():
-            if sample.topic(system, dataset).startswith(prefix):
-                self._socket.send_multipart(sample.encode_heartbeat(system, dataset, stored))
+                self.subscriptions.discard(message[1:])
+        return False
