@@ -53,8 +53,12 @@ class Calendar:
         self.day_of_date = lru_cache(maxsize=64)(self._day_of_date)
 
     def day(self, time: int) -> Day:
-        """Return the site day that holds an epoch second."""
-        return self.day_of_date(dt.datetime.fromtimestamp(time, self.zone).date())
+        """Return the site day that holds an epoch second.
+
+        Where the clock falls back across midnight, as in St. John's until 2011, a day begins at the first of its two midnights.
+        """
+        day = self.day_of_date(dt.datetime.fromtimestamp(time, self.zone).date())
+        return day if time < day.end else self.day_of_date(day.date + dt.timedelta(days=1))
 
     def _day_of_date(self, date: dt.date) -> Day:
         return Day(self._midnight(date), self._midnight(date + dt.timedelta(days=1)), date)
