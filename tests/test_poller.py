@@ -139,6 +139,12 @@ class Site:
             seconds -= by
 
 
+@pytest.fixture(autouse=True)
+def _quiet():
+    with capture_logs():
+        yield
+
+
 @pytest.fixture
 def site(tmp_path):
     def make(**options):
@@ -374,6 +380,8 @@ def test_a_fatal_error_waits_for_a_person_who_may_have_come_after_ten_minutes(si
         s.has_not(NOON - WINDOW, NOON)
         async with s.polled():
             await s.advance(WINDOW)
+            s.poller.reload()
+            await s.idle()
             fatal = s.status.state, s.status.state_reason, len(s.source.asked)
             s.source.behave = lambda _: []
             await s.advance(500)

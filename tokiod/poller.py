@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 60.0
 """Seconds after which a sleeping poller looks at the clock in any case: a jump is noticed within them."""
 JUMP = 1.0
+"""Seconds by which the wall clock must part from the monotonic one between two looks: less is slewing."""
 
 
 class Poller:
@@ -66,7 +67,7 @@ class Poller:
         self._asked = 0
         self._failed_after = 0
         self._failures = 0
-        self._trouble = ""
+        self._state, self._trouble = "running", ""
         self._soon = float(min(max(config.settle, 1), 60))
         self._not_before = 0.0
         self._woken = asyncio.Event()
@@ -81,7 +82,8 @@ class Poller:
             while True:
                 await self._turn()
         finally:
-            self._tell(self._ledger.set_state, self._config.name, "stopped", "", self._clock.time())
+            self._state, self._trouble = "stopped", ""
+            self._tell_state()
 
     async def drain(self, seconds: float) -> int:
         """Wait so many real seconds for the writer's answers; returns how many are still open, to be collected again one day."""
@@ -115,7 +117,7 @@ class Poller:
         unstored = self._ledger.unstored(name)
         self._agenda.load(self._ledger.stored(name), [one.window for one in unstored if one.state == "lost"], since)
         self._attempts.update({one.window: one.attempts for one in unstored if one.window not in self._attempts})
-        self._set_state("waiting" if self._trouble else "running", self._trouble)
+        self._tell_state()
 
     def _watch_clock(self) -> None:
         """Tell of a jump; nothing else need be done, because what is due is worked out anew in every turn."""
@@ -208,18 +210,18 @@ class Poller:
         self._failed_after = self._asked
         if not self._trouble:
             self._log.warning("source.down", state=state, reason=reason)
-        self._trouble = reason
-        self._set_state(state, reason)
+        self._state, self._trouble = state, reason
+        self._tell_state()
 
     def _is_up(self) -> None:
         self._failures = 0
         if self._trouble:
-            self._trouble = ""
+            self._state, self._trouble = "running", ""
             self._log.info("source.up")
-            self._set_state("running", "")
+            self._tell_state()
 
-    def _set_state(self, state: str, reason: str) -> None:
-        self._tell(self._ledger.set_state, self._config.name, state, reason, self._clock.time())
+    def _tell_state(self) -> None:
+        self._tell(self._ledger.set_state, self._config.name, self._state, self._trouble, self._clock.time())
 
     def _tell(self, what: Callable[..., None], *args: Any, **options: Any) -> None:
         """Write to the ledger what is good to know; that it can't be written (a full disk) stops nothing."""
