@@ -22,16 +22,16 @@ column_names = st.text(st.characters(exclude_characters="\n\0", exclude_categori
 
 @st.composite
 def batches(draw):
-    columns = draw(st.lists(column_names, min_size=1, max_size=6, unique=True).map(tuple))
+    columns = draw(st.lists(column_names, max_size=6, unique=True).map(tuple))
     form = draw(st.sampled_from(["gauge", "counter"]))
-    cells = draw(st.integers(0, 20))
+    cells = draw(st.integers(0, 20 if columns else 0))
     return Batch(
         dataset=f"{draw(names)}/{draw(names)}",
         form=form,
         step=draw(st.integers(1, 86400)),
         columns=columns,
         time=draw(hnp.arrays(np.int64, cells)),
-        column=draw(hnp.arrays(np.uint32, cells, elements=st.integers(0, len(columns) - 1))),
+        column=draw(hnp.arrays(np.uint32, cells, elements=st.integers(0, max(len(columns) - 1, 0)))),
         value=draw(hnp.arrays(np.int64 if form == "counter" else np.float64, cells)),
     )
 
@@ -120,6 +120,13 @@ def test_a_strided_array_goes_out_as_its_own_cells_alone():
     batch = Batch("g/d", "gauge", 1, ("a",), np.arange(3), np.zeros(3, np.uint32), table[:, 1])
     _, back = sample.decode(wire(sample.encode("s", batch)))
     assert back.value.tolist() == [1.0, 5.0, 9.0]
+
+
+def test_a_batch_may_have_no_cells_and_no_columns():
+    batch = a_batch(cells=0, columns=())
+    header, back = sample.decode(wire(sample.encode("s", batch)))
+    assert header.cells == 0
+    assert plain(back) == plain(batch)
 
 
 def test_negative_zero_and_the_bits_of_a_nan_survive():

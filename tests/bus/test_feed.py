@@ -95,6 +95,14 @@ def test_only_subscribed_topics_are_heard(feed, listener):
     assert [topic for topic, _, _ in heard(socket)] == [WRITE, "edison/datatargets/readbytes", "edison/datatargets/writebytes"]
 
 
+def test_to_publish_is_enough_to_notice_a_subscriber(feed, raw, endpoint):
+    socket = raw(zmq.SUB, endpoint)
+    socket.subscribe("")
+    wait(lambda: feed.publish("cscratch", cells(1), 60) or socket.poll(0))
+    feed.publish("cscratch", cells(2), 120)
+    assert heard(socket)[-1][2] == [2.0] * 3
+
+
 def test_a_cell_that_became_missing_is_a_nan(feed, listener):
     socket = listener("")
     feed.publish("cscratch", cells(np.nan), 60)

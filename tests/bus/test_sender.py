@@ -116,6 +116,16 @@ def test_hello_is_said_again_and_again(endpoint):
     asyncio.run(main())
 
 
+def test_a_connection_that_is_never_welcomed_is_replaced(endpoint):
+    async def main():
+        async with talk(endpoint, silence=0.02) as (_, writer):
+            first, one = await writer.hello()
+            _, two = await writer.hello(other_than=first)
+            assert (one.connection, two.connection) == (1, 2)
+
+    asyncio.run(main())
+
+
 def test_a_window_goes_out_batch_by_batch_and_its_answer_comes_back(endpoint, window):
     async def main():
         async with talk(endpoint) as (sender, writer):
