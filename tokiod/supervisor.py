@@ -27,9 +27,9 @@ NEEDS_A_PERSON = 2
 """A child's exit code: restarting it can't help."""
 
 BACKOFF = 0.1
-BACKOFF_MAX = 30.0
-STEADY = 10.0
-"""Seconds after which a child counts as healthy: its next death restarts it at once again."""
+BACKOFF_MAX = 5.0
+STEADY = 1.0
+"""Seconds after which a child counts as started: its next death restarts it at once again, only what dies at its start waits longer."""
 
 STOP_LIMIT = 15.0
 """Seconds that a child has for stopping before it is killed."""
