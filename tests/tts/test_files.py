@@ -4,7 +4,9 @@ import os
 import numpy as np
 import pytest
 
-from tokiod.tts.files import REAL
+from tokiod.tts.create import create
+from tokiod.tts.files import REAL, UNSYNCED
+from tokiod.tts.live import LiveFile
 
 
 @pytest.fixture
@@ -78,3 +80,14 @@ def test_a_name_is_replaced_in_one_step_and_taken_away(tmp_path):
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("b", "new")]
     REAL.unlink(tmp_path / "b")
     assert REAL.listdir(tmp_path) == []
+
+
+def test_a_file_layer_without_syncs_makes_the_same_file(tmp_path, spec, monkeypatch):
+    create(tmp_path / "synced.hdf5", spec, created=1)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _fd: pytest.fail("synced"))
+    create(tmp_path / "unsynced.hdf5", spec, UNSYNCED, created=1)
+    live = LiveFile.open(tmp_path / "unsynced.hdf5", UNSYNCED)
+    live.commit()
+    live.close()
+    assert (tmp_path / "unsynced.hdf5").read_bytes() == (tmp_path / "synced.hdf5").read_bytes()

@@ -61,9 +61,14 @@ def assignments(draw):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    assignments(), st.sampled_from([np.float64, np.int64]), st.booleans(), st.sampled_from([3, 16, 16_384]), st.sampled_from([0, 5, 2048])
+    assignments(),
+    st.sampled_from([np.float64, np.int64]),
+    st.booleans(),
+    st.sampled_from([3, 16, 16_384]),
+    st.sampled_from([0, 5, 2048]),
+    st.sampled_from([0, 2, 8]),
 )
-def test_assign_is_numpys_assignment_for_any_cells_in_any_order(tmp_path_factory, case, dtype, compare, block, join):
+def test_assign_is_numpys_assignment_for_any_cells_in_any_order(tmp_path_factory, case, dtype, compare, block, join, sparse):
     rows, width, row, column, chance = case
     path = tmp_path_factory.getbasetemp() / "assigned"
     before = np.arange(rows * width).astype(dtype).reshape(rows, width)
@@ -76,6 +81,8 @@ def test_assign_is_numpys_assignment_for_any_cells_in_any_order(tmp_path_factory
         expected[r, c] = v
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", block)
+        patch.setattr(module, "SCRATCH", 4 * block)
+        patch.setattr(module, "SPARSE", sparse)
         patch.setattr(module, "JOIN", join)
         file = OpenFile(REAL.open(path), REAL, dirty=False)
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from tokiod.tts.matrix import BLOCK
 from tokiod.tts.schema import ABSENT, natural_key
 
 if TYPE_CHECKING:
@@ -67,8 +68,10 @@ class Chunks:
     def _strip(self, top: int) -> Bits:
         height, width = self.chunk
         strip = np.full((height, -(-self.matrix.width // width) * width), ABSENT)
-        rows = self.matrix.read(top, min(top + height, self.matrix.rows)).view(np.int64)
-        strip[: len(rows), : self.matrix.width] = rows[:, self.order]
+        bottom, few = min(top + height, self.matrix.rows), max(1, BLOCK // self.matrix.width)
+        for start in range(top, bottom, few):
+            rows = self.matrix.read(start, min(start + few, bottom)).view(np.int64)
+            strip[start - top :][: len(rows), : self.matrix.width] = rows[:, self.order]
         return strip
 
 

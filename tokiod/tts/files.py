@@ -94,4 +94,18 @@ class Files:
             self.fsync_directory(directory.parent)
 
 
+class UnsyncedFiles(Files):
+    """Real files that are never synced: for one that nobody will look for after a crash, such as what an archiver fills and then seals."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Do nothing."""
+
+    def fsync(self, fd: int) -> None:
+        """Do nothing."""
+
+    def fsync_directory(self, path: Path) -> None:
+        """Do nothing."""
+
+
 REAL = Files()
+UNSYNCED = UnsyncedFiles()

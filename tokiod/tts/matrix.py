@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 BLOCK = 16_384
 """Cells that are handled at once: all that one block needs stays in the processor's second-level cache."""
 
+SCRATCH = 4 * BLOCK
+"""Cells that are read, changed and written at once."""
+
+SPARSE = 8
+"""Where there is a cell in so many, they are written with all that lies between, without being sorted."""
+
 JOIN = 2_048
 """Two cells no farther apart are written with all that lies between: that costs less than another system call."""
 
@@ -22,7 +28,7 @@ CELL = 8
 
 
 class OpenFile:
-    """A descriptor, whether something was written through it since the last sync, and room for one block of cells."""
+    """A descriptor, whether something was written through it since the last sync, and room for the cells between those that are written."""
 
     __slots__ = ("dirty", "fd", "files", "scratch")
 
@@ -30,7 +36,7 @@ class OpenFile:
         self.fd = fd
         self.files = files
         self.dirty = dirty
-        self.scratch = np.empty(BLOCK, np.int64)
+        self.scratch = np.empty(SCRATCH, np.int64)
 
     def read_into(self, buffer: NDArray[Any], offset: int) -> None:
         """Fill a C-contiguous array from an offset in bytes."""
@@ -46,9 +52,9 @@ class Matrix:
     """f8 or i8 [rows, width] at a fixed place in a file, row after row.
 
     Why pread and pwrite and not a memory map: what goes wrong is an exception here and a SIGBUS there, and after each sync the pages of
-    a map fault again. Why one way for cells in any order: a window is nearly always a full-width rectangle, which is one pwrite of the
-    caller's own buffer; whatever else comes is sorted by place and read, changed and written in blocks, joined where the cells stand
-    close, so that a sparse batch costs about a system call per cell and a dense one about two copies.
+    a map fault again. A window is nearly always a full-width rectangle, which is one pwrite of the caller's own buffer. Whatever else comes
+    is read, changed and written in blocks; strewn cells are sorted by place first and joined only where they stand close, so that a
+    dense batch costs about two copies and a sparse one about a system call per cell.
     """
 
     __slots__ = ("_every_column", "_file", "_offset", "columns", "dtype", "index", "rows", "width")
@@ -92,9 +98,10 @@ class Matrix:
         self._check_type(value)
         if not n == len(column) == len(value):
             raise ValueError(f"{n} rows, {len(column)} columns, {len(value)} values")
-        if n and not compare and self._is_rectangle(row, column):
-            self._file.write(np.ascontiguousarray(value), self._place(int(row[0]) * self.width))
-            return None
+        for turned in (False, True) if n else ():
+            first = self._first_of_rectangle(row, column, turned=turned)
+            if first is not None:
+                return self._assign_rectangle(first, value, turned=turned, compare=compare)
         self._check_cells(row, column)
         changed = np.empty(n, np.bool_) if compare else None
         for start in range(0, n, BLOCK):
@@ -104,37 +111,50 @@ class Matrix:
                 changed[part] = was_other
         return changed
 
-    def _is_rectangle(self, row: NDArray[np.int64], column: NDArray[np.integer[Any]]) -> bool:
+    def _first_of_rectangle(self, row: NDArray[np.int64], column: NDArray[np.integer[Any]], *, turned: bool) -> int | None:
+        """Return the first row where the cells are whole rows, one after the other; turned: whole rows, column after column."""
         height, rest = divmod(len(row), self.width)
-        first = int(row[0])
-        if rest or first < 0 or first + height > self.rows or int(row[-1]) != first + height - 1:
-            return False
-        if not (column.reshape(height, self.width) == self._every_column).all():
-            return False
-        return bool((row.reshape(height, self.width) == np.arange(first, first + height)[:, np.newaxis]).all())
+        first, last = int(row[0]), int(row[-1])
+        if rest or first < 0 or last >= self.rows or last != first + height - 1:
+            return None
+        columns, rows = self._every_column, np.arange(first, last + 1)
+        columns, rows = (columns[:, np.newaxis], rows) if turned else (columns, rows[:, np.newaxis])
+        shape = (self.width, height) if turned else (height, self.width)
+        return first if (column.reshape(shape) == columns).all() and (row.reshape(shape) == rows).all() else None
+
+    def _assign_rectangle(self, first: int, value: NDArray[Any], *, turned: bool, compare: bool) -> NDArray[np.bool_] | None:
+        block = np.ascontiguousarray(value.reshape(self.width, -1).T if turned else value.reshape(-1, self.width))
+        before = self.read(first, first + len(block)) if compare else None
+        self._file.write(block, self._place(first * self.width))
+        if before is None:
+            return None
+        changed: NDArray[np.bool_] = before.view(np.int64) != block.view(np.int64)
+        return (changed.T if turned else changed).ravel()
 
     def _assign_block(self, position: NDArray[np.int64], value: NDArray[Any], *, compare: bool) -> NDArray[np.bool_] | None:
-        order = None if (position[1:] >= position[:-1]).all() else np.argsort(position, kind="stable")
-        if order is not None:
-            position, value = position[order], value[order]
+        low, high = int(position.min()), int(position.max())
+        if high - low < min(len(self._file.scratch), SPARSE * len(position)):
+            return self._assign_cluster(low, high, position, value, compare=compare)
+        order = np.argsort(position, kind="stable")
+        position, value = position[order], value[order]
         changed = np.empty(len(position), np.bool_) if compare else None
         for lo, hi in _clusters(position):
-            was_other = self._assign_cluster(position[lo:hi], value[lo:hi], compare=compare)
+            cells = position[lo:hi]
+            was_other = self._assign_cluster(int(cells[0]), int(cells[-1]), cells, value[lo:hi], compare=compare)
             if changed is not None:
-                changed[lo:hi] = was_other
-        if changed is not None and order is not None:
-            changed[order] = changed.copy()
+                changed[order[lo:hi]] = was_other
         return changed
 
-    def _assign_cluster(self, position: NDArray[np.int64], value: NDArray[Any], *, compare: bool) -> NDArray[np.bool_] | None:
-        base = int(position[0])
-        place = self._place(base)
+    def _assign_cluster(
+        self, low: int, high: int, position: NDArray[np.int64], value: NDArray[Any], *, compare: bool
+    ) -> NDArray[np.bool_] | None:
+        place = self._place(low)
         if len(position) == 1 and not compare:
             self._file.write(value, place)
             return None
-        block = self._file.scratch.view(self.dtype)[: int(position[-1]) - base + 1]
+        block = self._file.scratch.view(self.dtype)[: high - low + 1]
         self._file.read_into(block, place)
-        at = position - base
+        at = position - low
         before = block[at] if compare else None
         block[at] = value
         self._file.write(block, place)
@@ -158,7 +178,7 @@ class Matrix:
 
 def _clusters(position: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Cut sorted places where cells stand far apart and where blocks of the file begin; return index ranges."""
-    block = position // BLOCK
+    block = position // SCRATCH
     cuts = np.flatnonzero((position[1:] - position[:-1] > JOIN) | (block[1:] != block[:-1])) + 1
     edges = [0, *cuts.tolist(), len(position)]
     return list(pairwise(edges))

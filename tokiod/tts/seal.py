@@ -7,9 +7,11 @@ from them again, which is why an unsealed file says `sealed_raw`.
 
 from __future__ import annotations
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -24,7 +26,6 @@ from tokiod.tts.live import LiveFile
 from tokiod.tts.schema import group_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -50,9 +51,10 @@ def seal(live: LiveFile | Path, target: Path, updated: int, files: Files = REAL,
     with nullcontext(live) if isinstance(live, LiveFile) else closing(LiveFile.open(live, files)) as source:
         source.commit()
         with replacing(target, files) as temporary, ThreadPoolExecutor(THREADS) as pool:
-            _write(source, temporary, updated, pool, pause)
+            sealing = _Sealing.of(source, pool, pause)
+            sealing.write(temporary, updated)
             _sync(temporary, files)
-            _verify(source, temporary, pool, pause)
+            sealing.verify(temporary)
 
 
 def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: Pause = no_pause, *, created: int) -> LiveFile:
@@ -102,21 +104,6 @@ def _content_of(file: Any) -> Content:
     return fill
 
 
-def _write(live: LiveFile, path: Path, updated: int, pool: Executor, pause: Pause) -> None:
-    with h5py.File(path, "w", libver=LIBVER, locking=False) as file:
-        write_frame(file, live.spec)
-        file.create_group(OWN).attrs[FORM] = np.bytes_("sealed")
-        for name, chunks in _sealed_form(live):
-            shape = (chunks.matrix.rows, chunks.matrix.width)
-            dataset = file.create_dataset(name, shape, "<f8", chunks=chunks.chunk, shuffle=True, compression="gzip", compression_opts=LEVEL)
-            write_attributes(dataset, name, live.spec.groups[group_of(name)].source, chunks.columns, updated)
-            for corner, packed in ahead(pool, pack, chunks.pieces()):
-                dataset.id.write_direct_chunk(corner, packed)
-            if name in live.raw:
-                file.create_dataset(edges_name(name), data=edges(live.raw[name], live.span[name], chunks.order))
-            pause()
-
-
 def _sync(path: Path, files: Files) -> None:
     fd = files.open(path, os.O_RDONLY)
     try:
@@ -125,17 +112,50 @@ def _sync(path: Path, files: Files) -> None:
         files.close(fd)
 
 
-def _verify(live: LiveFile, path: Path, pool: Executor, pause: Pause) -> None:
-    """Compare every chunk as it stands in the file, and one row of each dataset as a reader gets it, with the live file."""
-    with open_for_reading(path) as file:
-        for name, chunks in _sealed_form(live):
-            dataset = file[name]
-            stored = ((corner, (dataset.id.read_direct_chunk(corner)[1], bits)) for corner, bits in chunks.pieces())
-            same = all(result for _, result in ahead(pool, holds, stored))
-            if not same or dataset[0].tobytes() != chunks.matrix.read(0, 1)[0, chunks.order].tobytes():
-                raise SealingFailed(0, f"{name} does not read back as it was written", str(path))
-            pause()
+@dataclass(frozen=True, slots=True)
+class _Sealing:
+    """A live file on its way into its sealed form."""
+
+    live: LiveFile
+    sealed: dict[str, Chunks]
+    pool: Executor
+    pause: Pause
+
+    @classmethod
+    def of(cls, live: LiveFile, pool: Executor, pause: Pause) -> _Sealing:
+        steps = {name: group.step for name, group in live.spec.groups.items()}
+        return cls(live, {name: Chunks.of(matrix, steps[group_of(name)]) for name, matrix in live.cells.items()}, pool, pause)
+
+    def write(self, path: Path, updated: int) -> None:
+        with h5py.File(path, "w", libver=LIBVER, locking=False) as file:
+            write_frame(file, self.live.spec)
+            file.create_group(OWN).attrs[FORM] = np.bytes_("sealed")
+            for name, chunks in self.sealed.items():
+                dataset = _chunked(file, name, chunks)
+                write_attributes(dataset, name, self.live.spec.groups[group_of(name)].source, chunks.columns, updated)
+                for corner, packed in ahead(self.pool, pack, chunks.pieces()):
+                    dataset.id.write_direct_chunk(corner, packed)
+                if name in self.live.raw:
+                    file.create_dataset(edges_name(name), data=edges(self.live.raw[name], self.live.span[name], chunks.order))
+                self.pause()
+
+    def verify(self, path: Path) -> None:
+        """Compare every chunk as it stands in the file, and of each dataset some cells as a reader gets them, with the live file."""
+        with open_for_reading(path) as file:
+            for name, chunks in self.sealed.items():
+                dataset, some = file[name], slice(0, chunks.chunk[1])
+                stored = ((corner, (_chunk(dataset, corner), bits)) for corner, bits in chunks.pieces())
+                same = all(result for _, result in ahead(self.pool, holds, stored))
+                if not same or dataset[0, some].tobytes() != chunks.matrix.read(0, 1)[0, chunks.order[some]].tobytes():
+                    raise SealingFailed(errno.EIO, f"{name} does not read back as it was written", str(path))
+                self.pause()
 
 
-def _sealed_form(live: LiveFile) -> Iterator[tuple[str, Chunks]]:
-    return ((name, Chunks.of(matrix, live.spec.groups[group_of(name)].step)) for name, matrix in live.cells.items())
+def _chunked(file: Any, name: str, chunks: Chunks) -> Any:
+    shape = (chunks.matrix.rows, chunks.matrix.width)
+    return file.create_dataset(name, shape, "<f8", chunks=chunks.chunk, shuffle=True, compression="gzip", compression_opts=LEVEL)
+
+
+def _chunk(dataset: Any, corner: tuple[int, int]) -> bytes:
+    stored: bytes = dataset.id.read_direct_chunk(corner)[1]
+    return stored
