@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tokiod.tts.deltas import SLAB, Deltas, anchored
-from tokiod.tts.schema import ABSENT, NO_ROW, missing
+from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
+from tokiod.tts.update import Gap, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ class Counter:
         self._raw = raw
         self._span = span
         self._keep = keep
-        self._gap = _Gap()
+        self._gap = Gap()
         self.last_row = raw.rows - 1
 
     def store(self, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]) -> Changes:
@@ -79,7 +80,7 @@ class Counter:
         if not len(row):
             return Changes.joined([])
         span = self._span.read(0, 2)
-        update = _Update(span, self.last_row, row, column, value)
+        update = Update(span, self.last_row, row, column, value)
         if (update.span != span).any():
             self._span.write_rows(0, update.span)
         self._gap.shrink(update.start, update.stop)
@@ -95,27 +96,41 @@ class Counter:
             samples[here] = self._raw.read(row, row + 1)[0, here]
         return samples
 
-    def _compute(self, update: _Update) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64]]]:
+    def _compute(self, update: Update) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64]]]:
         """Yield (first row of the day, columns, cells) of all that the update can affect."""
         columns = update.columns
         before, after = (self._raw.read(row, row + 1)[:, columns] for row in (0, self.last_row))
-        deltas = Deltas(before[0])
         begin, end = self._begin(update, after[0]), self._end(update)
+        deltas, evidence = Deltas(before[0]), _Evidence(before[0], at_start=begin == 1)
         for piece in self._gap.around(begin, end):
+            if piece[0] > begin:
+                deltas.gap()
+                evidence.gap()
             for start in range(*piece, SLAB):
                 stop = min(start + SLAB, piece[1])
-                cells = deltas.feed(self._choose(self._raw.read(start, stop), columns))
+                raw = self._choose(self._raw.read(start, stop), columns)
+                cells = deltas.feed(raw)
+                if self._keep:
+                    cells[~evidence.feed(raw, self._filled(start, stop, columns))] = MISSING
                 first = max(start, update.start, FIRST_CLOSING)
                 if first < stop:
                     yield first - FIRST_CLOSING, columns, cells[first - start :]
-            if piece[1] < self.last_row:
-                deltas.gap()
         closed = np.flatnonzero((update.last < end) & (after[0] != ABSENT))
         if len(closed):
+            if end < self.last_row:
+                deltas.gap()
             deltas.end_of_day(update.last != NO_ROW)
             yield self.last_row - FIRST_CLOSING, columns[closed], deltas.feed(after)[:, closed]
 
-    def _begin(self, update: _Update, after: NDArray[np.int64]) -> int:
+    def _filled(self, start: int, stop: int, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return whether the cells that rows [start, stop) of raw close are filled; row 1 closes none of this day."""
+        filled = np.zeros((stop - start, len(columns)), np.bool_)
+        first = max(start, FIRST_CLOSING)
+        if first < stop:
+            filled[first - start :] = ~missing(self._choose(self._cells.read(first - FIRST_CLOSING, stop - FIRST_CLOSING), columns))
+        return filled
+
+    def _begin(self, update: Update, after: NDArray[np.int64]) -> int:
         """Return the row from which the rule, starting afresh, gets to the right state before the update's first row."""
         begin, near = update.start, NEAR
         still = update.still & (after <= 0)
@@ -127,7 +142,7 @@ class Counter:
             unsure = unsure[~(sampled & (still[unsure] | (update.first[unsure] >= begin) | anchored(raw)))]
         return begin
 
-    def _end(self, update: _Update) -> int:
+    def _end(self, update: Update) -> int:
         """Return the row from which on the state of the rule owes nothing to the update."""
         end, near = update.stop, NEAR
         unsure = np.flatnonzero(update.last >= end)
@@ -151,83 +166,39 @@ class Counter:
         return block if len(columns) == self._raw.width else block[:, columns]
 
     def _write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
-        stored = self._choose(self._cells.read(top, top + len(cells)), columns)
-        changed = stored.view(np.int64) != cells.view(np.int64)
+        block = self._cells.read(top, top + len(cells))
+        changed = self._choose(block, columns).view(np.int64) != cells.view(np.int64)
         if self._keep:
             changed &= ~missing(cells)
         place = np.flatnonzero(changed)
-        row, index = np.divmod(place, len(columns))
-        row, column, value = row + top, columns[index], cells.ravel()[place]
-        self._cells.assign(row, column, value)
+        row = place // len(columns)
+        column, value = columns[place - row * len(columns)], cells.ravel()[place]
+        if len(place):
+            block[row, column] = value
+            self._cells.write_rows(top + int(row[0]), block[row[0] : row[-1] + 1])
         value[missing(value)] = np.nan
-        return Changes(row, column, value)
+        return Changes(row + top, column, value)
 
 
-class _Gap:
-    """The widest run of rows met so far that holds no sample in any column.
+class _Evidence:
+    """Which cells may be believed in a file whose raw was thinned by sealing, passing over the rows as Deltas does.
 
-    It is there so that filling a hole of hours, window by window, reads the hole once and not once per window. It is found by reading,
-    shrinks before a sample is stored in it, and is forgotten with the process.
+    A sample closes its cell with the difference to the sample before it. Where raw is lost, the one before it in raw may be hours away, and
+    the difference is no cell's. So a cell is believed only if the nearest earlier row that has a sample or a filled cell has a sample.
     """
 
-    def __init__(self) -> None:
-        self.start = self.stop = 1
+    def __init__(self, before: NDArray[np.int64], *, at_start: bool) -> None:
+        self._sampled = (before != ABSENT) & at_start
 
-    def around(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return what is left of the rows [start, stop) without the gap: all of them, or a piece at each side, which may be empty."""
-        if max(start, self.start) >= min(stop, self.stop):
-            return [(start, stop)]
-        return [(start, max(start, self.start)), (min(self.stop, stop), stop)]
+    def gap(self) -> None:
+        """Pass over rows without any sample, of whose cells nothing is known."""
+        self._sampled[:] = False
 
-    def before(self, row: int, count: int) -> int:
-        """Return the row that is `count` rows before another, not counting the gap."""
-        begin = row - count
-        return begin - (self.stop - self.start) if begin < self.stop <= row else begin
-
-    def behind(self, row: int, count: int) -> int:
-        """Return the row that is `count` rows behind another, not counting the gap."""
-        end = row + count
-        return end + (self.stop - self.start) if row <= self.start < end else end
-
-    def widen(self, start: int, sampled: NDArray[np.int64], stop: int) -> None:
-        """Take the widest run without a sample of the rows [start, stop), if it is wider; sampled: those with one, ascending."""
-        edges = np.concatenate([[start - 1], sampled, [stop]])
-        widest = int(np.argmax(edges[1:] - edges[:-1]))
-        first, last = int(edges[widest]) + 1, int(edges[widest + 1])
-        if last - first > self.stop - self.start:
-            self.start, self.stop = first, last
-
-    def shrink(self, start: int, stop: int) -> None:
-        """Give up the rows [start, stop) and the smaller rest."""
-        below, above = (self.start, max(min(self.stop, start), self.start)), (min(max(self.start, stop), self.stop), self.stop)
-        self.start, self.stop = max(below, above, key=lambda run: run[1] - run[0])
-
-
-class _Update:
-    """Where new samples lie among those that are known, and span with them. All but span is per touched column.
-
-    columns: the touched ones, ascending. start, stop: the raw rows [start, stop) of the day that hold them; end: that behind the last
-    sample of these columns. first, last: as in span, but `first` beyond all rows where nothing ever moved. new: no sample was known before.
-    still: nothing but zeros, behind all known samples; such cells depend on the sample before alone, however long the zeros last.
-    """
-
-    __slots__ = ("columns", "end", "first", "last", "new", "span", "start", "still", "stop")
-
-    def __init__(
-        self, span: NDArray[np.int64], last_row: int, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]
-    ) -> None:
-        column = column.astype(np.intp, copy=False)
-        touched, moves = np.zeros((2, span.shape[1]), np.bool_)
-        own, moved = (row > 0) & (row < last_row), (row > 0) & (value > 0)
-        touched[column], moves[column[moved]] = True, True
-        first, last = np.where(span[0] == NO_ROW, last_row + 1, span[0]), span[1].copy()
-        np.minimum.at(first, column, np.where(moved, row, last_row + 1))
-        np.maximum.at(last, column, np.where(own, row, NO_ROW))
-        self.span = np.stack([np.where(first > last_row, NO_ROW, first), last])
-        self.columns = np.flatnonzero(touched)
-        self.first, self.last, known = first[self.columns], last[self.columns], span[1, self.columns]
-        self.end = max(int(self.last.max()) + 1, 1)
-        self.start = min(max(int(row.min()), 1), self.end)
-        self.stop = min(int(row.max()) + 1, self.end)
-        self.new = known == NO_ROW
-        self.still = ~moves[self.columns] & (known < self.start)
+    def feed(self, raw: NDArray[np.int64], filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return for each sample whether the cell that it closes may be believed; filled: whether that cell was before."""
+        place = np.arange(2, 2 * len(raw) + 2, 2)[:, np.newaxis]
+        marks = np.where(raw >= 0, place + 1, np.where(filled, place, 0))
+        nearest = np.maximum.accumulate(np.concatenate([self._sampled[np.newaxis].astype(np.int64), marks]), axis=0)
+        sampled = (nearest & 1).astype(np.bool_)
+        self._sampled = sampled[-1]
+        return sampled[:-1]
