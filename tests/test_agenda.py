@@ -199,6 +199,12 @@ def test_nothing_is_overdue_that_was_never_expected():
     assert one.overdue(NOW) == []
 
 
+def test_only_what_lies_behind_something_stored_that_was_expected_was_ever_had():
+    one = agenda(stored=[(NOW - 9000, NOW - 8000), (NOW - 600, NOW)], since=NOW - 5000)
+    spans = [Window(NOW - 4000, NOW - 3000), Window(NOW, NOW + 60)]
+    assert [one.had_before(span) for span in spans] == [False, True]
+
+
 # ---- a source without a past
 
 

@@ -207,8 +207,19 @@ def test_a_source_that_was_stored_before_it_was_registered_keeps_both(ledger):
     assert (after.step, after.since, after.windows) == (5, 30, 1)
 
 
-def test_a_source_is_expected_from_the_earliest_time_it_was_ever_registered_with(ledger):
-    assert [ledger.register(config(), since) for since in (1000, 2000, 500, 700)] == [1000, 1000, 500, 500]
+def test_a_source_is_expected_from_the_earliest_time_it_was_registered_with_if_anything_was_stored_since(ledger):
+    assert [ledger.register(config(), since) for since in (1000, 500, 700)] == [1000, 500, 700]
+    ledger.store([entry(720, 780)], NOW)
+    assert [ledger.register(config(), since) for since in (780, 2000, 720, 600, 660, 2000)] == [700, 700, 720, 600, 660, 660]
+    assert ledger.sources()[0].since == 660
+
+
+def test_failures_from_before_a_source_was_ever_had_leave_no_trace(ledger):
+    ledger.register(config(), 0)
+    for start in (0, 60, 120):
+        ledger.failed("lmt", Window(start, start + 60), "Transient", "gone", 1, NOW, NOW)
+    assert ledger.register(config(), 120) == 120
+    assert [row.window for row in ledger.unstored("lmt")] == [Window(120, 180)]
 
 
 def test_a_state_lasts_since_it_became_another(ledger):

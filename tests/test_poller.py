@@ -647,17 +647,36 @@ def test_a_ledger_that_cannot_be_written_stops_nothing(site):
 def test_what_falls_out_of_the_retention_is_lost_with_a_reason_in_one_row(site):
     async def scenario():
         s = site(behave=trouble("gone for good"), retention=600)
+        s.has_all()
+        s.ledger.register(s.config, NOON - 600)
         async with s.polled():
             await s.advance(HOUR)
-            return s.ledger.unstored("lmt"), s.ledger.watermark("lmt")
+            return s.ledger.unstored("lmt"), s.ledger.watermark("lmt"), s.status.since
 
-    rows, watermark = asyncio.run(scenario())
+    rows, watermark, since = asyncio.run(scenario())
     lost = [row for row in rows if row.state == "lost"]
-    assert [(row.window, row.error) for row in lost] == [
-        (Window(NOON - 600, NOON + HOUR - 600), "older than the 600 s that the source keeps")
-    ]
-    assert watermark == NOON + HOUR - 600
+    assert [(row.window, row.error) for row in lost] == [(Window(NOON, NOON + HOUR - 600), "older than the 600 s that the source keeps")]
+    assert (watermark, since) == (NOON + HOUR - 600, NOON - 600)
     assert all(row.window.start >= NOON + HOUR - 600 for row in rows if row.state == "failed")
+
+
+def test_what_a_source_drops_before_it_was_ever_had_was_never_expected(site):
+    """A fresh archive fills newest first: the far end of the retention passes by before it is reached."""
+
+    async def scenario():
+        s = site(behave=trouble(), retention=600)
+        async with s.polled():
+            await s.advance(HOUR)
+            unasked = s.ledger.unstored("lmt"), s.status.since
+            s.source.behave = lambda _: []
+            await s.advance(HOUR)
+            return unasked, s.ledger.unstored("lmt"), s.ledger.stored("lmt").total, s.status.since
+
+    (rows, since), at_last, seconds, first = asyncio.run(scenario())
+    assert {row.state for row in rows} == {"failed"}
+    assert all(row.window.start >= since == NOON + HOUR - 600 for row in rows)
+    assert (at_last, first) == ([], pytest.approx(since, abs=360))
+    assert seconds == NOON + 2 * HOUR - WINDOW - first
 
 
 def test_a_source_without_a_past_is_asked_once_in_each_window_and_what_was_missed_is_lost(site):

@@ -40,7 +40,7 @@ class Agenda:
         self._taken = Ranges()
         self._underway: set[Window] = set()
         self._postponed: list[tuple[float, Window]] = []
-        self._checked = 0
+        self._since = self._checked = 0
         self._ahead: int | None = None
         self._ahead_due = 0.0
         self._stride = 1
@@ -62,7 +62,7 @@ class Agenda:
         self._taken = stored.copy()
         for window in [*self._underway, *(window for _, window in self._postponed)]:
             self._taken.add(window.start, window.end)
-        self._checked = since
+        self._since = self._checked = since
 
     def next(self, now: float, tick: float) -> Window | None:
         """Return the window to ask for, or None where none is due."""
@@ -131,6 +131,10 @@ class Agenda:
         for start, end in gone:
             self._accounted.add(start, end)
         return [Window(start, end) for start, end in gone]
+
+    def had_before(self, span: Window) -> bool:
+        """Tell whether anything that was expected before a span is stored: if not, the source was never had as far back as this."""
+        return bool(self._stored.within(self._since, span.start))
 
     def _free(self, window: Window) -> None:
         if not self._stored.covers(window):

@@ -142,16 +142,24 @@ class Ledger:
     # ---- the collectors say why something is not
 
     def register(self, source: SourceConfig, since: int) -> int:
-        """Make a source known, expected from epoch second `since` on; returns the earliest such time it was ever given."""
+        """Make a source known, expected from epoch second `since` on; returns since when it is.
+
+        That is an earlier time than `since` only if something was stored between the two: what a source had kept before it was first
+        asked, and dropped before tokiod got round to it, was never expected, and no trace of its failures stays.
+        """
         with self._transaction():
-            row = self._sql.execute(
+            row = self._sql.execute("SELECT since FROM source WHERE name = ?", (source.name,)).fetchone()
+            earlier = since if row is None or row[0] is None else int(row[0])
+            if earlier > since or not self._overlapping("stored", source.name, earlier, since):
+                earlier = since
+                self._sql.execute('DELETE FROM unstored WHERE source = ? AND "end" <= ?', (source.name, since))
+            self._sql.execute(
                 """INSERT INTO source (name, kind, system, step, length, retention, since) VALUES (?, ?, ?, ?, ?, ?, ?)
                    ON CONFLICT DO UPDATE SET kind = excluded.kind, system = excluded.system, step = excluded.step,
-                   length = excluded.length, retention = excluded.retention, since = min(excluded.since, coalesce(since, excluded.since))
-                   RETURNING since""",
-                (source.name, source.kind, source.system, source.step, int(source.window), int(source.retention), since),
-            ).fetchall()
-            return int(row[0][0])
+                   length = excluded.length, retention = excluded.retention, since = excluded.since""",
+                (source.name, source.kind, source.system, source.step, int(source.window), int(source.retention), earlier),
+            )
+            return earlier
 
     def set_state(self, source: str, state: str, reason: str, now: float) -> None:
         """Say how a registered source does: running, waiting, fatal, stopped; since `now` where that is news."""

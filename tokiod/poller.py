@@ -131,9 +131,12 @@ class Poller:
             self._log.warning("clock.jumped", seconds=round(jump, 1))
 
     def _write_off(self) -> None:
-        """Record as lost what fell out of reach."""
+        """Record as lost what fell out of reach, unless it is from before the first of all that was ever had of the source."""
         for span in self._agenda.overdue(self._clock.time()):
-            self._lose(span)
+            if self._agenda.had_before(span):
+                self._lose(span)
+            else:
+                self._tell(self._ledger.register, self._config, span.end)
 
     def _lose(self, span: Window) -> None:
         if self._collector.replayable:
@@ -223,7 +226,7 @@ class Poller:
     def _tell_state(self) -> None:
         self._tell(self._ledger.set_state, self._config.name, self._state, self._trouble, self._clock.time())
 
-    def _tell(self, what: Callable[..., None], *args: Any, **options: Any) -> None:
+    def _tell(self, what: Callable[..., object], *args: Any, **options: Any) -> None:
         """Write to the ledger what is good to know; that it can't be written (a full disk) stops nothing."""
         try:
             what(*args, **options)
