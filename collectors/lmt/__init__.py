@@ -94,11 +94,11 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 
 class Saved(msgspec.Struct, kw_only=True, frozen=True):
-    """How to read saved copies. step: seconds between rows; mdt_names: call MDTs by "mdt" or "host"; filesystem: which of several."""
+    """How to read saved copies."""
 
-    step: Annotated[int, msgspec.Meta(ge=1)] = 5
-    mdt_names: MdtNames = "mdt"
-    filesystem: str | None = None
+    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 5
+    mdt_names: Annotated[MdtNames, msgspec.Meta(description="What the columns of mdtargets are called after; pytokio used the host.")] = "mdt"
+    filesystem: Annotated[str | None, msgspec.Meta(description="Which file system, where the database holds several.")] = None
 
 
 def live(config: Config, site: Site) -> Collector:

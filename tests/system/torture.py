@@ -26,8 +26,8 @@ from tokiod.simulator.site import Site
 
 RATE = 120
 HISTORY = 3600
-CHECK_EVERY = 10
-"""Every file is opened after each kill; every cell is compared after every tenth, since that takes longer than the daemon's start."""
+CHECK_EVERY = 1
+"""After how many kills every cell is compared."""
 
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""

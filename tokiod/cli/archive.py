@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import sys
-import types
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -15,6 +14,7 @@ import msgspec
 
 from tokiod import plugins
 from tokiod.archive import Job, Result, archive
+from tokiod.cli.options import options_of
 from tokiod.cli.plain import Failed
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
@@ -53,29 +53,12 @@ def archive_command() -> None:
 
 def _command(kind: str) -> click.Command:
     plugin = plugins.load(kind)
-    own = [_option(f) for f in msgspec.structs.fields(plugin.Saved) if f.name != "step"]
+    own = [option for option in options_of(plugin.Saved) if option.name != "step"]
     return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=_help(plugin, kind))
 
 
 def _help(plugin: Plugin, kind: str) -> str:
     return f"Archive saved {kind} files. " + (plugin.__doc__ or "").strip().partition("\n")[0]
-
-
-def _option(field: msgspec.structs.FieldInfo) -> click.Option:
-    """Make an option of a Saved field: Literal is a choice, a tuple is repeatable, bool a flag."""
-    kind: Any = field.type
-    if get_origin(kind) in (Union, types.UnionType):
-        kind = next(t for t in get_args(kind) if t is not type(None))
-    keywords: dict[str, Any] = {"default": None if field.default is msgspec.NODEFAULT else field.default, "show_default": True}
-    if get_origin(kind) is Literal:
-        keywords["type"] = click.Choice(list(get_args(kind)))
-    elif get_origin(kind) is tuple:
-        keywords |= {"type": get_args(kind)[0], "multiple": True}
-    elif kind is bool:
-        keywords["is_flag"] = True
-    else:
-        keywords["type"] = kind
-    return click.Option([f"--{field.name.replace('_', '-')}"], **keywords)
 
 
 _COMMON: list[click.Parameter] = [

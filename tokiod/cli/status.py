@@ -81,13 +81,17 @@ def _cells(line: SourceLine) -> tuple[str, ...]:
         line.state,
         "-" if line.watermark is None else iso(line.watermark),
         "-" if line.lag is None else span(line.lag),
-        "-"
-        if line.last_start is None or line.last_end is None
-        else f"{iso(line.last_start)[11:]} +{span(line.last_end - line.last_start)}",
+        _window(line),
         f"{line.cells_per_second:.0f}",
         gaps,
         line.reason or line.last_error or "-",
     )
+
+
+def _window(line: SourceLine) -> str:
+    if line.last_start is None or line.last_end is None:
+        return "-"
+    return f"{iso(line.last_start)[11:]} +{span(line.last_end - line.last_start)}"
 
 
 def _files(now: Status) -> Table:

@@ -1,0 +1,41 @@
+"""Command-line options made from a msgspec struct: what a kind of source needs is said once, in its Saved struct."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+import msgspec
+
+
+def options_of(struct: type[msgspec.Struct]) -> list[click.Option]:
+    """Return an option for each field: a Literal is a choice, a tuple is repeatable, a bool a flag; Meta's description is the help."""
+    return [_option(field) for field in msgspec.structs.fields(struct)]
+
+
+def _option(field: msgspec.structs.FieldInfo) -> click.Option:
+    kind, description = _plain(field.type)
+    default = None if field.default is msgspec.NODEFAULT else field.default
+    keywords: dict[str, Any] = {"default": default, "show_default": default is not None, "required": field.required, "help": description}
+    if get_origin(kind) is Literal:
+        keywords["type"] = click.Choice(list(get_args(kind)))
+    elif get_origin(kind) is tuple:
+        keywords |= {"type": get_args(kind)[0], "multiple": True}
+    elif kind is bool:
+        keywords["is_flag"] = True
+    else:
+        keywords["type"] = kind
+    return click.Option([f"--{field.name.replace('_', '-')}"], **keywords)
+
+
+def _plain(kind: Any) -> tuple[Any, str | None]:
+    """Return a type without None and annotations, and the description found among these."""
+    description = None
+    while get_origin(kind) in (Annotated, Union, types.UnionType):
+        if get_origin(kind) is Annotated:
+            kind, *metadata = get_args(kind)
+            description = next((m.description for m in metadata if isinstance(m, msgspec.Meta) and m.description), description)
+        else:
+            kind = next(t for t in get_args(kind) if t is not type(None))
+    return kind, description
