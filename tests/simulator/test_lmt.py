@@ -153,12 +153,13 @@ def test_readers_get_whole_transactions_at_every_instant_through_kills_of_the_wr
     command = [sys.executable, "-m", "tokiod.simulator", "lmt", "--database", path, "--clock", str(clock), "--site", tmp_path / "site.json"]
     newest = []
     for seen in (10, 20, 30):
-        writer = subprocess.Popen(command)
-        while len(set(newest)) < seen:
-            if path.exists():
-                newest.append(read_everything(path))
-        writer.kill()
-        writer.wait()
+        with subprocess.Popen(command) as writer:
+            try:
+                while len(set(newest)) < seen:
+                    if path.exists():
+                        newest.append(read_everything(path))
+            finally:
+                writer.kill()
         newest.append(read_everything(path))
     assert newest == sorted(newest)
     last = Arrivals(site).step(newest[-1])

@@ -115,3 +115,9 @@ def test_percentages_reach_both_ends_and_a_zero_is_positive():
         assert (np.nanmin(values), np.nanmax(values)) == (0.0, 100.0)
         assert not np.signbit(values[values == 0]).any()
         assert all(len(f"{v:.6g}") == len(f"{v:g}") and float(f"{v:.6g}") == v for v in values[~np.isnan(values)].tolist())
+
+
+def test_what_is_carried_from_block_to_block_does_not_keep_the_blocks():
+    load = Load(SITE)
+    load.table("OST_DATA", 5 * BLOCK, 5 * BLOCK + 1)
+    assert [(total.base, floor.base) for total, floor in load._bytes._carried] == [(None, None)] * 6

@@ -38,13 +38,12 @@ def test_it_runs_until_sigterm_and_leaves_a_whole_file_of_the_site_that_its_opti
         "5m",
         "--no-trouble",
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tokiod.simulator", *arguments(path, "--clock", clock, *sizes)], stderr=subprocess.PIPE
-    )
-    while not path.exists() and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    command = [sys.executable, "-m", "tokiod.simulator", *arguments(path, "--clock", clock, *sizes)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
     assert [p.name for p in tmp_path.iterdir()] == ["lmt.sqlite3"]
     site = Site(MIDNIGHT - 600, 7, "UTC", osts=3, osss=2, mdts=1, trouble=False, growth=300)
     database = Database(path, site)

@@ -9,7 +9,6 @@ import numpy as np
 
 from tokiod.simulator.load import Load, Table
 from tokiod.simulator.site import OPERATIONS, Site
-from tokiod.simulator.trouble import BLOCK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,13 +53,8 @@ class Arrivals:
         return [range(i, i + n) for i, n in zip((FIRST_TS_ID + before).tolist(), count.tolist(), strict=True)]
 
     def step(self, ts_id: int) -> int:
-        """Return the step that a TS_ID belongs to; walks through the blocks from the epoch on."""
-        first, number = 0, ts_id - FIRST_TS_ID
-        while True:
-            before, count = self.load.ticks(first, first + BLOCK)
-            if number < before[-1] + count[-1]:
-                return first + int(np.searchsorted(before + count, number, side="right"))
-            first += BLOCK
+        """Return the step that a TS_ID belongs to."""
+        return self.load.step_of(ts_id - FIRST_TS_ID)
 
     def rows(self, table: str, first: int, last: int) -> Rows:
         """Return a table's rows of the steps [first, last)."""

@@ -7,6 +7,7 @@ comparer in another process come to the same numbers apart from each other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,14 @@ class Load:
         before = self._ticks_before(blocks[0]) + counts.cumsum() - counts
         cut = slice(first - blocks[0] * BLOCK, last - blocks[0] * BLOCK)
         return before[cut], counts[cut]
+
+    def step_of(self, tick: int) -> int:
+        """Return the step that has the tick-th of all TS_IDs, counted from 0."""
+        while self._ticks[-1] <= tick:
+            self._ticks_before(len(self._ticks))
+        block = bisect_right(self._ticks, tick) - 1
+        before, count = self.ticks(block * BLOCK, (block + 1) * BLOCK)
+        return block * BLOCK + int(np.searchsorted(before + count, tick, side="right"))
 
     def _counts(self, block: int) -> Ints:
         now = self.trouble(block)
@@ -152,7 +161,7 @@ class _Sum:
     def block(self, block: int) -> Ints:
         while len(self._carried) <= block:
             total, floor = self._sums(len(self._carried) - 1)
-            self._carried.append((total[-1], floor[-1]))
+            self._carried.append((total[-1].copy(), floor[-1].copy()))
         total, floor = self._sums(block)
         return total - floor
 
