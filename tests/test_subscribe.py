@@ -201,6 +201,7 @@ def test_a_subscriber_outlives_the_writer_and_tells_that_another_one_started(end
             assert [next(heard), next(heard)] == [gap(None, 60, 180), stored(1, 180)]
 
 
+@pytest.mark.system
 def test_the_lines_of_the_documentation_subscribe(endpoint):
     (code,) = re.findall(r"```python plain\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert len(code.strip().splitlines()) <= 20

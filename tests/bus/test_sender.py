@@ -187,10 +187,11 @@ def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window):
 
 def test_an_answer_to_an_older_attempt_counts_for_nothing(endpoint, window):
     async def main():
-        async with talk(endpoint, silence=0.2) as (sender, writer):
+        async with talk(endpoint) as (sender, writer):
             first, _ = await writer.welcome()
             answer = await sender.submit(window(1))
             (old,) = await writer.pieces(1)
+            await say_welcome_again(writer, first)
             peer, _ = await writer.welcome(other_than=first)
             (new,) = await writer.pieces(1)
             await writer.ack(peer, old)
@@ -223,7 +224,7 @@ async def talk_nonsense(writer, peer):
 @pytest.mark.parametrize("trouble", [quiet, speak_of_another_epoch, say_welcome_again, talk_nonsense])
 def test_in_doubt_a_new_connection_is_made_and_all_unacknowledged_windows_are_sent_again(endpoint, window, trouble):
     async def main():
-        async with talk(endpoint, silence=0.2 if trouble is quiet else FOREVER) as (sender, writer):
+        async with talk(endpoint, silence=0.5 if trouble is quiet else FOREVER) as (sender, writer):
             peer, first = await writer.welcome()
             answers = [await sender.submit(window(n, parts=2)) for n in range(3)]
             old = await writer.pieces(6)
@@ -266,9 +267,9 @@ def test_a_writer_that_closes_is_noticed_at_once_and_the_next_one_gets_everythin
 
 def test_beats_keep_a_connection(endpoint, window):
     async def main():
-        async with talk(endpoint, silence=0.3) as (sender, writer):
+        async with talk(endpoint, silence=0.6) as (sender, writer):
             peer, _ = await writer.welcome()
-            for _ in range(12):
+            for _ in range(16):
                 await writer.say(peer, Beat("one"))
                 await asyncio.sleep(0.05)
             await sender.submit(window(1))
@@ -389,6 +390,7 @@ def lines(windows):
     return {line(Arrived(one, 1, b"")) for one in windows}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("step", ["received", "stored", "acknowledged"])
 def test_a_writer_that_dies_at_any_step_of_its_work_loses_and_harms_no_window(endpoint, tmp_path, window, step):
     windows = [window(n, parts=3) for n in range(WINDOWS)]
@@ -405,6 +407,7 @@ def test_a_writer_that_dies_at_any_step_of_its_work_loses_and_harms_no_window(en
     assert step == "stored" or sum(stored.values()) < 2 * WINDOWS
 
 
+@pytest.mark.system
 def test_a_writer_killed_while_windows_of_many_pieces_are_under_way_gets_them_whole_later(endpoint, tmp_path, window):
     windows = [window(n, parts=26, cells=1000) for n in range(WINDOWS)]
 
@@ -429,6 +432,7 @@ def test_a_writer_killed_while_windows_of_many_pieces_are_under_way_gets_them_wh
     assert set((tmp_path / "stored").read_text().splitlines()) == lines(windows)
 
 
+@pytest.mark.system
 def test_a_writer_that_is_frozen_and_thawed_again_and_again_loses_no_window_and_bounds_what_is_under_way(endpoint, tmp_path, window):
     windows = [window(n, parts=3, cells=3000) for n in range(WINDOWS)]
 
@@ -454,6 +458,7 @@ def test_a_writer_that_is_frozen_and_thawed_again_and_again_loses_no_window_and_
     assert set((tmp_path / "stored").read_text().splitlines()) == lines(windows)
 
 
+@pytest.mark.system
 def test_a_writer_frozen_for_shorter_than_the_senders_patience_is_simply_waited_for(endpoint, tmp_path, window):
     async def main():
         async with Life(endpoint, tmp_path / "stored") as life, Sender(endpoint, silence=FOREVER, max_windows=3) as sender:

@@ -127,7 +127,7 @@ class Sender:
         with _dealer(context, self._endpoint) as (socket, monitor):
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    for part in (_watch(monitor), self._greet(socket, connection), self._listen(socket), self._feed(socket)):
+                    for part in (_watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket)):
                         tasks.create_task(part)
             except* _Lost as lost:
                 self._lose(lost)
@@ -140,7 +140,7 @@ class Sender:
             await socket.send(hello)
             await asyncio.sleep(self._silence)
 
-    async def _feed(self, socket: zmq.asyncio.Socket) -> None:
+    async def _send(self, socket: zmq.asyncio.Socket) -> None:
         await self._welcomed.wait()
         while True:
             attempt, collected = await self._windows.next()
