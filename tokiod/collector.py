@@ -21,7 +21,7 @@ import msgspec
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from tokiod.clock import Clock
@@ -111,6 +111,9 @@ class Plugin(Protocol):
         """Return the collector of a [[source]] stanza. Opens nothing: the first collect does."""
         ...
 
-    def saved(self, inputs: list[Path], options: Any, site: Site) -> Collector:
-        """Return the collector over saved files. Raises TokiodError for a file that is missing or no such thing."""
+    def saved(self, inputs: Sequence[str | Path], options: Any, site: Site) -> Collector:
+        """Return the collector over saved files, or over a server that is read as it stands where the kind knows such URLs.
+
+        Raises TokiodError for a file that is missing or no such thing.
+        """
         ...

@@ -29,8 +29,9 @@ from tokiod.errors import TokiodError
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from collectors.lmt.database import Database
     from tokiod.collector import Collector, Site
 
 MAGIC = b"SQLite format 3\0"
@@ -94,51 +95,75 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 
 class Saved(msgspec.Struct, kw_only=True, frozen=True):
-    """How to read saved copies."""
+    """How to read saved copies, and servers that are read as they stand."""
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 5
-    mdt_names: Annotated[MdtNames, msgspec.Meta(description="What the columns of mdtargets are called after; pytokio used the host.")] = "mdt"
+    mdt_names: Annotated[MdtNames, msgspec.Meta(description="What columns of mdtargets are called after; pytokio used the host.")] = "mdt"
     filesystem: Annotated[str | None, msgspec.Meta(description="Which file system, where the database holds several.")] = None
+    password_file: Annotated[str | None, msgspec.Meta(description="A server's password: the file it is in.")] = None
+    password_env: Annotated[str | None, msgspec.Meta(description="A server's password: the environment variable it is in.")] = None
+    tls: Annotated[bool, msgspec.Meta(description="Encrypt, and check the server's certificate.")] = False
+    tls_ca: Annotated[str | None, msgspec.Meta(description="The authority of the server's certificate.  [default: the system's]")] = None
+    tls_cert: Annotated[str | None, msgspec.Meta(description="Our certificate, where the server asks for one.")] = None
+    tls_key: Annotated[str | None, msgspec.Meta(description="The key of our certificate.")] = None
+    read_timeout: Annotated[int, msgspec.Meta(description="Seconds that a server may be silent.")] = 60
 
 
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of a database that LMT is filling."""
     zone = ZoneInfo(config.timezone) if config.timezone else site.calendar.zone
     options = Options(config.step, zone, config.timezone is not None, config.filesystem, config.mdt_names)
-    url = urlsplit(config.url)
-    if url.scheme == SQLITE:
-        return Lmt(Sqlite(Path(unquote(url.path)), finished=False), options)
-    server = Server(
+    if config.url.startswith(SQLITE):
+        return Lmt(Sqlite(_path(config.url), finished=False), options)
+    return Lmt(Mysql(_server(config.url, config, site)), options)
+
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector:
+    """Return the collector of saved copies, or of a server that is read as it stands; local times are in the site's time zone.
+
+    Raises TokiodError for a file that is missing or not SQLite, and for a URL that is none of LMT's.
+    """
+    how = Options(options.step, site.calendar.zone, asserted=True, filesystem=options.filesystem, mdt_names=options.mdt_names)
+    copies = [Lmt(_saved(str(name), options, site), how) for name in inputs]
+    return copies[0] if len(copies) == 1 else Copies(copies)
+
+
+def _saved(name: str, options: Saved, site: Site) -> Database:
+    if "://" not in name:
+        return Sqlite(_checked(Path(name)), finished=True)
+    for fault in _url_faults(name):
+        raise TokiodError(fault)
+    if name.startswith(SQLITE):
+        return Sqlite(_checked(_path(name)), finished=True)
+    server = Mysql(_server(name, options, site))
+    server.finished = True
+    return server
+
+
+def _path(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
+def _server(text: str, access: Config | Saved, site: Site) -> Server:
+    url = urlsplit(text)
+    return Server(
         host=url.hostname or "",
         port=url.port or PORT,
         user=unquote(url.username or ""),
         database=unquote(url.path.strip("/")),
-        read_timeout=config.read_timeout,
-        password=lambda: _password(config, site),
-        tls=lambda: _tls(config),
+        read_timeout=access.read_timeout,
+        password=lambda: _password(access, site),
+        tls=lambda: _tls(access),
     )
-    return Lmt(Mysql(server), options)
 
 
-def saved(inputs: list[Path], options: Saved, site: Site) -> Collector:
-    """Return the collector of saved copies, whose time stamps are in the site's time zone.
-
-    Raises TokiodError for a file that is missing or not SQLite.
-    """
-    for path in inputs:
-        _check(path)
-    how = Options(options.step, site.calendar.zone, asserted=True, filesystem=options.filesystem, mdt_names=options.mdt_names)
-    copies = [Lmt(Sqlite(path, finished=True), how) for path in inputs]
-    return copies[0] if len(copies) == 1 else Copies(copies)
-
-
-def _password(config: Config, site: Site) -> str:
+def _password(config: Config | Saved, site: Site) -> str:
     if config.password_file:
         return site.secret(f"file:{config.password_file}")
     return site.secret(f"env:{config.password_env}") if config.password_env else ""
 
 
-def _tls(config: Config) -> ssl.SSLContext | None:
+def _tls(config: Config | Saved) -> ssl.SSLContext | None:
     if not config.tls:
         return None
     context = ssl.create_default_context(cafile=config.tls_ca)
@@ -147,7 +172,7 @@ def _tls(config: Config) -> ssl.SSLContext | None:
     return context
 
 
-def _check(path: Path) -> None:
+def _checked(path: Path) -> Path:
     try:
         with path.open("rb") as file:
             start = file.read(len(MAGIC))
@@ -155,6 +180,7 @@ def _check(path: Path) -> None:
         raise TokiodError(f"{path} can't be read: {error.strerror}") from None
     if start != MAGIC:
         raise TokiodError(f"{path} is not a SQLite file: archive lmt reads copies of LMT databases in SQLite")
+    return path
 
 
 def _url_faults(text: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -106,6 +107,7 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="tokiod-torture-"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes under torture end too
     print(f"seed {seed}, everything in {directory}", file=sys.stderr, flush=True)
     start = time.monotonic()
     try:

@@ -19,6 +19,7 @@ from tokiod.cli.plain import Failed
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.secret import secret
 from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _help(plugin: Plugin, kind: str) -> str:
 
 
 _COMMON: list[click.Parameter] = [
-    click.Argument(["inputs"], nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)),
+    click.Argument(["inputs"], nargs=-1, required=True),
     click.Option(
         ["--output"], required=True, type=click.Path(path_type=Path, dir_okay=False), help="The TTS file; filled further if it exists."
     ),
@@ -104,7 +105,9 @@ def _collector(kind: str, given: dict[str, Any], calendar: Calendar) -> Collecto
     options = {n: given[n] for n in names if given.get(n) is not None}
     if given["step"] is not None and "step" not in names:
         raise Failed(f"the step of {kind} is fixed by its files: leave --step out")
-    return plugin.saved(list(given["inputs"]), plugin.Saved(**options), Site(calendar, SystemClock()))
+    return plugin.saved(
+        list(given["inputs"]), plugin.Saved(**options), Site(calendar, SystemClock(), lambda reference: secret(reference, Path()))
+    )
 
 
 async def _closing(job: Job, calendar: Calendar, progress: Callable[[int], None]) -> Result:
