@@ -28,7 +28,7 @@ class FaultyFiles(Files):
     """File operations of a process on a machine that may fail, over the files below `root`.
 
     fail(operation, nth, code) lets the nth call of an operation raise OSError(code). kill_at(n) makes the nth operation, whatever it is,
-    the last: it does nothing (a write, half of what it should), raises SimulatedKill, and so does every later one. `operations` lists
+    the last: it does nothing (a write, half of its cells), raises SimulatedKill, and so does every later one. `operations` lists
     the names of all so far, so a test can do a thing once to count its steps and then kill it at each.
 
     power_loss(seed) puts on the disk what a disk could hold if the machine stopped now. Of a file's pages that differ from what was last
@@ -77,7 +77,7 @@ class FaultyFiles(Files):
             self._step("pwrite")
         except SimulatedKill:
             if alive:
-                os.pwrite(fd, data.tobytes()[: data.nbytes // 2], offset)
+                os.pwrite(fd, data.tobytes()[: data.nbytes // 16 * 8], offset)
             raise
         super().pwrite(fd, data, offset)
         inode = self._hold(os.dup(fd))

@@ -1,5 +1,7 @@
-"""Small and large specs, files made of them, and what a file holds, bit for bit."""
+"""Small specs, files made of them, what a file holds, bit for bit, and a disk that is soon full."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -92,3 +94,17 @@ def widened() -> FileSpec:
             "datatargets/writebytes": MatrixSpec(("fs-OST0009",), counter=True),
         },
     )
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 8 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"mounting a small tmpfs is not allowed here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

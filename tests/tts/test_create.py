@@ -205,20 +205,6 @@ def test_too_little_space_is_said_before_anything_is_written(tmp_path):
     assert (caught.value.errno, caught.value.filename, list(tmp_path.iterdir())) == (errno.ENOSPC, str(tmp_path), [])
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of 8 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small tmpfs needs root")
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"mounting a small tmpfs is not allowed here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
 class Boundless(Files):
     """Believes that there is always space."""
 

@@ -288,6 +288,29 @@ def test_a_file_that_cannot_be_trusted_is_not_sealed(make, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fs.hdf5"]
 
 
+def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_sealed_once_there_is_room(make, small_disk):
+    columns = tuple(map(str, range(248)))
+    datasets = (
+        "fullness/bytes",
+        "fullness/inodes",
+        "fullness/bytestotal",
+        "fullness/inodestotal",
+        "failover/datatargets",
+        "failover/mdtargets",
+    )
+    groups = {group: GroupSpec(5, "lustre") for group in ("fullness", "failover")}
+    live = make(FileSpec(0, 4320, groups, {dataset: MatrixSpec(columns, counter=False) for dataset in datasets}))
+    for seed, matrix in enumerate(live.cells.values()):
+        matrix.write_rows(0, np.random.default_rng(seed).random((864, 248)))
+    with pytest.raises(SealingFailed, match="the sealed file can't be written: No space left on device") as caught:
+        seal(live, small_disk / "fs.hdf5", LATER)
+    assert (caught.value.errno, list(small_disk.iterdir())) == (errno.ENOSPC, [])
+    live.cells["failover/mdtargets"].write_rows(0, np.full((864, 248), -0.0))
+    live.cells["failover/datatargets"].write_rows(0, np.full((864, 248), -0.0))
+    seal(live, small_disk / "fs.hdf5", LATER)
+    assert is_sealed(small_disk / "fs.hdf5")
+
+
 def test_pause_is_called_while_sealing(make):
     live, pauses = make(), []
     seal(live, live.path, LATER, pause=lambda: pauses.append(1))

@@ -63,7 +63,8 @@ class Chunks:
         for top in range(0, self.matrix.rows, height):
             strip = self._strip(top)
             for left in range(0, self.matrix.width, width):
-                yield (top, left), strip[:, left : left + width]
+                yield (top, left), strip[:, left : left + width].copy()
+            del strip
 
     def _strip(self, top: int) -> Bits:
         height, width = self.chunk
@@ -77,7 +78,7 @@ class Chunks:
 
 def pack(bits: Bits) -> bytes:
     """Shuffle and compress a chunk: first all lowest bytes of the little-endian cells, last all highest, then zlib."""
-    return zlib.compress(np.ascontiguousarray(bits.astype("<i8", copy=False)).view(np.uint8).reshape(-1, 8).T.tobytes(), LEVEL)
+    return zlib.compress(bits.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8).T.tobytes(), LEVEL)
 
 
 def holds(packed_bits: tuple[bytes, Bits]) -> bool:

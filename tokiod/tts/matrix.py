@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,6 @@ class Matrix:
     dense batch costs about two copies and a sparse one about a system call per cell.
     """
 
-    __slots__ = ("_every_column", "_file", "_offset", "columns", "dtype", "index", "rows", "width")
-
     def __init__(self, file: OpenFile, offset: int, rows: int, columns: tuple[str, ...], dtype: type[np.float64 | np.int64]) -> None:
         self._file = file
         self._offset = offset
@@ -66,8 +65,12 @@ class Matrix:
         self.rows = rows
         self.width = len(columns)
         self.columns = columns
-        self.index = {name: i for i, name in enumerate(columns)}
         self.dtype = np.dtype(dtype)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Place of each column by its name."""
+        return {name: i for i, name in enumerate(self.columns)}
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the rows [start, stop), all columns: a fresh array, or `out`, C-contiguous and of that shape and type."""

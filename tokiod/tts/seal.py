@@ -39,20 +39,24 @@ THREADS = 2
 
 
 class SealingFailed(OSError):  # noqa: N818 - what has happened
-    """What was written does not read back as what the live file holds."""
+    """The sealed form can't be written, or does not read back as what the live file holds; nothing has changed."""
 
 
 def seal(live: LiveFile | Path, target: Path, updated: int, files: Files = REAL, pause: Pause = no_pause) -> None:
     """Write a live file's sealed form to `target`, in place of what is there, once every cell was read back with the same bits.
 
     target may be the live file's own path: the caller then closes the live file, whose name is gone. updated: epoch seconds.
-    A kill at any step leaves the old file or the sealed one. Raises NotLive, FileLost, SyncFailed, SealingFailed, OSError(ENOSPC).
+    A kill at any step leaves the old file or the sealed one. Raises NotLive, FileLost, SyncFailed, SealingFailed (a full disk too).
     """
     with nullcontext(live) if isinstance(live, LiveFile) else closing(LiveFile.open(live, files)) as source:
         source.commit()
         with replacing(target, files) as temporary, ThreadPoolExecutor(THREADS) as pool:
             sealing = _Sealing.of(source, pool, pause)
-            sealing.write(temporary, updated)
+            try:
+                sealing.write(temporary, updated)
+            except (OSError, RuntimeError) as error:
+                code = getattr(error, "errno", None) or errno.EIO
+                raise SealingFailed(code, f"the sealed file can't be written: {os.strerror(code)}", str(target)) from error
             _sync(temporary, files)
             sealing.verify(temporary)
 
