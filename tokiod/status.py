@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokiod.window import Day
 
 LATE = 3
-"""A source is late once its watermark is so many windows behind what is due."""
+"""A source is late once the newest stored window, or all that is due and not stored, is more than so many windows."""
 
 
 class Gaps(msgspec.Struct, frozen=True):
@@ -30,7 +30,11 @@ class Gaps(msgspec.Struct, frozen=True):
 
 
 class SourceLine(msgspec.Struct, frozen=True):
-    """One source. Times are UTC epoch seconds; lag: seconds from the watermark to now; cells_per_second: of the last window's time."""
+    """One source. Times are UTC epoch seconds.
+
+    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now; cells_per_second: cells of the
+    last window by its length.
+    """
 
     name: str
     kind: str
@@ -82,7 +86,8 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
 
 
 def _late(line: SourceLine, source: SourceConfig) -> bool:
-    return line.lag is not None and line.lag > LATE * source.window + source.settle
+    tolerated = LATE * source.window
+    return (line.lag or 0) > tolerated + source.settle or line.gaps.seconds > tolerated
 
 
 def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:
@@ -100,7 +105,7 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
         state=known.state,
         reason=known.state_reason,
         watermark=watermark,
-        lag=int(now) - watermark,
+        lag=None if last is None else int(now) - last.end,
         last_start=None if last is None else last.start,
         last_end=None if last is None else last.end,
         stored_at=known.stored_at,
