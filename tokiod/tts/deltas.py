@@ -121,7 +121,7 @@ def day(raw: NDArray[np.int64]) -> NDArray[np.float64]:
 def anchored(raw: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell for each column whether these rows, i8[rows, columns], alone hold an anchor with its two nonzero predecessors."""
     earlier, later = raw[:-2], raw[1:-1]
-    found = ((raw[2:] >= np.maximum(earlier, later)) & (np.minimum(earlier, later) > 0)).any(axis=0)
+    found = np.any((raw[2:] >= np.maximum(earlier, later)) & (np.minimum(earlier, later) > 0), axis=0)
     apart = np.flatnonzero(~found)
     if len(apart):
         found[apart] = _anchored_apart(raw[:, apart])
