@@ -83,11 +83,12 @@ class Lmt:
     async def _schema(self) -> Schema:
         schema = await self._database.schema()
         missing = [table for table in NEEDED if table not in schema]
+        missing += [f"{table}.{name}" for table, names in NEEDED.items() for name in names if table in schema and name not in schema[table]]
         if missing:
-            raise Fatal(f"{self._database} has no table {', '.join(missing)}: is it an LMT database, and whole?")
-        lacking = [f"{table}.{name}" for table, names in NEEDED.items() for name in names if name not in schema[table]]
-        if lacking:
-            raise Fatal(f"{self._database} has no column {', '.join(lacking)}: is it an LMT database of schema 1.1?")
+            await self._database.close()
+            raise Fatal(
+                f"{self._database} has no {', '.join(missing)}: is it a whole LMT database of schema 1.1, and may its user read it?"
+            )
         return schema
 
     async def _local_time(self) -> LocalTime:

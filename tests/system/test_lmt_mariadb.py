@@ -1,0 +1,300 @@
+"""The LMT collector on a real MariaDB with LMT's real schema."""
+
+import asyncio
+import itertools
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import lmt_database
+import pytest
+from collector_contract import CollectorContract, collected, samples, within
+
+from collectors import lmt
+from tokiod.collector import Site
+from tokiod.errors import Fatal, NotYet, Transient
+from tokiod.testing import FakeClock
+from tokiod.window import Calendar, Window
+
+pytestmark = pytest.mark.system
+
+SCHEMA = Path(__file__).with_name("lmt_schema.sql")
+START, STEP, ZONE = lmt_database.START, lmt_database.STEP, lmt_database.ZONE
+PASSWORD = "correct horse"
+names = (f"filesystem_{i}" for i in itertools.count())
+
+
+def make(mariadb, content, name=None):
+    """Make a database of LMT's schema, and the user that LMT's scripts make for readers."""
+    name = name or next(names)
+    statements = [s for s in SCHEMA.read_text().split(";") if s.strip()]
+
+    async def fill():
+        await mariadb.execute(
+            f"CREATE DATABASE {name}",
+            f"CREATE USER IF NOT EXISTS lwatchclient@'%' IDENTIFIED BY '{PASSWORD}'",
+            f"GRANT SELECT ON {name}.* TO lwatchclient@'%'",
+        )
+        await mariadb.execute(*statements, database=name)
+        await add(mariadb, name, content)
+
+    asyncio.run(fill())
+    return name
+
+
+async def add(mariadb, name, content):
+    for table, rows in content.items():
+        if rows:
+            statement = f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(rows[0]))})"
+            await mariadb.execute(statement, rows=rows, database=name)
+
+
+def live(mariadb, name, *, user="lwatchclient", password=PASSWORD, site_zone=ZONE, **options):
+    options = {"timezone": ZONE, "password_env": "LMT"} | options
+    config = lmt.Config(name="lmt", kind="lmt", system="lc1", url=f"mysql://{user}@127.0.0.1:{mariadb.port}/{name}", **options)
+    assert config.faults() == []
+    return lmt.live(config, Site(Calendar(site_zone), FakeClock(), {"env:LMT": password}.__getitem__))
+
+
+@pytest.fixture(scope="module")
+def content():
+    return lmt_database.tables(steps=25)
+
+
+@pytest.fixture(scope="module")
+def database(mariadb, content):
+    return make(mariadb, content)
+
+
+class TestContract(CollectorContract):
+    @pytest.fixture
+    def collector(self, mariadb, database):
+        return lambda: live(mariadb, database)
+
+    @pytest.fixture
+    def saved(self, content, tmp_path):
+        path = lmt_database.save(tmp_path / "copy.sqlite3", content)
+        return lambda: lmt.saved([path], lmt.Saved(), Site(Calendar(ZONE), FakeClock()))
+
+    @pytest.fixture
+    def window(self):
+        return Window(START, START + 24 * STEP)
+
+    @pytest.fixture
+    def datasets(self):
+        return lmt.DATASETS
+
+
+def test_a_window_means_what_its_rows_mean(mariadb, database, content):
+    window = Window(START + 10, START + 100)
+    found = within(live(mariadb, database), lambda c: collected(c, window))
+    assert lmt_database.told(found, window) == lmt_database.meaning(content, window)
+
+
+def test_the_rows_of_the_capture_give_what_the_capture_gives(mariadb):
+    path = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[2].parent / "shared")) / "data/lmt/snx11025_2018-01-28.sqlite3"
+    if not path.is_file():
+        pytest.skip(f"the capture is not here: {path}")
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        rows = {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in lmt_database.COLUMNS}
+    name = make(mariadb, rows)
+    window = Window(1_517_126_400, 1_517_126_700)
+    copy = lmt.saved([path], lmt.Saved(), Site(Calendar(ZONE), FakeClock()))
+    assert within(live(mariadb, name), lambda c: samples(c, window)) == within(copy, lambda c: samples(c, window))
+
+
+def test_floats_have_the_six_digits_that_the_server_shows(mariadb):
+    content = lmt_database.tables(steps=1)
+    content["OSS_DATA"] = [(1, lmt_database.FIRST_TS_ID, 2.66902, 98.43290001)]
+    window = Window(START, START + STEP)
+    found = lmt_database.told(within(live(mariadb, make(mariadb, content | next_stamp(content))), lambda c: collected(c, window)), window)
+    assert (found["dataservers/cpuload"], found["dataservers/memused"]) == ({("oss1", 0): 2.66902}, {("oss1", 0): 98.4329})
+
+
+def next_stamp(content):
+    """The time stamp that lets the last one's rows be final."""
+    ts_id, shown = content["TIMESTAMP_INFO"][-1]
+    return {"TIMESTAMP_INFO": [*content["TIMESTAMP_INFO"], (ts_id + 1, lmt_database.local(lmt_database.instant(shown) + STEP))]}
+
+
+def test_rows_that_stand_twice_null_and_missing_mean_the_same_as_in_a_copy(mariadb):
+    content = lmt_database.tables(steps=8)
+    content["MDS_OPS_DATA"] += [(*row[:3], row[3] + 5, 0, 0) for row in content["MDS_OPS_DATA"][::3]]
+    content["OST_DATA"] = [
+        (*row[:2], None, *row[3:]) if i % 3 else (*row[:5], None, *row[6:]) for i, row in enumerate(content["OST_DATA"]) if i % 5
+    ]
+    content["OSS_DATA"] = [(*row[:2], None, row[3]) for row in content["OSS_DATA"]]
+    window = Window(START, START + 7 * STEP)
+    found = lmt_database.told(within(live(mariadb, make(mariadb, content)), lambda c: collected(c, window)), window)
+    assert found == lmt_database.meaning(content, window)
+
+
+def test_a_growing_database_gives_each_window_when_the_next_time_stamp_has_begun(mariadb):
+    content = lmt_database.tables(steps=6)
+    stamps = [row[0] for row in content["TIMESTAMP_INFO"]]
+    name = make(mariadb, {table: [] if "DATA" in table or table == "TIMESTAMP_INFO" else rows for table, rows in content.items()})
+
+    async def poll(collector):
+        found = []
+        for number, ts_id in enumerate(stamps):
+            window = Window(START + (number - 1) * STEP, START + number * STEP)
+            with pytest.raises(NotYet):
+                await collected(collector, window)
+            await add(mariadb, name, {table: [row for row in content[table] if row[place] == ts_id] for table, place in BY_STAMP})
+            if number:
+                found.append(lmt_database.told(await collected(collector, window), window))
+        return found
+
+    windows = [Window(START + k * STEP, START + (k + 1) * STEP) for k in range(5)]
+    assert within(live(mariadb, name), poll) == [lmt_database.meaning(content, window) for window in windows]
+
+
+BY_STAMP = (("TIMESTAMP_INFO", 0), ("OST_DATA", 1), ("OSS_DATA", 1), ("MDS_DATA", 1), ("MDS_OPS_DATA", 1))
+
+
+class TestRefusals:
+    """What only a person can mend is Fatal, and its text says how."""
+
+    window = Window(START, START + STEP)
+
+    def refused(self, collector):
+        with pytest.raises(Fatal) as caught:
+            within(collector, lambda c: collected(c, self.window))
+        assert PASSWORD not in str(caught.value)
+        return str(caught.value)
+
+    def test_a_wrong_password(self, mariadb, database):
+        said = self.refused(live(mariadb, database, password="battery staple"))
+        assert "does not let lwatchclient in" in said
+        assert "check the user in url, its password" in said
+        assert "battery staple" not in said
+
+    def test_no_permission_for_the_database(self, mariadb):
+        asyncio.run(mariadb.execute("CREATE DATABASE filesystem_secret"))
+        assert "GRANT SELECT ON `filesystem_secret`.*" in self.refused(live(mariadb, "filesystem_secret"))
+
+    def test_no_permission_for_a_table(self, mariadb, content):
+        name = make(mariadb, content)
+        revoke = f"REVOKE SELECT ON {name}.* FROM lwatchclient@'%'"
+        others = [f"GRANT SELECT ON {name}.{table} TO lwatchclient@'%'" for table in content if table != "OST_DATA"]
+        asyncio.run(mariadb.execute(revoke, *others))
+        assert "has no OST_DATA: is it a whole LMT database of schema 1.1, and may its user read it?" in self.refused(live(mariadb, name))
+
+    def test_a_database_that_is_not_there(self, mariadb):
+        asyncio.run(mariadb.execute("GRANT SELECT ON filesystem_typo.* TO lwatchclient@'%'"))
+        assert "filesystem_typo on 127.0.0.1" in self.refused(live(mariadb, "filesystem_typo"))
+
+    def test_a_database_of_something_else(self, mariadb):
+        name = next(names)
+        asyncio.run(
+            mariadb.execute(
+                f"CREATE DATABASE {name}", f"CREATE TABLE {name}.users (id INT)", f"GRANT SELECT ON {name}.* TO lwatchclient@'%'"
+            )
+        )
+        assert "has no TIMESTAMP_INFO, OST_INFO" in self.refused(live(mariadb, name))
+
+    def test_what_was_refused_works_as_soon_as_it_is_mended(self, mariadb, content):
+        name = make(mariadb, content)
+        asyncio.run(mariadb.execute(f"RENAME TABLE {name}.OST_DATA TO {name}.OST_GONE"))
+
+        async def mended(collector):
+            with pytest.raises(Fatal):
+                await collected(collector, self.window)
+            await mariadb.execute(f"RENAME TABLE {name}.OST_GONE TO {name}.OST_DATA")
+            return lmt_database.told(await collected(collector, self.window), self.window)
+
+        assert within(live(mariadb, name), mended) == lmt_database.meaning(content, self.window)
+
+
+class TestTrouble:
+    """A server that is away, restarting or silent is Transient, and the same collector goes on once it is back."""
+
+    window = Window(START, START + 10 * STEP)
+
+    def test_an_empty_database_has_not_got_that_far(self, mariadb):
+        name = make(mariadb, lmt_database.tables(steps=0))
+        with pytest.raises(NotYet, match="no time stamps"):
+            within(live(mariadb, name), lambda c: collected(c, self.window))
+
+    def test_a_killed_server_and_its_restart(self, mariadb, database, content):
+        async def through_a_kill(collector):
+            before = await samples(collector, self.window)
+            mariadb.signal(signal.SIGKILL)
+            for _ in range(2):
+                with pytest.raises(Transient, match="does not answer"):
+                    await collected(collector, self.window)
+            mariadb.start()
+            return before, lmt_database.told(await collected(collector, self.window), self.window)
+
+        before, after = within(live(mariadb, database), through_a_kill)
+        assert before
+        assert after == lmt_database.meaning(content, self.window)
+
+    def test_a_restart_between_polls_costs_one_attempt(self, mariadb, database):
+        async def through_a_restart(collector):
+            before = await samples(collector, self.window)
+            mariadb.stop()
+            mariadb.start()
+            with pytest.raises(Transient):
+                await collected(collector, self.window)
+            return before == await samples(collector, self.window)
+
+        assert within(live(mariadb, database), through_a_restart)
+
+    def test_a_frozen_server_is_given_up_after_the_read_time_limit(self, mariadb, database):
+        async def through_a_freeze(collector):
+            before = await samples(collector, self.window)
+            mariadb.signal(signal.SIGSTOP)
+            try:
+                for _ in range(2):
+                    begun = asyncio.get_running_loop().time()
+                    with pytest.raises(Transient):
+                        await collected(collector, self.window)
+                    assert asyncio.get_running_loop().time() - begun < 5
+            finally:
+                mariadb.signal(signal.SIGCONT)
+            return before == await samples(collector, self.window)
+
+        assert within(live(mariadb, database, read_timeout=1), through_a_freeze)
+
+    def test_a_connection_that_the_server_kills_is_replaced(self, mariadb, database):
+        async def through_kills(collector):
+            before = await samples(collector, self.window)
+            for (number,) in await mariadb.execute("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'lwatchclient'"):
+                await mariadb.execute(f"KILL {number}")
+            with pytest.raises(Transient):
+                await collected(collector, self.window)
+            return before == await samples(collector, self.window)
+
+        assert within(live(mariadb, database), through_kills)
+
+    def test_nobody_answers_at_the_port(self):
+        config = lmt.Config(name="lmt", kind="lmt", system="lc1", url="mysql://u@127.0.0.1:1/lc1", timezone=ZONE)
+        with pytest.raises(Transient, match=r"lc1 on 127\.0\.0\.1:1 does not answer"):
+            within(lmt.live(config, Site(Calendar(ZONE), FakeClock())), lambda c: collected(c, self.window))
+
+    def test_it_leaves_no_connection_behind(self, mariadb, database):
+        within(live(mariadb, database), lambda c: collected(c, self.window))
+        left = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'lwatchclient' AND COMMAND <> 'Killed'"
+
+        async def none():
+            async with asyncio.timeout(5):
+                while (await mariadb.execute(left))[0][0]:
+                    await asyncio.sleep(0.02)
+
+        asyncio.run(none())
+
+
+@pytest.mark.parametrize(("offset", "shown_in"), [("-07:00", "Etc/GMT+7"), ("+00:00", "UTC")])
+def test_time_stamps_are_in_the_servers_zone_where_it_has_one(mariadb, offset, shown_in):
+    content = lmt_database.tables(steps=3, zone=shown_in)
+    window = Window(START, START + 2 * STEP)
+    collector = live(mariadb, make(mariadb, content), timezone=None, site_zone="Europe/Berlin")
+    asyncio.run(mariadb.execute(f"SET GLOBAL time_zone = '{offset}'"))
+    try:
+        found = lmt_database.told(within(collector, lambda c: collected(c, window)), window)
+    finally:
+        asyncio.run(mariadb.execute("SET GLOBAL time_zone = 'SYSTEM'"))
+    assert found == lmt_database.meaning(content, window, zone=shown_in)
