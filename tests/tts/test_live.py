@@ -205,6 +205,16 @@ def test_what_others_did_to_the_file_is_noticed_at_the_commit(make, tmp_path, at
     assert syncs(files) == (when == "while it syncs")
 
 
+def test_a_file_that_cannot_be_read_any_more_is_looked_at_by_the_next_commit(make):
+    live = make()
+    live.commit()
+    os.truncate(live.path, 4096)
+    with pytest.raises(OSError, match="the file ends"):
+        live.cells["fullness/bytes"].read(0, 1)
+    with pytest.raises(FileLost, match="its size is 4096"):
+        live.commit()
+
+
 def test_committed_cells_survive_a_loss_of_power_and_later_ones_may_not(tmp_path, spec, bits):
     found = set()
     for seed in range(12):

@@ -29,7 +29,7 @@ CELL = 8
 
 
 class OpenFile:
-    """A descriptor, whether something was written through it since the last sync, and room for the cells between those that are written."""
+    """A descriptor, whether a commit has something to do (a write to sync, a failed read to look into), and room for the cells between those that are written."""
 
     __slots__ = ("dirty", "fd", "files", "scratch")
 
@@ -40,8 +40,12 @@ class OpenFile:
         self.scratch = np.empty(SCRATCH, np.int64)
 
     def read_into(self, buffer: NDArray[Any], offset: int) -> None:
-        """Fill a C-contiguous array from an offset in bytes."""
-        self.files.pread_into(self.fd, buffer, offset)
+        """Fill a C-contiguous array from an offset in bytes; after a read that fails, the next commit has to look at the file."""
+        try:
+            self.files.pread_into(self.fd, buffer, offset)
+        except OSError:
+            self.dirty = True
+            raise
 
     def write(self, data: NDArray[Any], offset: int) -> None:
         """Write a C-contiguous array at an offset in bytes."""
