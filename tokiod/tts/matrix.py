@@ -29,7 +29,10 @@ CELL = 8
 
 
 class OpenFile:
-    """A descriptor, whether a commit has something to do (a write to sync, a failed read to look into), and room for the cells between those that are written."""
+    """A descriptor, and room for the cells between those that are written.
+
+    dirty: a commit has something to do: a write to sync, or a failed read to look into.
+    """
 
     __slots__ = ("dirty", "fd", "files", "scratch")
 
