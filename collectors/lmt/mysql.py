@@ -9,7 +9,7 @@ import ssl
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import asyncmy
 import numpy as np
@@ -187,7 +187,7 @@ def zone(told: str, system: str) -> dt.tzinfo | None:
     if offset := OFFSET.fullmatch(name):
         seconds = int(offset[2]) * 3600 + int(offset[3]) * 60
         return dt.timezone(dt.timedelta(seconds=-seconds if offset[1] == "-" else seconds))
-    return ZoneInfo(name) if name == "UTC" or "/" in name else None
+    return ZoneInfo(name) if name == "UTC" or ("/" in name and name in available_timezones()) else None
 
 
 # By itself the server takes the index on TS_ID and looks up row by row, at less than half the speed and twice its own work.

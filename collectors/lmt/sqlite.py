@@ -78,9 +78,9 @@ class Sqlite:
 
     async def _interrupt(self, thread: asyncio.Future[Any]) -> None:
         while not thread.done():
-            if self._copy is not None:
-                self._copy.db.interrupt()
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, *ERRORS):
+                if self._copy is not None:
+                    self._copy.db.interrupt()
                 await asyncio.wait({thread}, timeout=IMPATIENCE)
         thread.cancelled() or thread.exception()
 
@@ -95,15 +95,17 @@ class Sqlite:
         found = self._path.stat()
         if self._inode != (found.st_dev, found.st_ino):
             self._drop()
+        if not found.st_size:
+            raise ValueError("it is empty")
         if self._copy is None:
             self._copy = Copy(self._path, finished=self.finished)
             self._inode = found.st_dev, found.st_ino
         return self._copy
 
     def _drop(self) -> None:
-        if self._copy is not None:
-            self._copy.db.close()
-        self._copy = self._inode = None
+        copy, self._copy, self._inode = self._copy, None, None
+        if copy is not None:
+            copy.db.close()
 
     def _classified(self, error: Exception) -> CollectError:
         if isinstance(error, PermissionError):

@@ -62,6 +62,7 @@ def save(path, content: Tables, keys: str = "primary", columns=COLUMNS):
     """Write a saved copy. keys: "primary", as pytokio makes them; "none"; "rowless", WITHOUT ROWID; "time", an index on TS_ID."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA synchronous = OFF")
         create(db, content, keys, columns)
     return path
 
