@@ -21,7 +21,7 @@ from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -70,10 +70,14 @@ def single(path: Path, span: Window) -> Layout:
 
 @dataclass(slots=True, eq=False)
 class Volume:
-    """An open live file in its place, with what is worth remembering about it: column maps and counters."""
+    """An open live file in its place, with what is worth remembering about it: column maps and counters.
+
+    joined: its guard rows hold what the neighbours know. A kill may have come between making a file and that.
+    """
 
     place: Place
     file: LiveFile
+    joined: bool = False
     _counters: dict[str, Counter] = field(default_factory=dict)
     _maps: dict[str, tuple[tuple[str, ...], NDArray[np.intp]]] = field(default_factory=dict)
 
@@ -128,6 +132,8 @@ class Shelf:
         None where there is no file yet and nothing to put into one. Raises Refused where the batches contradict the file.
         """
         volume = self._existing(place)
+        if volume is not None and not volume.joined:
+            self._join_seams(volume, volume.file.raw)
         if volume is not None and all(volume.fits(cells.batch) for cells in chosen):
             return volume
         try:
@@ -194,8 +200,8 @@ class Shelf:
         self._join_seams(volume, changed)
         return volume
 
-    def _join_seams(self, volume: Volume, datasets: Sequence[str] | dict[str, MatrixSpec]) -> None:
-        """Fill both guard rows of new columns from the neighbouring days."""
+    def _join_seams(self, volume: Volume, datasets: Iterable[str]) -> None:
+        """Fill both guard rows of datasets from the neighbouring days."""
         before, after = self.beside(volume.place, -1), self.beside(volume.place, +1)
         for dataset in datasets:
             if not volume.file.spec.matrices[dataset].counter:
@@ -205,6 +211,7 @@ class Shelf:
                 _carry(before, before.counter(dataset).last_samples(), volume, dataset, 0)
             if after is not None and dataset in after.file.raw:
                 _carry(after, after.file.raw[dataset].read(1, 2)[0], volume, dataset, counter.last_row)
+        volume.joined = True
 
     def _remember(self, volume: Volume) -> Volume:
         self._open[volume.place.path] = volume

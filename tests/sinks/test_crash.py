@@ -52,8 +52,8 @@ class Machine:
                 self.sink.apply(self.windows[index])
             except Refused as error:
                 assert error.retry  # noqa: PT017 - what kind of refusal matters
-                continue
-            pending.append(index)
+            else:
+                pending.append(index)
             if rng.random() < 0.4 or not todo:
                 failed = self.sink.commit()
                 aside += failed
