@@ -19,7 +19,7 @@ from dataclasses import astuple, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
 
-from tokiod.ledger_file import LedgerCorrupt, connect, connect_readonly, set_aside
+from tokiod.ledger_file import LedgerCorrupt, LedgerUnmade, connect, connect_readonly, set_aside
 from tokiod.ledger_rows import SourceStatus, StoredEntry, Unstored, Unstoredness
 from tokiod.ranges import Ranges
 from tokiod.window import Window
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
 
-__all__ = ["Ledger", "LedgerCorrupt", "SourceStatus", "StoredEntry", "Unstored"]
+__all__ = ["Ledger", "LedgerCorrupt", "LedgerUnmade", "SourceStatus", "StoredEntry", "Unstored"]
 
 
 class Ledger:

@@ -39,6 +39,10 @@ class LedgerCorrupt(TokiodError):  # noqa: N818 - the field says "corrupt"
     """The file is no ledger, or no longer one."""
 
 
+class LedgerUnmade(TokiodError):  # noqa: N818 - says what is the case
+    """The file is there and empty: the writer is making it, or was killed while it did."""
+
+
 def connect(path: Path, *, full: bool) -> sqlite3.Connection:
     """Open or create a ledger; full: sync every transaction.
 
@@ -105,7 +109,7 @@ def _check(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
     if version > VERSION:
         raise TokiodError(f"the ledger {path} was written by a newer tokiod (format {version}, this one knows {VERSION}): install that one")
     if version == 0 and not create:
-        raise TokiodError(f"the ledger {path} is still being made: try again")
+        raise LedgerUnmade(f"the ledger {path} is still being made: try again")
     if version == 0:
         connection.executescript(SCHEMA)
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -43,7 +44,7 @@ def demo(directory: Path | None, seconds: int, rate: int, seed: int) -> None:
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
     scene = Scene(directory, Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC"), clock, retention=HISTORY + 4 * 3600)
     console = Console()
-    console.print(f"{directory}: an LMT database that grows {rate} times as fast as life, and a daemon that archives it")
+    console.print(f"an LMT database that grows {rate} times as fast as life, and a daemon that archives it, in {directory}", soft_wrap=True)
     scene.prepare()
     try:
         scene.start_simulator()
@@ -86,7 +87,9 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
     console.print(
         f"{comparison.cells} cells compared with what the simulator knows, {comparison.filled} hold a number: {verdict}", style="bold"
     )
+    beside = Path(sys.executable).parent
+    console.print("look at the files (h5dump is in Debian's hdf5-tools) and at the archive:")
     for path in scene.files():
-        console.print(f"  h5dump -H {path}", highlight=False, soft_wrap=True)
-    console.print(f"  tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
+        console.print(f"  h5dump -d /datatargets/readbytes -s 0,0 -c 12,4 {path}", highlight=False, soft_wrap=True)
+    console.print(f"  {beside}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
     console.print(f"the log: {scene.log}", highlight=False, soft_wrap=True)

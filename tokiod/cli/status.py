@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tokiod import config as configuration
 from tokiod.cli.plain import clock_option, config_option
-from tokiod.ledger import Ledger
+from tokiod.ledger import Ledger, LedgerUnmade
 from tokiod.status import SourceLine, Status, status
 from tokiod.window import iso
 
@@ -53,8 +53,11 @@ def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError where the ledger can't be read."""
     if not config.archive.ledger.exists():
         return status(config, None, clock.time())
-    with Ledger.open_readonly(config.archive.ledger) as ledger:
-        return status(config, ledger, clock.time())
+    try:
+        with Ledger.open_readonly(config.archive.ledger) as ledger:
+            return status(config, ledger, clock.time())
+    except LedgerUnmade:
+        return status(config, None, clock.time())
 
 
 def rendered(now: Status) -> Group:

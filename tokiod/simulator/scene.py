@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tokiod import config as configuration
 from tokiod.errors import TokiodError
-from tokiod.ledger import Ledger
+from tokiod.ledger import Ledger, LedgerUnmade
 from tokiod.simulator.answers import Answers
 from tokiod.simulator.compare import Comparison, compare
 from tokiod.window import Calendar, Window
@@ -131,8 +131,11 @@ class Scene:
         """Return what the ledger says is stored, oldest first."""
         if not self.config.archive.ledger.exists():
             return []
-        with Ledger.open_readonly(self.config.archive.ledger) as ledger:
-            return [Window(start, end) for start, end in ledger.stored(SOURCE)]
+        try:
+            with Ledger.open_readonly(self.config.archive.ledger) as ledger:
+                return [Window(start, end) for start, end in ledger.stored(SOURCE)]
+        except LedgerUnmade:
+            return []
 
     def complete_to(self, start: int, end: int) -> bool:
         """Whether everything in [start, end) is stored."""
