@@ -44,8 +44,8 @@ class Ask:
 
     @property
     def of_operations(self) -> str:
-        """The condition on the operation, to be added to another one."""
-        return f" AND OPERATION_ID IN ({','.join(map(str, self.operations))})" if self.table.by_operation else ""
+        """The condition on the operation, to be added to another one; in a form for which no server leaves the index on TS_ID."""
+        return f" AND OPERATION_ID + 0 IN ({','.join(map(str, self.operations))})" if self.table.by_operation else ""
 
 
 class Database(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
-import ssl
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -20,6 +19,7 @@ from collectors.lmt.tables import ABSENT
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
     from numpy.typing import NDArray
@@ -33,6 +33,9 @@ CONNECT_SECONDS = 10
 LOGIN_DENIED = {1045, 1130, 1251, 1698}
 READING_DENIED = {1044, 1142, 1143}
 NOT_THERE = {1049, 1054, 1146}
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""What the ssl module says within asyncmy's own text."""
+
 OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
 
@@ -153,8 +156,8 @@ class Mysql:
             return Fatal(f"{self} must not be read by {user}: {said}; GRANT SELECT ON `{self._server.database}`.* TO that user")
         if number in NOT_THERE:
             return Fatal(f"{self} is no LMT database: {said}; check the database in url, and whether {user} may read it")
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return Fatal(f"{self} shows a certificate that is not trusted: {error.verify_message}; check tls_ca and the host in url")
+        if UNTRUSTED in said:
+            return Fatal(f"{self} shows a certificate that is not trusted: {said}; check tls_ca and the host in url")
         return Transient(f"{self} does not answer: {said}")
 
 

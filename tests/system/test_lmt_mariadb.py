@@ -3,8 +3,10 @@
 import asyncio
 import itertools
 import os
+import shutil
 import signal
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +15,9 @@ import pytest
 from collector_contract import CollectorContract, collected, samples, within
 
 from collectors import lmt
+from collectors.lmt import mysql
+from collectors.lmt.database import Ask
+from collectors.lmt.tables import TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.testing import FakeClock
@@ -298,3 +303,58 @@ def test_time_stamps_are_in_the_servers_zone_where_it_has_one(mariadb, offset, s
     finally:
         asyncio.run(mariadb.execute("SET GLOBAL time_zone = 'SYSTEM'"))
     assert found == lmt_database.meaning(content, window, zone=shown_in)
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """An authority, and the server's and a client's certificate by it: PEM files by name."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: apt-get install openssl")
+
+    def openssl(line):
+        subprocess.run(["openssl", *line.split()], cwd=tmp_path, check=True, capture_output=True)
+
+    openssl("req -x509 -newkey rsa:2048 -nodes -subj /CN=authority -days 2 -keyout ca.key -out ca.pem")
+    for name in ("server", "client"):
+        openssl(f"req -newkey rsa:2048 -nodes -subj /CN={name} -addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.csr")
+        openssl(f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -copy_extensions copy -out {name}.pem")
+    openssl("req -x509 -newkey rsa:2048 -nodes -subj /CN=stranger -days 2 -keyout other.key -out other.pem")
+    return {name: str(tmp_path / name) for name in ("ca.pem", "server.pem", "server.key", "client.pem", "client.key", "other.pem")}
+
+
+def test_tls_encrypts_checks_the_server_and_shows_our_certificate(mariadb, database, certificates):
+    window = Window(START, START + 10)
+    plain = within(live(mariadb, database), lambda c: samples(c, window))
+    own = {"tls": True, "tls_ca": certificates["ca.pem"], "tls_cert": certificates["client.pem"], "tls_key": certificates["client.key"]}
+    mariadb.stop()
+    mariadb.start(
+        *(f"--ssl-{what}={certificates[name]}" for what, name in (("ca", "ca.pem"), ("cert", "server.pem"), ("key", "server.key")))
+    )
+    try:
+        asyncio.run(mariadb.execute("ALTER USER lwatchclient@'%' REQUIRE X509"))
+        assert within(live(mariadb, database, **own), lambda c: samples(c, window)) == plain
+        with pytest.raises(Fatal, match="does not let lwatchclient in"):
+            within(live(mariadb, database), lambda c: samples(c, window))
+        with pytest.raises(Fatal, match="shows a certificate that is not trusted"):
+            within(live(mariadb, database, tls=True, tls_ca=certificates["other.pem"]), lambda c: samples(c, window))
+    finally:
+        asyncio.run(mariadb.execute("ALTER USER lwatchclient@'%' REQUIRE NONE"))
+        mariadb.stop()
+        mariadb.start()
+
+
+@pytest.mark.parametrize("table", ["OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA"])
+def test_the_server_reads_ranges_of_an_index_and_never_a_whole_table(mariadb, table):
+    content = lmt_database.tables(steps=400)
+    name = make(mariadb, content)
+    (table,) = [known for known in TABLES if known.name == table]
+    operations = (80, 79) if table.by_operation else ()
+    keys = tuple(sorted({row[0] for row in content[table.name]}))
+    ask = Ask(table, table.columns, keys, operations, lmt_database.FIRST_TS_ID + 200, lmt_database.FIRST_TS_ID + 211)
+
+    async def plan(collector):
+        await collected(collector, Window(START, START + STEP))
+        return await mariadb.execute(f"EXPLAIN SELECT *{mysql._place(collector._database._session, ask)}", database=name)
+
+    ((_, _, _, how, _, key, *_),) = within(live(mariadb, name), plan)
+    assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
