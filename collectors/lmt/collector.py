@@ -11,7 +11,7 @@ import numpy as np
 from collectors.lmt.cells import Span, batches
 from collectors.lmt.database import Ask
 from collectors.lmt.inventory import INFO, Info, Inventory, MdtNames, inventory
-from collectors.lmt.stamps import DAY, HOUR, LocalTime, seconds, text
+from collectors.lmt.stamps import DAY, HOUR, REACH, LocalTime, seconds, text
 from collectors.lmt.tables import NEEDED, TABLES, Table
 from tokiod.errors import Fatal, NotYet
 from tokiod.window import Window, iso
@@ -50,7 +50,6 @@ class Lmt:
         self.step = options.step
         self._database = database
         self._options = options
-        self._newest = 0
         self._info: Info = {}
         self._stock: Inventory
 
@@ -97,19 +96,16 @@ class Lmt:
 
     async def _wait_for(self, window: Window, local: LocalTime) -> None:
         """Raise NotYet unless the newest TS_ID is at the window's end or later, or nothing comes after it."""
-        if self._newest >= window.end:
-            return
         sql = f"SELECT {self._database.local} FROM TIMESTAMP_INFO ORDER BY TS_ID DESC LIMIT 1"
         newest = await self._database.select(sql)
         if not newest or newest[0][0] is None:
             raise (Fatal if self._database.finished else NotYet)(f"{self._database} has no time stamps: is LMT's cerebrod filling it?")
-        if self._database.finished:
-            return
         guess = local.instant(int(seconds(newest[0])[0]))
+        if self._database.finished or guess - REACH >= window.end:
+            return
         _, times = await self._stamps(Window(guess - HOUR, guess + 1), local)
-        self._newest = int(times[-1])
-        if self._newest < window.end:
-            raise NotYet(f"{self._database} has got to {iso(self._newest)} ({newest[0][0]} in {local.zone}), not yet to {iso(window.end)}")
+        if times[-1] < window.end:
+            raise NotYet(f"{self._database} has got to {iso(times[-1])} ({newest[0][0]} in {local.zone}), not yet to {iso(window.end)}")
 
     async def _span(self, window: Window, local: LocalTime) -> Span:
         ts_ids, times = await self._stamps(window, local)
