@@ -63,9 +63,9 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
 def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, *, log_json: bool) -> None:
     """Run the writer alone; `tokiod run` starts it by itself."""
     _begin(log_level, parent, log_json=log_json)
-    from tokiod import writing  # noqa: PLC0415 - HDF5 stays out of the other processes
+    from tokiod.writing import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
-    writing.run(configuration.load(config_path), clock, StopFlag())
+    write(configuration.load(config_path), clock, StopFlag())
 
 
 @main.command()
@@ -77,9 +77,9 @@ def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, 
 def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | None, *, log_json: bool) -> None:
     """Run the collectors alone; `tokiod run` starts them by itself."""
     _begin(log_level, parent, log_json=log_json)
-    from tokiod import collecting  # noqa: PLC0415 - as above
+    from tokiod.collecting import run as collect  # noqa: PLC0415 - as above
 
-    collecting.run(configuration.load(config_path), clock)
+    collect(configuration.load(config_path), clock)
 
 
 def _begin(level: str, parent: int | None, *, log_json: bool) -> None:
