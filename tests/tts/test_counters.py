@@ -273,6 +273,24 @@ class TestSealedRaw:
             file.store(samples_of(raw, range(seam, len(raw))))
             assert file.bits()[0] == whole(raw)[0]
 
+    @pytest.mark.parametrize("seam", [2, 20, 39])
+    def test_a_long_gap_at_the_seam_is_closed_by_its_total(self, seam):
+        raw = np.full((50, 1), ABSENT)
+        raw[[1, 40, 41], 0] = 5, 60, 63
+        with Day(48, 1) as file:
+            file.store(samples_of(raw, range(seam)))
+            file.seal()
+            file.store(samples_of(raw, range(seam, 50)))
+            assert file.bits()[0] == whole(raw)[0]
+
+    def test_a_window_in_a_long_lost_run_closes_no_cell_with_the_edge_before_it(self):
+        raw = np.arange(10, 510, 10)[:, None]
+        with Day(48, 1) as file:
+            file.store(samples_of(raw))
+            file.seal()
+            for window in (range(30, 33), range(20, 23), range(40, 43)):
+                assert len(file.store(samples_of(raw, window)).row) == 0
+
     def test_a_hole_filled_with_the_samples_beside_it_is_filled_whole(self):
         raw = np.arange(10, 210, 10)[:, None]
         holed = raw.copy()

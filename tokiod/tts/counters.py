@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tokiod.tts.deltas import SLAB, Deltas, anchored
+from tokiod.tts.evidence import Evidence
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
 from tokiod.tts.update import Gap, Update
 
@@ -23,7 +24,7 @@ T = TypeVar("T", bound=np.generic)
 NEAR, FARTHER = 6, 4
 """Rows beside an update that are looked at first, and how many times as many next while they don't tell enough of every column."""
 
-FIRST_CLOSING = 2
+CLOSING = 2
 """The sample in this row of raw closes the day's first cell."""
 
 
@@ -50,7 +51,7 @@ class Counter:
 
     cells: f8 [N, columns]. raw: i8 [N + 2, columns], rows as in tokiod.tts.deltas. span: i8 [2, columns], per column the raw row of the
     first nonzero sample in rows 1 to N + 1 and of the last sample in rows 1 to N, NO_ROW without one. keep: raw inside the day was lost by
-    an earlier sealing, so a filled cell is never emptied for want of samples.
+    an earlier sealing, so a filled cell is never emptied for want of samples, nor replaced without Evidence.
 
     An update recomputes from rows before it that tell the state of the rule (an anchor, or the knowledge that all before is zero) to an
     anchor behind it that owes nothing to it, or to the last sample. It compares what it computes with the file and not with what raw was,
@@ -101,34 +102,34 @@ class Counter:
         columns = update.columns
         before, after = (self._raw.read(row, row + 1)[:, columns] for row in (0, self.last_row))
         begin, end = self._begin(update, after[0]), self._end(update)
-        deltas, evidence = Deltas(before[0]), _Evidence(before[0], at_start=begin == 1)
+        deltas, evidence = Deltas(before[0]), self._evidence(update, before[0], begin)
         for piece in self._gap.around(begin, end):
             if piece[0] > begin:
                 deltas.gap()
-                evidence.gap()
+                if evidence:
+                    evidence.gap(self._gap.start, piece[0])
             for start in range(*piece, SLAB):
                 stop = min(start + SLAB, piece[1])
                 raw = self._choose(self._raw.read(start, stop), columns)
                 cells = deltas.feed(raw)
-                if self._keep:
-                    cells[~evidence.feed(raw, self._filled(start, stop, columns))] = MISSING
-                first = max(start, update.start, FIRST_CLOSING)
+                if evidence:
+                    cells[~evidence.believed(start, raw)] = MISSING
+                first = max(start, update.start, CLOSING)
                 if first < stop:
-                    yield first - FIRST_CLOSING, columns, cells[first - start :]
+                    yield first - CLOSING, columns, cells[first - start :]
         closed = np.flatnonzero((update.last < end) & (after[0] != ABSENT))
         if len(closed):
             if end < self.last_row:
                 deltas.gap()
             deltas.end_of_day(update.last != NO_ROW)
-            yield self.last_row - FIRST_CLOSING, columns[closed], deltas.feed(after)[:, closed]
+            yield self.last_row - CLOSING, columns[closed], deltas.feed(after)[:, closed]
 
-    def _filled(self, start: int, stop: int, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return whether the cells that rows [start, stop) of raw close are filled; row 1 closes none of this day."""
-        filled = np.zeros((stop - start, len(columns)), np.bool_)
-        first = max(start, FIRST_CLOSING)
-        if first < stop:
-            filled[first - start :] = ~missing(self._choose(self._cells.read(first - FIRST_CLOSING, stop - FIRST_CLOSING), columns))
-        return filled
+    def _evidence(self, update: Update, before: NDArray[np.int64], begin: int) -> Evidence | None:
+        if not self._keep:
+            return None
+        evidence = Evidence(self._cells, update.columns, before, CLOSING)
+        evidence.begin(begin, update.new)
+        return evidence
 
     def _begin(self, update: Update, after: NDArray[np.int64]) -> int:
         """Return the row from which the rule, starting afresh, gets to the right state before the update's first row."""
@@ -178,27 +179,3 @@ class Counter:
             self._cells.write_rows(top + int(row[0]), block[row[0] : row[-1] + 1])
         value[missing(value)] = np.nan
         return Changes(row + top, column, value)
-
-
-class _Evidence:
-    """Which cells may be believed in a file whose raw was thinned by sealing, passing over the rows as Deltas does.
-
-    A sample closes its cell with the difference to the sample before it. Where raw is lost, the one before it in raw may be hours away, and
-    the difference is no cell's. So a cell is believed only if the nearest earlier row that has a sample or a filled cell has a sample.
-    """
-
-    def __init__(self, before: NDArray[np.int64], *, at_start: bool) -> None:
-        self._sampled = (before != ABSENT) & at_start
-
-    def gap(self) -> None:
-        """Pass over rows without any sample, of whose cells nothing is known."""
-        self._sampled[:] = False
-
-    def feed(self, raw: NDArray[np.int64], filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return for each sample whether the cell that it closes may be believed; filled: whether that cell was before."""
-        place = np.arange(2, 2 * len(raw) + 2, 2)[:, np.newaxis]
-        marks = np.where(raw >= 0, place + 1, np.where(filled, place, 0))
-        nearest = np.maximum.accumulate(np.concatenate([self._sampled[np.newaxis].astype(np.int64), marks]), axis=0)
-        sampled = (nearest & 1).astype(np.bool_)
-        self._sampled = sampled[-1]
-        return sampled[:-1]
