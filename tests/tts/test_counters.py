@@ -76,8 +76,9 @@ class Day:
         self.put(cells, np.where(kept, raw, ABSENT), span)
         self.reopen(keep=True)
 
-    def store(self, batch):
-        return self.counter.store(*(np.array(part, dtype) for part, dtype in zip(batch.T, (np.int64, np.intp, np.int64), strict=True)))
+    def store(self, batch, **options):
+        row, column, value = (np.array(part, dtype) for part, dtype in zip(batch.T, (np.int64, np.intp, np.int64), strict=True))
+        return self.counter.store(row, column, value, **options)
 
 
 def whole(raw):
@@ -159,6 +160,16 @@ def test_samples_that_replace_others_leave_the_cells_of_one_run_over_the_last_on
             file.store(batch)
             so_far[batch[:, 0], batch[:, 1]] = batch[:, 2]
             assert file.bits()[:2] == whole(so_far)[:2]
+
+
+@given(raws(), st.data())
+def test_without_comparing_the_file_is_the_same_and_no_change_is_told(raw, data):
+    so_far = np.full_like(raw, ABSENT)
+    with Day(len(raw) - 2, raw.shape[1]) as file:
+        for batch in data.draw(batches(raw)):
+            assert len(file.store(batch, compare=False).row) == 0
+            so_far[batch[:, 0], batch[:, 1]] = batch[:, 2]
+            assert file.bits() == whole(so_far)
 
 
 @given(raws(), st.data())

@@ -73,10 +73,11 @@ class Counter:
         self._gap = Gap()
         self.last_row = raw.rows - 1
 
-    def store(self, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]) -> Changes:
+    def store(self, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64], *, compare: bool = True) -> Changes:
         """Assign samples by raw row and column, recompute and write the cells they can affect, and return those that changed.
 
         row 0 and last_row are the guards. Samples may come in any order, late, twice, or in place of others; values are 0 or more.
+        Without compare, no changes are returned and cells are written without a look at what they were (where raw is whole).
         """
         if not len(row):
             return Changes.joined([])
@@ -86,7 +87,8 @@ class Counter:
             self._span.write_rows(0, update.span)
         self._gap.shrink(update.start, update.stop)
         self._raw.assign(row, column, value)
-        return Changes.joined([self._write(top, columns, cells) for top, columns, cells in self._compute(update)])
+        write = self._write if compare or self._keep else self._overwrite
+        return Changes.joined([write(top, columns, cells) for top, columns, cells in self._compute(update)])
 
     def last_samples(self) -> NDArray[np.int64]:
         """Return each column's last sample of the day, i8[columns], ABSENT where there is none."""
@@ -179,3 +181,11 @@ class Counter:
             self._cells.write_rows(top + int(row[0]), block[row[0] : row[-1] + 1])
         value[missing(value)] = np.nan
         return Changes(row + top, column, value)
+
+    def _overwrite(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
+        if len(columns) < self._cells.width:
+            block = self._cells.read(top, top + len(cells))
+            block[:, columns] = cells
+            cells = block
+        self._cells.write_rows(top, cells)
+        return Changes.joined([])

@@ -26,16 +26,20 @@ class Update:
         self, span: NDArray[np.int64], last_row: int, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]
     ) -> None:
         untouched, never, column = NO_ROW - 1, last_row + 1, column.astype(np.intp, copy=False)
+        lowest, highest = int(row.min()), int(row.max())
+        inside = lowest > 0 and highest < last_row
+        own = row if inside else np.where((row > 0) & (row < last_row), row, NO_ROW)
+        moving = value > 0 if inside else (value > 0) & (row > 0)
         moved, newest = np.full(span.shape[1], never), np.full(span.shape[1], untouched)
-        np.minimum.at(moved, column, np.where((value > 0) & (row > 0), row, never))
-        np.maximum.at(newest, column, np.where((row > 0) & (row < last_row), row, NO_ROW))
+        np.minimum.at(moved, column, np.where(moving, row, never))
+        np.maximum.at(newest, column, own)
         first, last = np.minimum(np.where(span[0] == NO_ROW, never, span[0]), moved), np.maximum(span[1], newest)
         self.span = np.stack([np.where(first == never, NO_ROW, first), last])
         self.columns = np.flatnonzero(newest != untouched)
         self.first, self.last, known = first[self.columns], last[self.columns], span[1, self.columns]
         self.end = max(int(self.last.max()) + 1, 1)
-        self.start = min(max(int(row.min()), 1), self.end)
-        self.stop = min(int(row.max()) + 1, self.end)
+        self.start = min(max(lowest, 1), self.end)
+        self.stop = min(highest + 1, self.end)
         self.new = known == NO_ROW
         self.still = (moved[self.columns] == never) & (known < self.start)
 
