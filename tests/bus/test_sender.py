@@ -498,3 +498,21 @@ def test_a_real_writer_that_is_slow_to_answer_for_longer_than_the_patience_still
         await writing
 
     asyncio.run(main())
+
+
+def test_a_cancellation_that_comes_together_with_the_loss_of_the_connection_is_not_forgotten(tmp_path, monkeypatch):
+    """Before Python 3.13 a TaskGroup swallows it: the process outlived its supervisor for ever (seen under torture)."""
+
+    async def lost_and_cancelled(*_: object) -> None:
+        asyncio.current_task().cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        sender = Sender(f"ipc://{tmp_path}/bus")
+        monkeypatch.setattr(sender, "_converse", lost_and_cancelled)
+        async with asyncio.timeout(10):
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(sender.run())
+
+    asyncio.run(scene())

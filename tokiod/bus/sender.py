@@ -107,6 +107,7 @@ class Sender:
         try:
             for connection in count(1):
                 await self._converse(context, connection)
+                _end_if_cancelled()
                 await asyncio.sleep(PAUSE)
         finally:
             context.destroy(linger=0)
@@ -214,6 +215,13 @@ def _dealer(context: zmq.asyncio.Context, endpoint: str) -> Iterator[tuple[zmq.a
         socket.disable_monitor()
         monitor.close(0)
         socket.close(0)
+
+
+def _end_if_cancelled() -> None:
+    """Raise the cancellation that a TaskGroup swallows, before Python 3.13, when one of its tasks fails at the same time."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _watch(monitor: zmq.asyncio.Socket) -> None:
