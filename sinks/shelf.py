@@ -259,7 +259,10 @@ def _spec(place: Place, kind: str, chosen: Sequence[Cells]) -> FileSpec:
         group = GroupSpec(batch.step, kind)
         if groups.setdefault(batch.dataset.partition("/")[0], group) != group:
             raise Refused(f"{batch.dataset}: step {batch.step}, the rest of its group has another", retry=False)
-        matrices[batch.dataset] = MatrixSpec(batch.columns, batch.form == "counter")
+        known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter"))
+        if known.counter != (batch.form == "counter"):
+            raise Refused(f"{batch.dataset}: a gauge and a counter in one window", retry=False)
+        matrices[batch.dataset] = MatrixSpec(tuple(dict.fromkeys(known.columns + batch.columns)), known.counter)
     return FileSpec(place.start, place.end, groups, matrices)
 
 
