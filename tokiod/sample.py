@@ -40,7 +40,9 @@ Name = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z", max_length=200)]
 Dataset = Annotated[str, msgspec.Meta(pattern=rf"\A({_NAME}/{_NAME})?\Z", max_length=200)]
 Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-"""What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be."""
+Second = Annotated[int, msgspec.Meta(ge=0, lt=250_000_000_000)]
+"""What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be,
+no time that no calendar has (they end with the year 9999)."""
 
 Form = Literal["gauge", "counter"]
 """gauge: the value of the cell itself. counter: an absolute, ever growing count, from which tts/ makes differences."""
@@ -78,8 +80,8 @@ class Piece(msgspec.Struct, frozen=True):
 
     source: Name
     kind: Name
-    start: Count
-    end: Count
+    start: Second
+    end: Second
     attempt: Count
     part: Count
     parts: Count
