@@ -46,6 +46,7 @@ class Writer:
     clock: Clock
     monotonic: Callable[[], float]
     _beaten: float = field(default=0.0)
+    _unproved: list[SetAside] = field(default_factory=list)
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Store windows until `stopping` says so; what has arrived by then is stored first."""
@@ -73,10 +74,11 @@ class Writer:
 
     def _store(self, arrived: list[Arrived]) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
-        failed = self.sink.commit()
+        failed = self._commit()
+        self._unproved += failed
         stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
         try:
-            self._forget(failed)
+            self._forget()
             self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except sqlite3.Error as error:
             log.error("ledger.failed", error=str(error))  # noqa: TRY400 - a full disk needs no traceback
@@ -97,18 +99,24 @@ class Writer:
         self.beat()
         return applied
 
+    def _commit(self) -> list[SetAside]:
+        failed = self.sink.commit()
+        for one in failed:
+            log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
+        return failed
+
     def _is_in(self, failed: list[SetAside], one: Arrived) -> bool:
         collected = one.collected
         return any(
             f.system == collected.system and f.window.start < collected.window.end and collected.window.start < f.window.end for f in failed
         )
 
-    def _forget(self, failed: list[SetAside]) -> None:
-        for one in failed:
-            log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
-            if not one.salvaged:
-                self.ledger.forget(one.system, one.window)
-        if failed:
+    def _forget(self) -> None:
+        """Take what was set aside out of the ledger, now or, should that fail, before anything else is said to be stored."""
+        for one in (one for one in self._unproved if not one.salvaged):
+            self.ledger.forget(one.system, one.window)
+        if self._unproved:
+            self._unproved.clear()
             self.receiver.reload()
 
     def _refuse(self, applied: list[tuple[Arrived, Applied]], message: str) -> None:
