@@ -19,6 +19,7 @@ from tokiod.tts.schema import missing
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 STEP = 3600
@@ -70,13 +71,13 @@ def sink_in(directory: Path, files=REAL, **options) -> TtsSink:
     return TtsSink(Shelf(layout, FakeClock(EPOCH), files), **options)
 
 
-def held(directory: Path) -> dict[tuple[int, str, str], dict[int, float]]:
+def held(directory: Path, datasets: Sequence[str] = (COUNTER, GAUGE)) -> dict[tuple[int, str, str], dict[int, float]]:
     """Return every cell of the archive that isn't missing, in the model's form."""
     cells = {}
     for path in sorted(directory.rglob("*.hdf5")):
         with h5py.File(path, "r") as file:
             day = (int(file.attrs["start"]) - EPOCH) // DAY
-            for dataset in (COUNTER, GAUGE):
+            for dataset in (name for name in datasets if name in file):
                 values = file[dataset][...]
                 for i, name in enumerate(file[dataset].attrs["columns"]):
                     rows = np.flatnonzero(~missing(values[:, i]))
