@@ -19,7 +19,7 @@ from tokiod.bus.unacknowledged import Answer, Rejected, Stored, Unacknowledged
 from tokiod.errors import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from tokiod.sample import Batch, Frame
     from tokiod.sink import Collected
@@ -107,7 +107,6 @@ class Sender:
         try:
             for connection in count(1):
                 await self._converse(context, connection)
-                _end_if_cancelled()
                 await asyncio.sleep(PAUSE)
         finally:
             context.destroy(linger=0)
@@ -127,11 +126,9 @@ class Sender:
         """Be one connection, from its first Hello until it is lost."""
         with _dealer(context, self._endpoint) as (socket, monitor):
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    for part in (_watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket)):
-                        tasks.create_task(part)
-            except* _Lost as lost:
-                self._lose(lost)
+                await _first_failure(_watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket))
+            except _Lost as lost:
+                self._lose(str(lost))
             finally:
                 self._welcomed.clear()
 
@@ -194,8 +191,7 @@ class Sender:
         self._windows.renew()
         self._welcomed.set()
 
-    def _lose(self, lost: BaseExceptionGroup[_Lost]) -> None:
-        reason = str(lost.exceptions[0])
+    def _lose(self, reason: str) -> None:
         if self._welcomed.is_set():
             self._was_silent = reason == "silent"
             log.warning("bus.lost", reason=reason, epoch=self._epoch, unacknowledged=len(self._windows))
@@ -217,11 +213,20 @@ def _dealer(context: zmq.asyncio.Context, endpoint: str) -> Iterator[tuple[zmq.a
         socket.close(0)
 
 
-def _end_if_cancelled() -> None:
-    """Raise the cancellation that a TaskGroup swallows, before Python 3.13, when one of its tasks fails at the same time."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+async def _first_failure(*parts: Coroutine[None, None, None]) -> None:
+    """Run endless coroutines side by side until one fails, end the others, and raise what it raised.
+
+    Not a TaskGroup: before Python 3.13 that forgets a cancellation which comes together with the failure.
+    """
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
 
 
 async def _watch(monitor: zmq.asyncio.Socket) -> None:
