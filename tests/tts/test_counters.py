@@ -302,6 +302,23 @@ class TestSealedRaw:
             for window in (range(30, 33), range(20, 23), range(40, 43)):
                 assert len(file.store(samples_of(raw, window)).row) == 0
 
+    def test_a_sample_before_the_first_one_left_is_joined_to_the_day_before(self):
+        raw = np.full((14, 1), ABSENT)
+        raw[[0, 5, 10, 11], 0] = 100, 120, 150, 151
+        with Day(12, 1) as file:
+            file.store(samples_of(raw, [0, 10, 11]))
+            file.seal()
+            file.store(samples_of(raw, [5]))
+            assert file.bits()[0] == whole(raw)[0]
+
+    def test_cells_that_no_sample_is_left_of_are_not_replaced_by_the_difference_to_the_day_before(self):
+        with Day(40, 1) as file:
+            file.put(np.ones((40, 1)), np.full((42, 1), ABSENT), np.full((2, 1), NO_ROW))
+            file.reopen(keep=True)
+            file.store(np.array([[0, 0, 100]]))
+            changes = file.store(np.array([[20, 0, 500], [21, 0, 600], [22, 0, 800]]))
+            assert (changes.row.tolist(), changes.value.tolist()) == ([19, 20], [100, 200])
+
     def test_a_hole_filled_with_the_samples_beside_it_is_filled_whole(self):
         raw = np.arange(10, 210, 10)[:, None]
         holed = raw.copy()
@@ -311,6 +328,14 @@ class TestSealedRaw:
             file.seal()
             file.store(samples_of(raw, range(7, 13)))
             assert file.bits()[0] == whole(raw)[0]
+
+
+def test_zeros_appended_before_a_guard_that_moves_leave_it_the_base_from_before_all_zeros():
+    raw = np.array([ABSENT, 5, 6, 7, *[0] * 20, 30])[:, None]
+    with Day(23, 1) as file:
+        file.store(samples_of(raw, [*range(1, 23), 24]))
+        file.store(samples_of(raw, [23]))
+        assert file.bits() == whole(raw)
 
 
 def test_storing_nothing_changes_nothing():
@@ -374,6 +399,13 @@ class TestCost:
         later = [self.rows_read(file, files, samples_of(raw, window)) for window in windows[1:]]
         assert first > 1600
         assert max(later) < 150
+        assert file.bits() == whole(raw)
+
+    def test_the_guard_behind_a_day_that_ended_early_reads_some_rows_beside_its_last_samples(self, file, files):
+        raw = self.raw()[:, 8:].repeat(5, axis=1)
+        file.store(samples_of(raw, range(1, 500)))
+        raw[500:-1], raw[-1] = ABSENT, raw[499] + 5
+        assert self.rows_read(file, files, samples_of(raw, [self.ROWS + 1])) < 50
         assert file.bits() == whole(raw)
 
     def test_the_guards_of_a_full_day_read_some_rows_beside_them(self, file, files):

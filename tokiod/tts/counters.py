@@ -121,8 +121,6 @@ class Counter:
                     yield first - CLOSING, columns, cells[first - start :]
         closed = np.flatnonzero((update.last < end) & (after[0] != ABSENT))
         if len(closed):
-            if end < self.last_row:
-                deltas.gap()
             deltas.end_of_day(update.last != NO_ROW)
             yield self.last_row - CLOSING, columns[closed], deltas.feed(after)[:, closed]
 

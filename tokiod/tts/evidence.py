@@ -32,7 +32,7 @@ class Evidence:
         self._sampled = before != ABSENT
 
     def begin(self, row: int, new: NDArray[np.bool_]) -> None:
-        """Start at a row of raw; new: columns without a sample between the day before and that row."""
+        """Start at a row of raw; new: columns without a sample of this day before it. Of others the rows from there on tell enough."""
         self._sampled &= new | (row == 1)
         self.gap(1, row)
 
