@@ -9,6 +9,7 @@ simulator's. Prints one line: kills N unreadable 0 lost 0 different 0 seconds S;
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import signal
@@ -86,7 +87,14 @@ def torture(kills: int, seed: int, directory: Path) -> Score:
     finally:
         scene.close()
     score.check(scene, cells=True, determined=False)
+    wait_for(lambda: not survivors(directory), 10, "processes outlived their supervisor")
     return score
+
+
+def survivors(directory: Path) -> list[str]:
+    """Return the processes that still work on a scene."""
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid()))
+    return [command.decode() for command in commands if f"{directory}/tokiod.toml".encode() in command]
 
 
 def strike(scene: Scene, victim: str) -> None:
