@@ -81,7 +81,7 @@ class _Application:
         row = (cells.time - volume.place.start) // batch.step
         column = volume.columns(batch)[cells.column]
         if batch.form == "counter":
-            self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value))
+            self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
             self._tell_neighbours(volume, cells, row)
         else:
             changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
@@ -108,7 +108,7 @@ class _Application:
             return
         here = volume.columns(batch)[column]
         known = here >= 0
-        stored = volume.counter(batch.dataset).store(np.full(int(known.sum()), row), here[known], value[known])
+        stored = volume.counter(batch.dataset).store(np.full(int(known.sum()), row), here[known], value[known], compare=self.compare)
         self._changed(volume, batch, stored)
 
     def _close_span(self, collected: Collected, chosen: Sequence[Cells]) -> None:

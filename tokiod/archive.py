@@ -14,6 +14,7 @@ from sinks.shelf import Shelf, single
 from sinks.tts import TtsSink
 from tokiod.errors import TokiodError
 from tokiod.sink import Collected
+from tokiod.tts.files import UNSYNCED
 from tokiod.tts.seal import seal, unseal
 from tokiod.window import Window, iso
 
@@ -63,7 +64,7 @@ async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable
     filled_before = job.out.exists()
     try:
         file_span = _opened(job, live, now)
-        shelf = Shelf(single(live, file_span), clock)
+        shelf = Shelf(single(live, file_span), clock, UNSYNCED)
         with closing(TtsSink(shelf, compare=False)) as sink:
             result = await _fill(job, sink, calendar, progress)
             await _close_seams(job, sink, result, filled_before=filled_before)
@@ -80,7 +81,7 @@ def _opened(job: Job, live: Path, now: int) -> Window:
     """Open an existing file up beside its place; return the span of the file to fill."""
     wanted = job.file_span or job.span
     if job.out.exists():
-        with closing(unseal(job.out, live, created=now)) as file:
+        with closing(unseal(job.out, live, UNSYNCED, created=now)) as file:
             held = Window(file.spec.start, file.spec.end)
         if job.file_span not in (None, held):
             raise TokiodError(f"{job.out} holds {held}, not {job.file_span}: leave --init-start and --init-end out, or name another file")
