@@ -15,6 +15,7 @@ from sinks.tts import TtsSink
 from tokiod.errors import TokiodError
 from tokiod.sink import Collected
 from tokiod.tts.files import UNSYNCED
+from tokiod.tts.live import NotLive
 from tokiod.tts.seal import seal, unseal
 from tokiod.window import Window, iso
 
@@ -67,9 +68,9 @@ async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable
         shelf = Shelf(single(live, file_span), clock, UNSYNCED)
         with closing(TtsSink(shelf, compare=False)) as sink:
             result = await _fill(job, sink, calendar, progress)
-            await _close_seams(job, sink, result, filled_before=filled_before)
+            await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
             volume = shelf.ending_at("", file_span.end)
-            if volume is None:
+            if volume is None or not (result.cells or filled_before):
                 raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written")
             seal(volume.file, job.out, updated=now)
     finally:
@@ -81,14 +82,21 @@ def _opened(job: Job, live: Path, now: int) -> Window:
     """Open an existing file up beside its place; return the span of the file to fill."""
     wanted = job.file_span or job.span
     if job.out.exists():
-        with closing(unseal(job.out, live, UNSYNCED, created=now)) as file:
-            held = Window(file.spec.start, file.spec.end)
+        held = _unsealed(job.out, live, now)
         if job.file_span not in (None, held):
             raise TokiodError(f"{job.out} holds {held}, not {job.file_span}: leave --init-start and --init-end out, or name another file")
         wanted = held
     if job.span.start < wanted.start or job.span.end > wanted.end:
         raise TokiodError(f"{job.span} does not lie within the file's {wanted}")
     return wanted
+
+
+def _unsealed(out: Path, live: Path, now: int) -> Window:
+    try:
+        with closing(unseal(out, live, UNSYNCED, created=now)) as file:
+            return Window(file.spec.start, file.spec.end)
+    except NotLive as error:
+        raise TokiodError(f"{out} can't be filled further, it is no TTS file: {error}; name another file") from error
 
 
 async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[[int], None]) -> Result:
@@ -102,16 +110,16 @@ async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[
     return result
 
 
-async def _close_seams(job: Job, sink: TtsSink, result: Result, *, filled_before: bool) -> None:
+async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: bool) -> None:
     """Take the counters of the steps just outside the span: they make the differences at its seams.
 
-    Behind the span always (the last cell needs them); before it where the file was filled earlier.
+    Behind the span always (the last cell needs them); before it where the file may have been filled earlier.
     """
     if not job.collector.needs_sample_at_end:
         return
     step = job.collector.step
     seams = [Window(job.span.end, job.span.end + step)]
-    if filled_before:
+    if with_before:
         seams.append(Window(job.span.start - step, job.span.start))
     for window in seams:
         batches = [batch async for batch in job.collector.collect(window) if batch.form == "counter"]

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, Plugin
 
 
+LAST = 250_000_000_000
+"""No calendar goes on for ever; this one's days end with the year 9999."""
+
+
 class Kinds(click.Group):
     """One subcommand per kind of collector, its own options made from the kind's Saved struct."""
 
@@ -134,9 +138,11 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
 def _epoch(option: str, text: str, zone: ZoneInfo) -> int:
     try:
         time = dt.datetime.fromisoformat(text)
-    except ValueError:
+        seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
         raise Failed(f"{option}: {text!r} is no ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
-    seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    if not 0 <= seconds < LAST:
+        raise Failed(f"{option}: {text!r} is before 1970 or too far in the future")
     if seconds != int(seconds):
         raise Failed(f"{option}: {text!r} is not on a whole second")
     return int(seconds)

@@ -17,11 +17,15 @@ class Failed(click.ClickException):
 
     exit_code = 2
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        context = click.get_current_context(silent=True)
+        self.program = "tokiod" if context is None else context.find_root().info_name
+
     def show(self, file: Any = None) -> None:
         """Print every line of the message behind the program's name."""
-        name = (click.get_current_context(silent=True) or click.Context(click.Command("tokiod"))).find_root().info_name
         for line in self.message.splitlines():
-            click.echo(f"{name}: {line}", file=file, err=file is None)
+            click.echo(f"{self.program}: {line}", file=file, err=file is None)
 
 
 class PlainGroup(click.Group):
