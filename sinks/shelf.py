@@ -51,10 +51,14 @@ class Layout(Protocol):
 
 def daily(calendar: Calendar, path_of: Callable[..., Path]) -> Layout:
     """Return the layout of a daemon: a file per system and site day. path_of(day, system) fills the template."""
+    latest: dict[str, Place] = {}
 
-    def place(system: str, time: int) -> Place | None:
-        day = calendar.day(time)
-        return Place(system, path_of(day, system), day.start, day.end)
+    def place(system: str, time: int) -> Place:
+        found = latest.get(system)
+        if found is None or not found.start <= time < found.end:
+            day = calendar.day(time)
+            found = latest[system] = Place(system, path_of(day, system), day.start, day.end)
+        return found
 
     return place
 
@@ -79,7 +83,7 @@ class Volume:
     file: LiveFile
     joined: bool = False
     _counters: dict[str, Counter] = field(default_factory=dict)
-    _maps: dict[str, tuple[tuple[str, ...], NDArray[np.intp]]] = field(default_factory=dict)
+    _batches: dict[str, _Known] = field(default_factory=dict)
 
     def counter(self, dataset: str) -> Counter:
         """Return the counter dataset's samples with its cells."""
@@ -90,20 +94,42 @@ class Volume:
 
     def fits(self, batch: Batch) -> bool:
         """Whether the file has the batch's dataset, in its form and step, with all of its columns."""
-        matrix = self.file.spec.matrices.get(batch.dataset)
-        if matrix is None or matrix.counter != (batch.form == "counter"):
-            return not batch.columns
-        step = self.file.spec.groups[batch.dataset.partition("/")[0]].step
-        return step == batch.step and bool((self.columns(batch) >= 0).all())
+        return self._known(batch).fits
+
+    def is_whole(self, batch: Batch) -> bool:
+        """Whether the batch's columns are the file's, all of them, in the same order."""
+        return self._known(batch).whole
 
     def columns(self, batch: Batch) -> NDArray[np.intp]:
         """Return, for each of the batch's columns, the file's column; -1 where the file has none of that name."""
-        names, here = self._maps.get(batch.dataset, ((), np.empty(0, np.intp)))
-        if names is not batch.columns and names != batch.columns:
-            index = {name: i for i, name in enumerate(self.file.spec.matrices[batch.dataset].columns)}
-            here = np.fromiter((index.get(name, -1) for name in batch.columns), np.intp, len(batch.columns))
-            self._maps[batch.dataset] = (batch.columns, here)
-        return here
+        return self._known(batch).columns
+
+    def _known(self, batch: Batch) -> _Known:
+        """Work out once what holds for every batch that has the same names, form and step."""
+        known = self._batches.get(batch.dataset)
+        if known is None or known.of != (batch.form, batch.step) or (known.names is not batch.columns and known.names != batch.columns):
+            known = self._batches[batch.dataset] = _Known.of_batch(self.file.spec, batch)
+        return known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """How batches of one dataset, form, step and one list of names stand to the file."""
+
+    names: tuple[str, ...]
+    of: tuple[str, int]
+    columns: NDArray[np.intp]
+    fits: bool
+    whole: bool
+
+    @classmethod
+    def of_batch(cls, spec: FileSpec, batch: Batch) -> _Known:
+        matrix, group = spec.matrices.get(batch.dataset), spec.groups.get(batch.dataset.partition("/")[0])
+        index = {} if matrix is None else {name: i for i, name in enumerate(matrix.columns)}
+        columns = np.fromiter((index.get(name, -1) for name in batch.columns), np.intp, len(batch.columns))
+        same = matrix is not None and group is not None and (matrix.counter, group.step) == (batch.form == "counter", batch.step)
+        whole = matrix is not None and matrix.columns == batch.columns
+        return cls(batch.columns, (batch.form, batch.step), columns, not batch.columns or (same and bool((columns >= 0).all())), whole)
 
 
 class Shelf:

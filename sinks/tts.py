@@ -78,16 +78,35 @@ class _Application:
 
     def _store(self, volume: Volume, cells: Cells) -> None:
         batch = cells.batch
+        self.applied.cells += len(cells.time)
+        if batch.form == "gauge" and (rows := _whole_rows(volume, cells)) is not None:
+            self._rewrite(volume, cells, rows)
+            return
         row = (cells.time - volume.place.start) // batch.step
         column = volume.columns(batch)[cells.column]
         if batch.form == "counter":
             self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
             self._tell_neighbours(volume, cells, row)
-        else:
-            changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
-            if changed is not None:
-                self._changed(volume, batch, Changes(row[changed], column[changed], cells.value[changed]))
-        self.applied.cells += len(cells.time)
+            return
+        changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
+        if changed is not None:
+            self._changed(volume, batch, Changes(row[changed], column[changed], cells.value[changed]))
+
+    def _rewrite(self, volume: Volume, cells: Cells, rows: NDArray[np.int64]) -> None:
+        """Write consecutive whole rows of a gauge; mostly all of them change, and then nothing is said cell by cell."""
+        matrix, first, block = volume.file.cells[cells.batch.dataset], int(rows[0]), cells.value.reshape(len(rows), -1)
+        if not self.compare:
+            matrix.write_rows(first, block)
+            return
+        different = matrix.read(first, first + len(rows)).view(np.int64) != block.view(np.int64)
+        matrix.write_rows(first, block)
+        if not different.all():
+            row, column = np.nonzero(different)
+            self._changed(volume, cells.batch, Changes(row + first, column, block[different]))
+            return
+        batch, edges = cells.batch, volume.place.start + rows * cells.batch.step
+        time = batch.time if (edges == cells.times).all() else edges.repeat(block.shape[1])
+        self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, batch.columns, time, batch.column, cells.value))
 
     def _tell_neighbours(self, volume: Volume, cells: Cells, row: NDArray[np.int64]) -> None:
         first = row == 0
@@ -128,3 +147,11 @@ class _Application:
         names = volume.file.spec.matrices[batch.dataset].columns
         column = changes.column.astype(np.uint32)
         self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, names, time, column, changes.value))
+
+
+def _whole_rows(volume: Volume, cells: Cells) -> NDArray[np.int64] | None:
+    """Return the rows of cells that are consecutive whole rows of the file, None for others."""
+    if cells.times is None or not volume.is_whole(cells.batch):
+        return None
+    rows: NDArray[np.int64] = (cells.times - volume.place.start) // cells.batch.step
+    return rows if (rows[1:] - rows[:-1] == 1).all() else None

@@ -1,103 +1,15 @@
 """Real servers for the tests that need one."""
 
 import os
-import pwd
-import shutil
-import signal
-import socket
-import subprocess
-import time
 
-import asyncmy
 import pytest
-
-PATH = f"{os.environ['PATH']}:/usr/sbin"
-START_SECONDS = 30
-
-
-class MariaDb:
-    """A MariaDB of the tests' own on a loopback port, with its data in a directory of its own."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.socket = str(directory / "socket")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self._user = pwd.getpwuid(os.geteuid()).pw_name
-        self._process = None
-
-    def install(self):
-        command = ["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
-        run = subprocess.run(
-            [shutil.which(command[0], path=PATH), *command[1:], f"--user={self._user}", f"--datadir={self.directory / 'data'}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, run.stdout + run.stderr
-
-    def start(self, *options):
-        own = ["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=128M"]
-        places = [f"--datadir={self.directory / 'data'}", f"--socket={self.socket}", f"--pid-file={self.directory / 'pid'}"]
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    shutil.which("mariadbd", path=PATH),
-                    "--no-defaults",
-                    f"--user={self._user}",
-                    f"--port={self.port}",
-                    *places,
-                    *own,
-                    *options,
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            assert self._process.poll() is None, (self.directory / "log").read_text()
-            assert time.monotonic() < deadline, (self.directory / "log").read_text()
-            time.sleep(0.05)
-
-    def _answers(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def signal(self, number):
-        self._process.send_signal(number)
-        if number == signal.SIGKILL:
-            self._process.wait()
-
-    def stop(self):
-        self._process.send_signal(signal.SIGCONT)
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    async def execute(self, *statements, database=None, rows=()):
-        """Run statements as root; with `rows`, the one statement for each of them. Returns the rows of the last."""
-        connection = await asyncmy.connect(unix_socket=self.socket, user="root", database=database, autocommit=not rows)
-        try:
-            async with connection.cursor() as cursor:
-                if rows:
-                    await cursor.executemany(statements[0], rows)
-                    await connection.commit()
-                    return []
-                for statement in statements:
-                    await cursor.execute(statement)
-                return await cursor.fetchall()
-        finally:
-            await connection.ensure_closed()
+from mariadb_server import MariaDb, installed
 
 
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory):
     """A running MariaDB; a test that stops it starts it again."""
-    if not all(shutil.which(name, path=PATH) for name in ("mariadbd", "mariadb-install-db")):
+    if not installed():
         reason = "mariadbd is not installed: apt-get install mariadb-server"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
     server = MariaDb(tmp_path_factory.mktemp("mariadb"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -31,16 +32,10 @@ def capture(shared):
 @pytest.fixture(scope="module")
 def server(mariadb, capture):
     """The URL of the captured rows in a server, of a user that may only read."""
-    statements = [s for s in SCHEMA.read_text().split(";") if s.strip()]
-    database = "filesystem_snx11025"
-    asyncio.run(mariadb.execute(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}"))
-    asyncio.run(mariadb.execute(*statements, database=database))
+    database, schema = "filesystem_snx11025", SCHEMA.read_text()
+    names = re.findall(r"CREATE TABLE (\w+)", schema)
     with closing(sqlite3.connect(f"file:{capture}?mode=ro&immutable=1", uri=True)) as copy:
-        for statement in statements:
-            table = statement.split("CREATE TABLE ")[1].split()[0]
-            rows = copy.execute(f"SELECT * FROM {table}").fetchall()
-            places = ", ".join(["%s"] * len(rows[0]))
-            asyncio.run(mariadb.execute(f"INSERT INTO {table} VALUES ({places})", database=database, rows=rows))
+        mariadb.load(database, schema, {name: copy.execute(f"SELECT * FROM {name}").fetchall() for name in names})
     grants = ["CREATE USER IF NOT EXISTS lwatch@'%' IDENTIFIED BY 'read-only'", f"GRANT SELECT ON {database}.* TO lwatch@'%'"]
     asyncio.run(mariadb.execute(*grants))
     return f"mysql://lwatch@127.0.0.1:{mariadb.port}/{database}"

@@ -114,10 +114,14 @@ class Scene:
 
     def pid(self, process: Process) -> int | None:
         """Return a child of the daemon, None while there is none."""
+        return next((pid for pid in self.processes()[1:] if process.encode() in _command(pid)), None)
+
+    def processes(self) -> list[int]:
+        """Return the daemon's processes, the supervisor first."""
         if self._daemon is None:
-            return None
+            return []
         children = Path(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children").read_text().split()
-        return next((int(pid) for pid in children if process.encode() in _command(int(pid))), None)
+        return [self._daemon.pid, *map(int, children)]
 
     def kill(self, process: Process) -> bool:
         """SIGKILL a child of the daemon; False where there is none just now."""

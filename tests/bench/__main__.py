@@ -1,0 +1,59 @@
+"""`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
+
+python -m tests.bench [--quick] [--only storage|lmt|mariadb|memory]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import lmt, mariadb, memory, storage
+
+if TYPE_CHECKING:
+    from tests.bench.measure import Row
+
+PARTS = {"storage": storage.rows, "lmt": lmt.rows, "mariadb": mariadb.rows, "memory": memory.rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer cases, smaller input")
+    parser.add_argument("--only", choices=PARTS, action="append")
+    arguments = parser.parse_args()
+    console, found = Console(), []
+    directory = Path(tempfile.mkdtemp(prefix="tokiod-bench-"))
+    start = time.monotonic()
+    try:
+        for name in arguments.only or PARTS:
+            with console.status(f"measuring {name}"):
+                found += list(PARTS[name](directory, quick=arguments.quick))
+    finally:
+        shutil.rmtree(directory)
+    console.print(table(found), f"{platform.processor() or platform.machine()}, {time.monotonic() - start:.0f} s in all")
+    Path("bench.json").write_text(json.dumps([row.as_dict() for row in found], indent=2) + "\n")
+
+
+def table(found: list[Row]) -> Table:
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("what", "unit", "floor", "ours", "ratio", "target", ""):
+        shown.add_column(
+            name, justify="right" if name in {"floor", "ours", "ratio"} else "left", no_wrap=name in {"floor", "ours", "ratio"}
+        )
+    for row in found:
+        figures = ["-" if figure is None else f"{figure:.3g}" for figure in (row.floor, row.ours, row.ratio)]
+        shown.add_row(row.what, row.unit, *figures, row.target, row.note)
+    return shown
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""LMT's saved copy to a sealed file, against just fetching the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from collectors import lmt
+from collectors.lmt import driver
+from tests.bench import lmt_copy
+from tests.bench.measure import Row, paired, timed
+from tokiod.archive import Job, archive
+from tokiod.clock import SystemClock
+from tokiod.collector import Site
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START = 1_517_126_400
+CALENDAR = Calendar("America/Los_Angeles")
+FETCHES = (
+    "SELECT TS_ID, OST_ID, READ_BYTES, WRITE_BYTES, KBYTES_FREE, KBYTES_USED, INODES_FREE, INODES_USED FROM OST_DATA",
+    "SELECT TS_ID, OSS_ID, PCT_CPU, PCT_MEMORY FROM OSS_DATA",
+    "SELECT TS_ID, MDS_ID, PCT_CPU FROM MDS_DATA",
+    "SELECT TS_ID, MDS_ID, OPERATION_ID, SAMPLES FROM MDS_OPS_DATA",
+)
+
+
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
+    copy = directory / "lmt.sqlite3"
+    lmt_copy.write(copy)
+    count = fetch(copy)
+    what = f"LMT SQLite to a sealed TTS file, {count:,} rows, {'apsw' if driver.apsw else 'standard library'}"
+    yield timed(
+        what, "ms", 1e3, paired(lambda: fetch(copy), lambda: archived(copy, directory / "day.hdf5"), 3 if quick else 7), "at most 1.5"
+    )
+
+
+def fetch(copy: Path) -> int:
+    with closing(sqlite3.connect(f"file:{copy}?mode=ro&immutable=1", uri=True)) as db:
+        return sum(len(db.execute(statement).fetchall()) for statement in FETCHES)
+
+
+def archived(copy: Path, output: Path, hours: int = 1) -> None:
+    output.unlink(missing_ok=True)
+    collector = lmt.saved([copy], lmt.Saved(), Site(CALENDAR, SystemClock()))
+
+    async def run() -> None:
+        await archive(Job("lmt", collector, Window(START, START + 3600 * hours), None, output), CALENDAR, SystemClock())
+        await collector.close()
+
+    asyncio.run(run())

@@ -1,0 +1,69 @@
+"""LMT's rows out of a real MariaDB, against a bare asyncmy cursor over the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncmy
+from asyncmy.cursors import SSCursor
+
+from collectors import lmt
+from tests.bench import lmt_copy
+from tests.bench.lmt import CALENDAR, FETCHES, START
+from tests.bench.measure import Row, paired_awaits, rated, skipped
+from tests.support.mariadb_server import MariaDb, installed
+from tokiod.clock import SystemClock
+from tokiod.collector import Site
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATABASE = "filesystem_bench"
+SCHEMA = Path(__file__).parents[1] / "system" / "lmt_schema.sql"
+TARGET = "over 1 M rows/s"
+
+
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
+    if not installed():
+        yield skipped("LMT MariaDB to batches", TARGET, "mariadbd is not installed: apt-get install mariadb-server")
+        return
+    server = MariaDb(directory)
+    server.install()
+    server.start()
+    try:
+        content = {name: list(part) for name, part in lmt_copy.tables(721, 248, 5, "time", lmt_copy.START)}
+        server.load(DATABASE, SCHEMA.read_text(), content)
+        for minutes in (60,) if quick else (5, 60):
+            yield asyncio.run(_span(server, minutes, 3 if quick else 7))
+    finally:
+        server.stop()
+
+
+async def _span(server: MariaDb, minutes: int, times: int) -> Row:
+    first, steps = lmt_copy.FIRST_TS_ID, minutes * 12
+    url = f"mysql://root@127.0.0.1:{server.port}/{DATABASE}"
+    collector = lmt.saved([url], lmt.Saved(), Site(CALENDAR, SystemClock()))
+    window = Window(START, START + minutes * 60)
+    count = steps * (2 * 248 + 5 + 5 * 21)
+    wanted = steps * (2 * 248 + 5 + 5 * 12)
+    connection = await asyncmy.connect(unix_socket=server.socket, user="root", database=DATABASE, autocommit=True)
+
+    async def bare() -> None:
+        async with connection.cursor(cursor=SSCursor) as cursor:
+            for statement in FETCHES:
+                await cursor.execute(f"{statement} WHERE TS_ID BETWEEN {first} AND {first + steps - 1}")
+                while await cursor.fetchmany(10_000):
+                    pass
+
+    async def ours() -> None:
+        assert sum([len(batch) async for batch in collector.collect(window)]) > wanted
+
+    pairs = await paired_awaits(bare, ours, times)
+    await collector.close()
+    await connection.ensure_closed()
+    return rated(
+        f"LMT MariaDB to batches, {minutes} min, {count:,} rows there", "M rows/s", count / 1e6, pairs, TARGET, "floor: bare asyncmy"
+    )
