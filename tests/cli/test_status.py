@@ -1,0 +1,95 @@
+"""`tokioctl status` on an archive whose daemon is down, and how it writes what it finds."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tokiod.cli.status import span
+from tokiod.cli.tokioctl import main
+from tokiod.ledger import Ledger, StoredEntry
+from tokiod.window import Window
+
+NOON = 1_517_184_000 + 12 * 3600
+CONFIG = """\
+timezone = "UTC"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[[source]]
+name = "one"
+kind = "lmt"
+system = "fs"
+url = "sqlite:///none"
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(CONFIG.format(directory=tmp_path))
+    return path
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
+    place.parent.mkdir(parents=True)
+    with Ledger.open(place) as ledger:
+        yield ledger
+
+
+def run(path, *options):
+    clock = f"{NOON + 30}@0x0"
+    return CliRunner(env={"COLUMNS": "200"}).invoke(main, ["status", "--config", str(path), "--clock", clock, *options])
+
+
+def test_an_archive_that_never_was_is_down_with_exit_2_and_every_source_new(path):
+    done = run(path, "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["health"], told["writer"], told["files"]) == (2, "down", None, [])
+    assert [(line["name"], line["state"]) for line in told["sources"]] == [("one", "new")]
+
+
+def test_with_the_daemon_down_the_ledger_is_told_and_that_it_is_the_ledger(path, ledger):
+    ledger.store([StoredEntry("one", "lmt", "fs", Window(NOON - 60, NOON), 600, {})], NOON)
+    done = run(path)
+    assert done.exit_code == 2
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == f"2018-01-29T12:00:30Z {path.parent}/tts the daemon is down: this is what the ledger says".split()
+    (row,) = [line for line in lines if line.startswith("one")]
+    assert row.split()[2:6] == ["2018-01-29T12:00:00Z", "30s", "11:59:00Z", "+1m"]
+
+
+def test_a_ledger_that_is_none_is_a_sentence(path, tmp_path):
+    place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
+    place.parent.mkdir(parents=True)
+    place.write_text("not a database" * 1000)
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert str(place) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_broken_configuration_is_told_like_everywhere(path):
+    path.write_text("timezone = 7\n")
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{path}:1: timezone: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (61, "1m01s"),
+        (3599, "59m59s"),
+        (3600, "1h00m"),
+        (86399, "23h59m"),
+        (86400, "1d00h"),
+        (90 * 86400, "90d00h"),
+    ],
+)
+def test_a_span_is_written_shortly(seconds, text):
+    assert span(seconds) == text
