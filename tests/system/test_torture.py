@@ -1,0 +1,74 @@
+"""A short torture, as CI runs it: SIGKILL at random instants, every cell right after each; and it would notice if one were not."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planted import plant
+
+from tokiod.clock import SimulatedClock
+from tokiod.simulator.scene import Scene
+from tokiod.simulator.site import Site
+
+pytestmark = pytest.mark.system
+
+TORTURE = Path(__file__).with_name("torture.py")
+KILLS = 12
+SEED = 20_180_129
+
+
+@pytest.fixture(scope="module")
+def tortured(tmp_path_factory):
+    """What the torture said, and where it left its archive."""
+    directory = tmp_path_factory.mktemp("t")
+    line = [sys.executable, str(TORTURE), "--kills", str(KILLS), "--seed", str(SEED), "--directory", str(directory)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=250), directory
+
+
+@pytest.fixture
+def score():
+    """A fresh score of the torture's."""
+    spec = importlib.util.spec_from_file_location("torture", TORTURE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module.Score()
+    del sys.modules[spec.name]
+
+
+def test_twelve_kills_leave_no_file_unreadable_and_no_cell_lost_or_different(tortured):
+    done, _ = tortured
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert f"seed {SEED}" in done.stderr
+    assert re.fullmatch(rf"kills {KILLS} unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
+
+
+def cut(path):
+    os.truncate(path, 100)
+
+
+def lose(path):
+    plant(path, -0.0)
+
+
+def change(path):
+    plant(path, 12345.5)
+
+
+@pytest.mark.parametrize(("damage", "found"), [(lose, (0, 1, 0)), (change, (0, 0, 1)), (cut, (1, 0, 0))])
+def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score, damage, found):
+    _, directory = tortured
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0))
+    path = scene.files()[0]
+    sound = path.read_bytes()
+    try:
+        damage(path)
+        score.check(scene, cells=damage is not cut, determined=False)
+    finally:
+        path.write_bytes(sound)
+    assert (score.unreadable, score.lost, score.different) == found
+    assert len(score.notes) == 1
