@@ -1,0 +1,51 @@
+"""`tokiod demo`: says that nothing was lost when nothing was, and fails when one cell differs."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from planted import plant
+
+from tokiod.cli.tokiod import main
+from tokiod.simulator.scene import Scene
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def directory(monkeypatch):
+    """A short path, since sockets go below it; and lines that are long enough not to be broken."""
+    monkeypatch.setenv("COLUMNS", "300")
+    with tempfile.TemporaryDirectory(prefix="demo-") as made:
+        yield Path(made)
+
+
+def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files(directory):
+    line = [sys.executable, "-m", "tokiod.cli.tokiod", "demo", "--seconds", "12", "--directory", str(directory)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"kill -9 \d+: the writer is dead, the daemon goes on", done.stdout)
+    assert re.search(r"hold a number: 0 lost, 0 extra, 0 different", done.stdout)
+    hint = re.search(r"h5dump -d /datatargets/readbytes -s 0,0 -c 12,4 (\S+)", done.stdout)
+    assert Path(hint.group(1)).stat().st_size > 0
+    again = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr.endswith(f"{directory} holds a demo already: remove it or name another directory\n")
+
+
+def test_a_demo_fails_and_names_the_cell_if_one_differs(directory, monkeypatch):
+    compare = Scene.compare
+
+    def compare_after_damage(scene):
+        plant(scene.files()[-1], 12345.5)
+        return compare(scene)
+
+    monkeypatch.setattr(Scene, "compare", compare_after_damage)
+    done = CliRunner().invoke(main, ["demo", "--seconds", "10", "--directory", str(directory)])
+    assert done.exit_code == 1
+    assert "hold a number: 0 lost, 0 extra, 1 different" in done.stdout
+    assert "12345.5" in done.stdout
