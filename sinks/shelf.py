@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,14 +51,15 @@ class Layout(Protocol):
 
 def daily(calendar: Calendar, path_of: Callable[..., Path]) -> Layout:
     """Return the layout of a daemon: a file per system and site day. path_of(day, system) fills the template."""
-    latest: dict[str, Place] = {}
+    latest: dict[str, deque[Place]] = defaultdict(lambda: deque(maxlen=4))
 
     def place(system: str, time: int) -> Place:
-        found = latest.get(system)
-        if found is None or not found.start <= time < found.end:
-            day = calendar.day(time)
-            found = latest[system] = Place(system, path_of(day, system), day.start, day.end)
-        return found
+        for known in latest[system]:
+            if known.start <= time < known.end:
+                return known
+        day = calendar.day(time)
+        latest[system].appendleft(Place(system, path_of(day, system), day.start, day.end))
+        return latest[system][0]
 
     return place
 

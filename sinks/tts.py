@@ -79,11 +79,14 @@ class _Application:
     def _store(self, volume: Volume, cells: Cells) -> None:
         batch = cells.batch
         self.applied.cells += len(cells.time)
-        if batch.form == "gauge" and (rows := _whole_rows(volume, cells)) is not None:
+        rows = _whole_rows(volume, cells)
+        if batch.form == "gauge" and rows is not None:
             self._rewrite(volume, cells, rows)
             return
-        row = (cells.time - volume.place.start) // batch.step
-        column = volume.columns(batch)[cells.column]
+        if rows is None:
+            row, column = (cells.time - volume.place.start) // batch.step, volume.columns(batch)[cells.column]
+        else:
+            row, column = rows.repeat(len(batch.columns)), cells.column
         if batch.form == "counter":
             self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
             self._tell_neighbours(volume, cells, row)

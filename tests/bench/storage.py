@@ -153,8 +153,9 @@ def _commit(sink: TtsSink, place: Path, datasets: list[tuple[str, str]], first: 
 
 
 def changed(part: Batch) -> Batch:
-    """Return other values than fill() wrote, so that there is something to write."""
-    return Batch(part.dataset, part.form, part.step, part.columns, part.time, part.column, part.value + 1)
+    """Return other values than fill() wrote, and other differences of them, so that every cell is something to write."""
+    more = 1 + (part.time - part.time[0]) // STEP
+    return Batch(part.dataset, part.form, part.step, part.columns, part.time, part.column, part.value + more.astype(part.value.dtype))
 
 
 def _strewn(sink: TtsSink, place: Path) -> tuple[float, float, float]:

@@ -172,7 +172,7 @@ class Counter:
         if self._keep:
             changed &= ~missing(cells)
         place = np.flatnonzero(changed)
-        row = place // len(columns)
+        row = np.arange(len(changed)).repeat(np.count_nonzero(changed, axis=1))
         column, value = columns[place - row * len(columns)], cells.ravel()[place]
         if len(place):
             block[row, column] = value
