@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +155,13 @@ def test_children_of_a_killed_daemon_end_by_themselves_and_the_next_one_goes_on(
 # ---- disks and clocks
 
 
+def fill(path):
+    """Take all the space there is."""
+    with suppress(OSError), path.open("wb", buffering=0) as junk:
+        while True:
+            junk.write(bytes(4096))
+
+
 def test_a_full_disk_is_named_in_log_and_status_and_everything_is_stored_once_there_is_room(scene):
     with small_disk(scene.directory / "tts", "size=3m") as disk:
         scene.start_daemon()
@@ -163,6 +170,19 @@ def test_a_full_disk_is_named_in_log_and_status_and_everything_is_stored_once_th
         wait_for(lambda: sentence in status(scene)[1]["sources"][0]["last_error"], 20, f"not in the status: {status(scene)}")
         assert (scene.stored(), scene.files()) == ([], [])
         subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        wait_stored(scene)
+        assert scene.stop_daemon() == 0
+        assert_every_cell_is_right(scene)
+        assert "Traceback" not in scene.log.read_text()
+
+
+def test_a_disk_that_fills_up_under_the_ledger_acknowledges_nothing_and_everything_is_stored_once_there_is_room(scene):
+    with small_disk(scene.directory / "tts", "size=24m") as disk:
+        scene.start_daemon()
+        wait_stored(scene)
+        fill(disk / "junk")
+        wait_for(lambda: "database or disk is full" in scene.log.read_text(), 30, "no word of it in the log")
+        (disk / "junk").unlink()
         wait_stored(scene)
         assert scene.stop_daemon() == 0
         assert_every_cell_is_right(scene)
