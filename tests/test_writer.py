@@ -84,15 +84,16 @@ class Site:
             self.dealer.send_multipart(frames)
 
     def store(self, *collected, attempt=1):
-        """Send windows that wait together, and return what is said of them."""
+        """Send windows that wait together, and return what is said until each of them is answered."""
         for one in collected:
             self.send(one, attempt)
-        return self.turn(len(collected))
-
-    def turn(self, windows=1):
-        self.receiver.waits = windows
+        self.receiver.waits = len(collected)
         self.writer.turn(1000)
-        return self.answers(windows)
+        unanswered, found = {one.window for one in collected}, []
+        while unanswered:
+            found += self.answers(1)
+            unanswered -= {Window(one.start, one.end) for one in found if isinstance(one, Ack | Reject) and one.start < one.end}
+        return found
 
     def answers(self, count):
         found = []
