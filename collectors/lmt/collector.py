@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -18,12 +20,14 @@ from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from collectors.lmt.database import Database, Schema
     from tokiod.sample import Batch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +67,10 @@ class Lmt:
         await self._wait_for(window, local)
         stock = await self._inventory(schema)
         span = await self._span(window, local)
-        for table in TABLES:
-            present = tuple(column for column in table.columns if column in schema[table.name])
-            for batch in batches(table, await self._numbers(table, present, stock, span), span, stock):
-                yield batch
+        async with _all_at_once(self._numbers(table, _present(table, schema), stock, span) for table in TABLES) as reading:
+            for table, numbers in zip(TABLES, reading, strict=True):
+                for batch in batches(table, await numbers, span, stock):
+                    yield batch
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows there are about the window's TS_IDs."""
@@ -140,6 +144,22 @@ class Lmt:
             self._info = rows
             self._stock = inventory(rows, self._options.filesystem, self._options.mdt_names)
         return self._stock
+
+
+def _present(table: Table, schema: Schema) -> tuple[str, ...]:
+    return tuple(column for column in table.columns if column in schema[table.name])
+
+
+@asynccontextmanager
+async def _all_at_once(work: Iterable[Coroutine[None, None, T]]) -> AsyncIterator[Sequence[asyncio.Future[T]]]:
+    """Begin all of the work; what is not done at the end is cancelled and has ended."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _asks(table: Table, columns: tuple[str, ...], stock: Inventory, span: Span) -> Iterator[Ask]:

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 ROWS_AT_ONCE = 10_000
 CONNECT_SECONDS = 10
+CONNECTIONS = 2
 LOGIN_DENIED = {1045, 1130, 1251, 1698}
 READING_DENIED = {1044, 1142, 1143}
 NOT_THERE = {1049, 1054, 1146}
@@ -69,15 +70,18 @@ class Session:
 # for a server that does not answer has no end either: read_timeout. Any error may have left an answer half read, so the connection is
 # given up after each, and the next call makes another.
 class Mysql:
-    """A database of a server, over one connection that is made when it is first needed and again after each error."""
+    """A database of a server, over at most two connections, made when they are needed and again after errors.
+
+    Two, because the server then works out one table's rows while another's are read here; more would only be a burden to it.
+    """
 
     local: ClassVar[str] = "TIMESTAMP"
 
     def __init__(self, server: Server, *, finished: bool = False) -> None:
         self.finished = finished
         self._server = server
-        self._session: Session | None = None
-        self._lock = asyncio.Lock()
+        self._idle: list[Session] = []
+        self._slots = asyncio.Semaphore(CONNECTIONS)
 
     def __str__(self) -> str:
         return str(self._server)
@@ -106,24 +110,29 @@ class Mysql:
 
     async def close(self) -> None:
         """Leave the server."""
-        async with self._lock:
-            session, self._session = self._session, None
-            if session is not None:
-                await session.connection.ensure_closed()
+        while self._idle:
+            await self._idle.pop().connection.ensure_closed()
 
     async def _run(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        async with self._lock:
+        async with self._slots:
+            session = self._idle.pop() if self._idle else None
             try:
-                if self._session is None:
-                    self._session = await self._begin()
-                return await work(self._session)
+                session = session or await self._begin()
+                result = await work(session)
             except BaseException as error:
-                session, self._session = self._session, None
                 if session is not None:
                     session.connection.close()
                 if isinstance(error, (MySQLError, OSError)):
+                    self._forget_idle()
                     raise self._classified(error) from None
                 raise
+            self._idle.append(session)
+            return result
+
+    def _forget_idle(self) -> None:
+        """Give up the other connection too: what broke one, such as a restart of the server, mostly breaks both."""
+        while self._idle:
+            self._idle.pop().connection.close()
 
     async def _begin(self) -> Session:
         server = self._server

@@ -96,7 +96,7 @@ class MariaDb:
     def load(self, database, schema, tables):
         """Make a database of `schema`'s statements and insert {table: rows}; FLOATs and all, as LMT has them."""
         run = lambda *statements, **options: asyncio.run(self.execute(*statements, **options))  # noqa: E731 - used four times
-        run(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}")
+        run(f"CREATE OR REPLACE DATABASE {database}")
         run(*(statement for statement in schema.split(";") if statement.strip()), database=database)
         for table, rows in tables.items():
             for start in range(0, len(rows), 20_000):

@@ -354,7 +354,7 @@ def test_the_server_reads_ranges_of_an_index_and_never_a_whole_table(mariadb, ta
 
     async def plan(collector):
         await collected(collector, Window(START, START + STEP))
-        return await mariadb.execute(f"EXPLAIN SELECT *{mysql._place(collector._database._session, ask)}", database=name)
+        return await mariadb.execute(f"EXPLAIN SELECT *{mysql._place(collector._database._idle[0], ask)}", database=name)
 
     ((_, _, _, how, _, key, *_),) = within(live(mariadb, name), plan)
     assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
