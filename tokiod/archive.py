@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import Collector
+    from tokiod.sink import Applied
     from tokiod.window import Calendar
 
-CHUNK = 3600
+CHUNK = 900
 """Seconds collected at a time: memory does not grow with the span."""
 
 
@@ -102,12 +103,17 @@ def _unsealed(out: Path, live: Path, now: int) -> Window:
 async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[[int], None]) -> Result:
     result = Result()
     for window in calendar.split(job.span, CHUNK):
-        batches = [batch async for batch in job.collector.collect(window)]
-        applied = sink.apply(Collected("", job.kind, job.kind, window, batches))
+        applied = await _stored(job, window, sink)
         result.cells += applied.cells
         result.dropped.update(applied.dropped)
         progress(window.seconds)
     return result
+
+
+async def _stored(job: Job, window: Window, sink: TtsSink) -> Applied:
+    """Collect a window and store it; a function of its own, so that it is gone before the next one comes: memory stays flat."""
+    batches = [batch async for batch in job.collector.collect(window)]
+    return sink.apply(Collected("", job.kind, job.kind, window, batches))
 
 
 async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: bool) -> None:

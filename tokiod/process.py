@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+M_ARENA_MAX = -8
 
 
 def die_with_parent(parent: int) -> None:
@@ -24,6 +25,16 @@ def die_with_parent(parent: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:
         raise SystemExit(0)
+
+
+def one_heap() -> None:
+    """Let all threads share one heap, where the C library has several.
+
+    glibc gives each thread its own, and what one thread has freed another doesn't use: memory grew with the number of windows.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_ARENA_MAX, 1)
 
 
 class StopFlag:

@@ -19,6 +19,7 @@ from tokiod.cli.plain import Failed
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.process import one_heap
 from tokiod.secret import secret
 from tokiod.window import Calendar, Window, iso
 
@@ -91,6 +92,7 @@ def _run(kind: str, given: dict[str, Any]) -> None:
 
 
 def _archive(kind: str, given: dict[str, Any]) -> None:
+    one_heap()
     zone = _zone(given["timezone"])
     calendar = Calendar(given["timezone"])
     span = _window("start", given["start"], given["end"], zone)

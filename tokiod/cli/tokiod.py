@@ -13,7 +13,7 @@ from tokiod import log
 from tokiod.cli.check import check
 from tokiod.cli.demo import demo
 from tokiod.cli.plain import PlainGroup, clock_option, config_option, parent_option, version_option
-from tokiod.process import ArchiveLocked, StopFlag, die_with_parent, lock_owner
+from tokiod.process import ArchiveLocked, StopFlag, die_with_parent, lock_owner, one_heap
 from tokiod.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | No
 def _begin(level: str, parent: int | None, *, log_json: bool) -> None:
     if parent is not None:
         die_with_parent(parent)
+    one_heap()
     log.setup(level, json=log_json)
 
 
