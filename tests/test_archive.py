@@ -65,10 +65,10 @@ def out(tmp_path):
     return tmp_path / "out.hdf5"
 
 
-def test_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(out):
+def test_a_quarter_of_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(out):
     source = Source()
     result = run(source, out, 0, 150)
-    edges = [0, 60, 120, 150, 151]
+    edges = [*range(0, 151, 15), 151]
     assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise(edges)]
     assert (result.cells, dict(result.dropped)) == (300, {})
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(150)}, GAUGE: {m: float(m) for m in range(150)}}
@@ -77,7 +77,7 @@ def test_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(out):
 def test_a_source_whose_cells_need_nothing_behind_them_is_not_asked_for_it(out):
     source = Source(needs_sample_at_end=False)
     run(source, out, 0, 60)
-    assert source.asked == [Window(NOON, NOON + 3600)]
+    assert source.asked == [Window(NOON + m * STEP, NOON + (m + 15) * STEP) for m in (0, 15, 30, 45)]
     assert minutes(out)[COUNTER] == {m: m + 1.0 for m in range(59)}
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_filled_further_takes_the_samples_at_both_seams(out):
     run(Source(), out, 40, 60)
     source = Source()
     run(source, out, 20, 40)
-    edges = [(20, 40), (40, 41), (19, 20)]
+    edges = [(20, 30), (30, 40), (40, 41), (19, 20)]
     assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in edges]
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(60)}, GAUGE: {m: float(m) for m in range(60)}}
 
