@@ -147,6 +147,7 @@ def test_children_of_a_killed_daemon_end_by_themselves_and_the_next_one_goes_on(
     running.kill_daemon()
     running.start_daemon()
     wait_for(lambda: all(map(gone, processes)), 20, "a child outlived its daemon")
+    wait_for(lambda: running.pid("collectors") is not None, 20, "the next daemon has no collectors")
     wait_stored(running)
     assert running.stop_daemon() == 0
     assert_every_cell_is_right(running)
