@@ -277,6 +277,24 @@ def test_a_full_disk_refuses_for_now_and_stores_once_there_is_room(site):
     assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 8)
 
 
+def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monkeypatch):
+    bad = rows(0, 8)
+
+    class Faulty:
+        commit, close = site.sink.commit, site.sink.close
+
+        @staticmethod
+        def apply(collected):
+            if collected.window == bad.window:
+                raise ZeroDivisionError("a bug")
+            return site.sink.apply(collected)
+
+    monkeypatch.setattr(site.writer, "sink", Faulty)
+    answers = site.store(bad, rows(8, 12))
+    assert answers == [rejected(bad, "a fault in the writer, see its log: ZeroDivisionError: a bug", retry=True), ack(8, 12)]
+    assert site.stored() == [span(8, 12)]
+
+
 def test_a_stopping_writer_stores_what_has_arrived(site):
     site.send(rows(0, 8))
     site.receiver.waits = 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.ledger import StoredEntry
+from tokiod.log import Repeats
 from tokiod.sink import Refused
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Writer:
     monotonic: Callable[[], float]
     _beaten: float = field(default=0.0)
     _unproved: list[SetAside] = field(default_factory=list)
+    _repeats: Repeats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._repeats = Repeats(self.clock)
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Store windows until `stopping` says so; what has arrived by then is stored first."""
@@ -81,7 +86,8 @@ class Writer:
             self._forget()
             self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except sqlite3.Error as error:
-            log.error("ledger.failed", error=str(error))  # noqa: TRY400 - a full disk needs no traceback
+            if times := self._repeats(str(error)):
+                log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback
             self._refuse(applied, f"ledger: {error}")
             return
         for one, done in stored:
@@ -95,6 +101,11 @@ class Writer:
         except Refused as error:
             log.warning("window.refused", source=one.collected.source, window=str(one.collected.window), reason=str(error))
             self.receiver.reject(one, str(error), retry=error.retry)
+            return None
+        except Exception as error:
+            # A fault of ours: it must not end the writer again at each attempt and stop every other source with it.
+            log.exception("window.failed", source=one.collected.source, window=str(one.collected.window))
+            self.receiver.reject(one, f"a fault in the writer, see its log: {type(error).__name__}: {error}", retry=True)
             return None
         self.beat()
         return applied
