@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
@@ -83,13 +84,14 @@ def _from_file(name: str, config_dir: Path) -> str:
         except OSError as error:
             looked[path] = error.strerror
         else:
-            _warn_if_exposed(path)
+            _warn_if_exposed(path, path.stat().st_mode)
             return text
     places = "; ".join(f"{path}: {reason}" for path, reason in looked.items())
     raise ConfigError([f"secret file:{name}: it can't be read ({places})"])
 
 
-def _warn_if_exposed(path: Path) -> None:
-    mode = path.stat().st_mode
+@lru_cache(maxsize=64)
+def _warn_if_exposed(path: Path, mode: int) -> None:
+    """Say it once: a password is read again at each new connection."""
     if mode & stat.S_IROTH:
         _log.warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint="chmod o= it: any user can read it")

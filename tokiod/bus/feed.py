@@ -42,7 +42,9 @@ class Feed:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
             self.close()
-            raise TokiodError(f"the feed can't be opened at {endpoint}: {error.strerror}") from None
+            raise TokiodError(
+                f"the feed can't be opened at {endpoint}: {zmq.strerror(error.errno or 0)}; its directory must be there and writable"
+            ) from None
 
     def publish(self, system: str, batch: Batch, watermark: int) -> None:
         """Tell of cells that are stored; a value of NaN has become missing again. watermark: the source's, after it."""

@@ -59,7 +59,9 @@ class Receiver:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
             self.close()
-            raise TokiodError(f"the bus can't be opened at {endpoint}: {error.strerror}") from None
+            raise TokiodError(
+                f"the bus can't be opened at {endpoint}: {zmq.strerror(error.errno or 0)}; its directory must be there and writable"
+            ) from None
 
     @property
     def dropped(self) -> Counter[str]:

@@ -20,11 +20,13 @@ from tokiod.status import SourceLine, Status, status
 from tokiod.window import iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tokiod.clock import Clock
     from tokiod.config import Config
 
+WIDE = 200
 EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
 
@@ -45,7 +47,8 @@ def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: boo
     if as_json:
         click.echo(msgspec.json.encode(now).decode())
     else:
-        Console().print(rendered(now))
+        # Where nobody's terminal sets the width, nothing is cut.
+        Console(width=None if sys.stdout.isatty() else WIDE, soft_wrap=not sys.stdout.isatty()).print(rendered(now))
     sys.exit(EXIT[now.health])
 
 
@@ -64,13 +67,13 @@ def rendered(now: Status) -> Group:
     """Return the status as tables for a terminal."""
     head = f"{iso(now.time)}  {now.archive}  "
     head += "the daemon is down: this is what the ledger says" if now.writer is None else f"writer {now.writer}, {now.health}"
-    return Group(Text(head, style="bold red" if now.writer is None else "bold"), _sources(now), _files(now))
+    return Group(Text(head, style="bold red" if now.writer is None else "bold"), _sources(now), _files(now), *_troubles(now))
 
 
 def _sources(now: Status) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("source", "state", "watermark", "lag", "last window", "cells/s", "gaps", "last error"):
-        table.add_column(name, justify="right" if name in {"lag", "cells/s", "gaps"} else "left", no_wrap=name != "last error")
+    for name in ("source", "state", "watermark", "lag", "last window", "cells/s", "gaps"):
+        table.add_column(name, justify="right" if name in {"lag", "cells/s", "gaps"} else "left", no_wrap=True)
     for line in now.sources:
         table.add_row(*_cells(line), style="" if line.state in {"running", "stopped", "new"} else "yellow")
     return table
@@ -87,8 +90,14 @@ def _cells(line: SourceLine) -> tuple[str, ...]:
         _window(line),
         f"{line.cells_per_second:.0f}",
         gaps,
-        line.reason or line.last_error or "-",
     )
+
+
+def _troubles(now: Status) -> Iterator[Text]:
+    """Say below the tables, where there is room for it, what each source's last error was."""
+    for line in now.sources:
+        if said := line.reason or line.last_error:
+            yield Text(f"{line.name}: {said}", style="yellow")
 
 
 def _window(line: SourceLine) -> str:

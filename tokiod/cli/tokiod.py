@@ -90,4 +90,4 @@ def _begin(level: str, parent: int | None, *, log_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog_name="tokiod"))
