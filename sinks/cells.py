@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokiod.tts.schema import missing
+
 if TYPE_CHECKING:
     from collections import Counter
 
@@ -38,7 +40,8 @@ def select(batch: Batch, window: Window, dropped: Counter[str]) -> Cells:
     if batch.form == "counter":
         sane, reason = value >= 0, "negative counter"
     else:
-        sane, reason, value = np.isfinite(value), "not a number", value + 0.0
+        sane, reason = np.isfinite(value), "not a number"
+        value = value + 0.0 if missing(value).any() else value
     times = _times_of_whole_rows(batch)
     of_rows = batch.time if times is None else times
     inside = (of_rows >= window.start) & (of_rows < window.end)
