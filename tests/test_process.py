@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
 from tokiod.errors import TokiodError
-from tokiod.process import ArchiveLock, ArchiveLocked, StopFlag, lock_owner
+from tokiod.process import ArchiveLock, ArchiveLocked, StopFlag, lasting_owner, lock_owner
 
 
 def start(code: str, *arguments: str) -> subprocess.Popen:
@@ -57,6 +58,14 @@ def test_a_writer_waits_a_moment_for_the_one_that_is_ending(tmp_path):
     )
     with ending, ArchiveLock(path):
         assert lock_owner(path) == os.getpid()
+
+
+def test_an_owner_that_is_ending_does_not_count_as_a_lasting_one(tmp_path):
+    path = tmp_path / "lock"
+    with start(HOLD, str(path)) as owner:
+        assert lasting_owner(path, tries=2) == owner.pid
+        threading.Timer(0.3, owner.kill).start()
+        assert lasting_owner(path) is None
 
 
 def test_a_directory_that_cannot_be_made_is_a_sentence_with_the_way_out(tmp_path):

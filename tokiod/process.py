@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 M_ARENA_MAX = -8
 
+STOPPING_TRIES = 50
+"""Tenths of a second that a writer may take to stop."""
+
+_PAUSE = threading.Event()
+
 
 def die_with_parent(parent: int) -> None:
     """Ask the kernel for SIGTERM when the parent dies; leave at once if that has already happened."""
@@ -63,10 +68,9 @@ class ArchiveLock:
     Sockets don't tell: a second bind of an ipc path succeeds and silently takes the first one's place.
     """
 
-    def __init__(self, path: Path, tries: int = 30) -> None:
+    def __init__(self, path: Path, tries: int = STOPPING_TRIES) -> None:
         self.path = path
         self.tries = tries
-        self._wait = threading.Event()
         self._fd = -1
 
     def __enter__(self) -> Self:
@@ -87,7 +91,7 @@ class ArchiveLock:
         """Try for a while: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond to look."""
         for attempt in range(self.tries):
             if attempt:
-                self._wait.wait(0.1)
+                _PAUSE.wait(0.1)
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -97,6 +101,18 @@ class ArchiveLock:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+
+
+def lasting_owner(path: Path, tries: int = STOPPING_TRIES) -> int | None:
+    """Return the process that holds the archive's lock and does not let go of it within the time that a writer takes to stop.
+
+    A daemon that is started again right after its supervisor was killed finds the old writer still storing what it has.
+    """
+    for _ in range(tries):
+        if lock_owner(path) is None:
+            return None
+        _PAUSE.wait(0.1)
+    return lock_owner(path)
 
 
 def lock_owner(path: Path) -> int | None:

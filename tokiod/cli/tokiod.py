@@ -13,7 +13,7 @@ from tokiod import log
 from tokiod.cli.check import check
 from tokiod.cli.demo import demo
 from tokiod.cli.plain import PlainGroup, clock_option, config_option, parent_option, version_option
-from tokiod.process import ArchiveLocked, StopFlag, die_with_parent, lock_owner, one_heap
+from tokiod.process import ArchiveLocked, StopFlag, die_with_parent, lasting_owner, one_heap
 from tokiod.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
     """Run the daemon in the foreground until SIGTERM or Ctrl-C."""
     log.setup(log_level, json=log_json)
     config = configuration.load(config_path)
-    if (owner := lock_owner(config.archive.lock)) is not None:
+    if (owner := lasting_owner(config.archive.lock)) is not None:
         raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
     arguments = ["--config", str(config_path), "--log-level", log_level]
     arguments += ["--log-json"] if log_json else []
