@@ -149,10 +149,10 @@ class Scene:
         """Return the archive's files."""
         return sorted((self.directory / "tts").rglob(f"{SYSTEM}.hdf5"))
 
-    def compare(self, *, determined: bool = False) -> Comparison:
-        """Hold every file against what the site knows; `determined` while the daemon runs (see Answers)."""
+    def compare(self, *, determined: bool = False, newest: int = 0) -> Comparison:
+        """Hold every file, or the `newest` ones, against what the site knows; `determined` while the daemon runs (see Answers)."""
         answers = Answers(self.site, self.stored())
-        return sum((compare(path, answers, determined=determined) for path in self.files()), Comparison())
+        return sum((compare(path, answers, determined=determined) for path in self.files()[-newest:]), Comparison())
 
     def expected_files(self) -> int:
         """Return how many days hold stored windows with data."""
