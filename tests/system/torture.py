@@ -28,9 +28,6 @@ from tokiod.simulator.site import Site
 
 RATE = 60
 HISTORY = 3600
-NEWEST = 2
-"""How many days are compared cell by cell after each kill, while all are opened; every day is compared at the end."""
-
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""
 
@@ -45,7 +42,7 @@ class Score:
     different: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def check(self, scene: Scene, *, determined: bool, newest: int = 0) -> None:
+    def check(self, scene: Scene, *, determined: bool) -> None:
         before = self.unreadable
         for path in scene.files():
             try:
@@ -56,7 +53,7 @@ class Score:
                 self.notes.append(f"{path}: {error}")
         if self.unreadable > before:
             return
-        result = scene.compare(determined=determined, newest=newest)
+        result = scene.compare(determined=determined)
         self.lost += result.counts["lost"]
         self.different += result.counts["different"] + result.counts["extra"]
         self.notes += map(str, result.differences[:5])
@@ -78,7 +75,7 @@ def torture(kills: int, seed: int, directory: Path) -> Score:
             time.sleep(rng.expovariate(1 / 0.7))
             strike(scene, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0])
             score.kills += 1
-            score.check(scene, determined=True, newest=NEWEST)
+            score.check(scene, determined=True)
         end = int(clock.time()) // scene.window * scene.window
         wait_for(
             lambda: scene.complete_to(epoch, end),

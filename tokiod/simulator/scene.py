@@ -16,7 +16,7 @@ from tokiod.errors import TokiodError
 from tokiod.ledger import Ledger, LedgerUnmade
 from tokiod.simulator.answers import Answers
 from tokiod.simulator.compare import Comparison, compare
-from tokiod.window import Calendar, Window
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,18 +149,10 @@ class Scene:
         """Return the archive's files."""
         return sorted((self.directory / "tts").rglob(f"{SYSTEM}.hdf5"))
 
-    def compare(self, *, determined: bool = False, newest: int = 0) -> Comparison:
-        """Hold every file, or the `newest` ones, against what the site knows; `determined` while the daemon runs (see Answers)."""
+    def compare(self, *, determined: bool = False) -> Comparison:
+        """Hold every file against what the site knows; `determined` while the daemon runs (see Answers)."""
         answers = Answers(self.site, self.stored())
-        return sum((compare(path, answers, determined=determined) for path in self.files()[-newest:]), Comparison())
-
-    def expected_files(self) -> int:
-        """Return how many days hold stored windows with data."""
-        calendar = Calendar(self.site.timezone)
-        days = {
-            calendar.day(part.start) for window in self.stored() for part in calendar.split(window, 86400) if part.end > self.site.epoch
-        }
-        return len(days)
+        return sum((compare(path, answers, determined=determined) for path in self.files()), Comparison())
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
