@@ -31,7 +31,8 @@ class Source:
         self.silent = silent
         self.asked = []
 
-    async def collect(self, window):
+    async def collect(self, window, tally):
+        tally.dropped["nonsense"] += 1
         self.asked.append(window)
         if window.start in self.fails:
             raise Fatal("no permission")
@@ -70,7 +71,7 @@ def test_a_quarter_of_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(ou
     result = run(source, out, 0, 150)
     edges = [*range(0, 151, 15), 151]
     assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise(edges)]
-    assert (result.cells, dict(result.dropped)) == (300, {})
+    assert (result.cells, dict(result.dropped)) == (300, {"nonsense": 10})
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(150)}, GAUGE: {m: float(m) for m in range(150)}}
 
 

@@ -53,7 +53,7 @@ class Pretend:
         with self.notes.open("a") as file:
             file.write(text + "\\n")
 
-    async def collect(self, window):
+    async def collect(self, window, tally):
         self.note(f"{window.start}")
         return
         yield

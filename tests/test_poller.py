@@ -35,7 +35,8 @@ class Source:
         self.clock, self.behave, self.replayable, self.takes = clock, behave, replayable, takes
         self.asked, self.cancelled, self.running = [], 0, 0
 
-    async def collect(self, window):
+    async def collect(self, window, tally):
+        tally.records, tally.dropped["null"] = 7, 2
         self.asked.append((round(self.clock.time(), 2), window))
         self.running += 1
         assert self.running == 1, "two polls of one source at once"
@@ -582,6 +583,18 @@ def test_a_window_that_can_never_be_stored_is_told_and_left_alone_and_others_go_
     assert stored.holes(NOON - HOUR, NOON + 7 * HOUR - WINDOW) == [bad]
 
 
+def test_the_writer_gets_what_the_collector_says_of_a_window(site):
+    async def scenario():
+        s = site()
+        s.has_all()
+        s.writer.holds = True
+        async with s.polled():
+            await s.advance(WINDOW + SETTLE)
+            return [(collected.window, collected.records, dict(collected.dropped)) for collected, _ in s.writer.held]
+
+    assert asyncio.run(scenario()) == [(Window(NOON, NOON + WINDOW), 7, {"null": 2})]
+
+
 def test_what_the_ledger_forgets_is_collected_again_after_a_reload_and_only_that(site):
     async def scenario():
         s = site()
@@ -605,10 +618,10 @@ def test_an_answer_that_came_before_a_reload_does_not_overrule_what_the_ledger_s
         answer = asyncio.get_running_loop().create_future()
         collect = s.source.collect
 
-        async def waiting_for_the_second(window):
+        async def waiting_for_the_second(window, tally):
             if window == second and not answer.done():
                 await answer
-            async for batch in collect(window):
+            async for batch in collect(window, tally):
                 yield batch
 
         s.source.collect = waiting_for_the_second

@@ -123,16 +123,9 @@ def site(tmp_path):
 
 def pieces(collected, attempt=1):
     batches = collected.batches or [None]
-    start, end = collected.window.start, collected.window.end
-    return [
-        [
-            bytes(frame)
-            for frame in sample.encode(
-                collected.system, batch, Piece(collected.source, collected.kind, start, end, attempt, i, len(batches))
-            )
-        ]
-        for i, batch in enumerate(batches)
-    ]
+    start, end, said = collected.window.start, collected.window.end, {"records": collected.records, "dropped": collected.dropped}
+    parts = [Piece(collected.source, collected.kind, start, end, attempt, i, len(batches), **said) for i in range(len(batches))]
+    return [[bytes(frame) for frame in sample.encode(collected.system, *one)] for one in zip(batches, parts, strict=True)]
 
 
 def rows(first, last, samples=SAMPLES):
@@ -451,6 +444,14 @@ def test_a_cell_that_can_not_be_right_is_dropped_counted_in_acknowledgement_and_
     assert site.store(window_of(bad, good)) == [Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 1, {reason: 1})]
     assert [one.dropped for one in site.ledger.sources()] == [{reason: 1}]
     assert filled(held(site.tts, (COUNTER, GAUGE, "dataservers/memused"))) == {(0, "dataservers/memused", "OST0000"): {0: 7.0}}
+
+
+def test_what_the_collector_and_the_sink_dropped_is_told_as_one_sum(site):
+    said = Collected(
+        "fs", "fs-lmt", "lmt", Window(*span(0, 1)), [batch(value=[np.nan, 1.0])], records=5, dropped={"null": 2, "not a number": 1}
+    )
+    assert site.store(said) == [Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 1, {"null": 2, "not a number": 2})]
+    assert [one.dropped for one in site.ledger.sources()] == [{"null": 2, "not a number": 2}]
 
 
 def test_two_parts_of_a_dataset_with_columns_of_their_own_are_both_stored(site):

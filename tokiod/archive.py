@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sinks.shelf import Shelf, single
 from sinks.tts import TtsSink
+from tokiod.collector import Tally
 from tokiod.errors import TokiodError
 from tokiod.sink import Collected
 from tokiod.tts.files import UNSYNCED
@@ -112,8 +113,11 @@ async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[
 
 async def _stored(job: Job, window: Window, sink: TtsSink) -> Applied:
     """Collect a window and store it; a function of its own, so that it is gone before the next one comes: memory stays flat."""
-    batches = [batch async for batch in job.collector.collect(window)]
-    return sink.apply(Collected("", job.kind, job.kind, window, batches))
+    tally = Tally()
+    batches = [batch async for batch in job.collector.collect(window, tally)]
+    applied = sink.apply(Collected("", job.kind, job.kind, window, batches))
+    applied.dropped.update(tally.dropped)
+    return applied
 
 
 async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: bool) -> None:
@@ -128,5 +132,5 @@ async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: 
     if with_before:
         seams.append(Window(job.span.start - step, job.span.start))
     for window in seams:
-        batches = [batch async for batch in job.collector.collect(window) if batch.form == "counter"]
+        batches = [batch async for batch in job.collector.collect(window, Tally()) if batch.form == "counter"]
         result.dropped.update(sink.apply(Collected("", job.kind, job.kind, window, batches)).dropped)

@@ -13,6 +13,7 @@ It has three parts that can be tested apart: fetch (awaitable: raw bytes or rows
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -45,6 +46,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         """Seconds between the rows of the source's datasets."""
         raise NotImplementedError(f"{type(self).__module__}.Config must have a step")
 
+    def only(self, datasets: frozenset[str]) -> SourceConfig:  # noqa: ARG002 - for those that can
+        """Return this source asked for no more than some datasets, as far as it can be; it may still bring others."""
+        return self
+
     def datasets(self) -> frozenset[str]:
         """Return the logical names of all datasets that this source fills."""
         raise NotImplementedError(f"{type(self).__module__}.Config must tell its datasets")
@@ -70,6 +75,18 @@ class Site:
     secret: Callable[[str], str] = field(default=_no_secret, repr=False)
 
 
+@dataclass(slots=True)
+class Tally:
+    """What there is to say of a collected window beside its batches; whoever asks makes it, the collector fills it.
+
+    records: how many of the source's records were read, the dropped ones included, to be compared with count() one day; None where a
+    collector can't tell. dropped: records that gave no cell, by reason.
+    """
+
+    records: int | None = None
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
 class Collector(Protocol):
     """One source, asked window by window.
 
@@ -83,8 +100,8 @@ class Collector(Protocol):
     replayable: ClassVar[bool]
     needs_sample_at_end: ClassVar[bool]
 
-    def collect(self, window: Window) -> AsyncIterator[Batch]:
-        """Yield the window's batches, complete, or raise.
+    def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield the window's batches, complete, or raise; the tally is complete when they are.
 
         Every sample lies in the window; a (dataset, column, row) comes once. No batch, or batches without cells, says that the
         source is past this window and has nothing for it. Asking twice gives the same.
@@ -93,7 +110,7 @@ class Collector(Protocol):
         ...
 
     async def count(self, window: Window) -> int | None:
-        """Return how many records the source holds for a window, or None where it can't tell."""
+        """Return how many records the source holds for a window now, or None where it can't tell; the same that a tally counts."""
         ...
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ Unstoredness = Literal["failed", "rejected", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """A window that is synced in its file: how many cells were assigned, how many dropped by reason."""
+    """A window that is synced in its file: how many cells were assigned, how many dropped by reason, of how many records if known."""
 
     source: str
     kind: str
@@ -23,6 +23,7 @@ class StoredEntry:
     window: Window
     cells: int
     dropped: Mapping[str, int] = field(default_factory=dict)
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

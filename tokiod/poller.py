@@ -12,6 +12,7 @@ import structlog
 
 from tokiod.agenda import Agenda
 from tokiod.bus.unacknowledged import Stored
+from tokiod.collector import Tally
 from tokiod.errors import Transient
 from tokiod.log import Repeats
 from tokiod.retry import Unstorable, decide
@@ -151,14 +152,17 @@ class Poller:
     async def _attempt(self, window: Window) -> None:
         self._asked += 1
         self._agenda.take(window)
+        tally = Tally()
         try:
             async with asyncio.timeout(self._config.timeout):
-                batches = [batch async for batch in self._collector.collect(window)]
+                batches = [batch async for batch in self._collector.collect(window, tally)]
         except Exception as error:  # noqa: BLE001 - a collector is anybody's code: whatever it raises, retry.py decides
             self._failed(window, error)
             return
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, batches)))
-        answer = await self._submit(Collected(self._config.system, self._config.name, self._config.kind, window, batches))
+        config = self._config
+        collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped)
+        answer = await self._submit(collected)
         self._answers.add(answer)
         answer.add_done_callback(partial(self._answered, window, self._asked))
         await asyncio.sleep(0)

@@ -39,6 +39,7 @@ _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 Name = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z", max_length=200)]
 Dataset = Annotated[str, msgspec.Meta(pattern=rf"\A({_NAME}/{_NAME})?\Z", max_length=200)]
 Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
+Reason = Annotated[str, msgspec.Meta(max_length=200)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Second = Annotated[int, msgspec.Meta(ge=0, lt=250_000_000_000)]
 """What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be,
@@ -75,8 +76,11 @@ class Batch:
         return self.time.nbytes + self.column.nbytes + self.value.nbytes
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """Which part of which attempt at which window of which source a message on the inner bus is."""
+class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which part of which attempt at which window of which source a message on the inner bus is.
+
+    records, dropped: what the collector says of the whole window (tokiod.collector.Tally).
+    """
 
     source: Name
     kind: Name
@@ -85,6 +89,8 @@ class Piece(msgspec.Struct, frozen=True):
     attempt: Count
     part: Count
     parts: Count
+    records: Count | None = None
+    dropped: dict[Reason, Count] = {}
 
     @property
     def window(self) -> Window:

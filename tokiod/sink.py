@@ -12,7 +12,7 @@ from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tokiod.sample import Batch
     from tokiod.window import Window
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collected:
-    """One collected window of one source on its way into a sink. kind: the collector's, the `source` attribute of TTS groups."""
+    """One collected window of one source on its way into a sink.
+
+    kind: the collector's, the `source` attribute of TTS groups; records, dropped: the collector's tally of it.
+    """
 
     system: str
     source: str
     kind: str
     window: Window
     batches: Sequence[Batch]
+    records: int | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ asking again can help; what was acknowledged is on the disk and in the ledger.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ class Writer:
             self._refuse(applied, f"ledger: {error}")
             return
         for one, done in stored:
-            self.receiver.ack(one, done.cells, dict(done.dropped))
+            self.receiver.ack(one, done.cells, _dropped(one, done))
             self._publish(one, done)
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
 
@@ -145,4 +146,11 @@ class Writer:
 
 def _entry(one: Arrived, done: Applied) -> StoredEntry:
     collected = one.collected
-    return StoredEntry(collected.source, collected.kind, collected.system, collected.window, done.cells, dict(done.dropped))
+    return StoredEntry(
+        collected.source, collected.kind, collected.system, collected.window, done.cells, _dropped(one, done), collected.records
+    )
+
+
+def _dropped(one: Arrived, done: Applied) -> dict[str, int]:
+    """Return what the collector and the sink dropped, by reason."""
+    return dict(Counter(one.collected.dropped) + done.dropped)

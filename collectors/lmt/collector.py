@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lmt.database import Database, Schema
+    from tokiod.collector import Tally
     from tokiod.sample import Batch
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class Lmt:
         self._info: Info = {}
         self._stock: Inventory
 
-    async def collect(self, window: Window) -> AsyncIterator[Batch]:
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:  # noqa: ARG002 - every row is a cell's
         """Yield a batch per dataset, each with all of the file system's components as columns.
 
         Raises NotYet until a TS_ID at the window's end or later is there, and what Database raises.

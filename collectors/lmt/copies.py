@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from collectors.lmt.collector import Lmt
+    from tokiod.collector import Tally
     from tokiod.window import Window
 
 
@@ -25,9 +26,9 @@ class Copies:
         self.step = copies[0].step
         self._copies = copies
 
-    async def collect(self, window: Window) -> AsyncIterator[Batch]:
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset."""
-        found = [[batch async for batch in copy.collect(window)] for copy in self._copies]
+        found = [[batch async for batch in copy.collect(window, tally)] for copy in self._copies]
         for of_dataset in zip(*found, strict=True):
             yield merged(of_dataset, window)
 

@@ -31,6 +31,12 @@ def test_a_window_of_one_piece_is_whole_at_once():
     assert marks(arrived) == [[7.0]]
 
 
+def test_a_window_brings_what_its_collector_says_of_it():
+    said = Header(1, "s", piece=Piece("src", "lmt", 0, 60, 1, 0, 1, records=12, dropped={"null": 2}))
+    collected = Staging(10**6).add(b"p", said, None).collected
+    assert (collected.records, collected.dropped) == (12, {"null": 2})
+
+
 def test_a_window_without_data_has_no_batches():
     assert Staging(10**6).add(b"p", header(), None).collected.batches == []
 

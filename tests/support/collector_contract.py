@@ -8,11 +8,12 @@ import random
 import numpy as np
 import pytest
 
+from tokiod.collector import Tally
 from tokiod.window import Window
 
 
 async def collected(collector, window):
-    return [batch async for batch in collector.collect(window)]
+    return [batch async for batch in collector.collect(window, Tally())]
 
 
 async def samples(collector, window):

@@ -236,7 +236,9 @@ async def _watch(monitor: zmq.asyncio.Socket) -> None:
 
 def _pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
     batches: Sequence[Batch | None] = collected.batches or [None]
-    window = collected.window
+    window, told = collected.window, dict(collected.dropped)
     for part, batch in enumerate(batches):
-        piece = sample.Piece(collected.source, collected.kind, window.start, window.end, attempt, part, len(batches))
+        piece = sample.Piece(
+            collected.source, collected.kind, window.start, window.end, attempt, part, len(batches), collected.records, told
+        )
         yield sample.encode(collected.system, batch, piece)

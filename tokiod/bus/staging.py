@@ -46,8 +46,9 @@ class Partial:
         if len(self.batches) < self.piece.parts:
             return None
         batches = [batch for _, batch in sorted(self.batches.items()) if batch is not None]
-        collected = Collected(self.system, self.piece.source, self.piece.kind, self.window, batches)
-        return Arrived(collected, self.piece.attempt, self.peer)
+        piece = self.piece
+        collected = Collected(self.system, piece.source, piece.kind, self.window, batches, piece.records, piece.dropped)
+        return Arrived(collected, piece.attempt, self.peer)
 
 
 class Staging:
