@@ -9,7 +9,7 @@ SEED   ?=
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
-	@echo "make test      all tests, against real servers (installs MariaDB and hdf5-tools by apt where it may)"
+	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may)"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make docs      the command reference, docs/cli.md, from the commands themselves"
@@ -25,7 +25,8 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 servers:
-	@$(PYTHON) tests/system/packages.py mariadb-server hdf5-tools
+	@$(PYTHON) tests/system/packages.py mariadb-server hdf5-tools maven default-jre-headless
+	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 
 demo: install
 	@$(BIN)/tokiod demo

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from elasticsearch_server import SearchServer, missing
 from mariadb_server import MariaDb, installed
 
 
@@ -10,10 +11,31 @@ from mariadb_server import MariaDb, installed
 def mariadb(tmp_path_factory):
     """A running MariaDB; a test that stops it starts it again."""
     if not installed():
-        reason = "mariadbd is not installed: apt-get install mariadb-server"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        absent("mariadbd is not installed: apt-get install mariadb-server")
     server = MariaDb(tmp_path_factory.mktemp("mariadb"))
     server.install()
     server.start()
     yield server
     server.stop()
+
+
+LOGIN = ("collector", "correct horse")
+SECURED = "elasticsearch with a password and TLS"
+
+
+@pytest.fixture(scope="session", params=["elasticsearch", "opensearch"])
+def search_server(request):
+    """A running Elasticsearch, and then an OpenSearch: pytest ends one before it starts the other, and sorts the tests by it.
+
+    A test of one of them, or of SECURED (TLS, and LOGIN its only user), says so by parametrize("search_server", [...], indirect=True).
+    """
+    flavour, login = ("elasticsearch", LOGIN) if request.param == SECURED else (request.param, None)
+    if sentence := missing(flavour):
+        absent(sentence)
+    with SearchServer(flavour, login=login) as server:
+        yield server
+
+
+def absent(reason):
+    """Skip a test for want of a server, where servers may be missing."""
+    pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)

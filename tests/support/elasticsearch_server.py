@@ -1,0 +1,259 @@
+"""A real Elasticsearch or OpenSearch on loopback, for as long as somebody needs one. Standard library only.
+
+elasticsearch_server.py elasticsearch|opensearch [--port N]    prints its URL and runs until Ctrl-C
+elasticsearch_server.py fetch    puts both into the cache of the tests, and says what is missing where that can't be done
+
+Both are the stripped distributions that Maven Central has. They refuse to run as root, so root runs them as nobody, in a directory
+that nobody can reach (pytest's own are root's alone). One at a time: each wants a core while it starts.
+"""
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from maven import Unavailable, fetch
+
+START_SECONDS = 120
+STOP_SECONDS = 20
+NOBODY = 65534
+JAVA = range(17, 24)
+"""Older ones can't run Elasticsearch 8; from 24 on there is no security manager, which both ask for."""
+
+SETTINGS = {
+    "cluster.name": "tokiod-tests",
+    "discovery.type": "single-node",
+    "http.host": "127.0.0.1",
+    "transport.host": "127.0.0.1",
+    "transport.port": 0,
+    "node.portsfile": True,
+    "cluster.routing.allocation.disk.threshold_enabled": False,
+    # How often contexts whose time is over are let go; a minute by default, which no test waits for.
+    "search.keep_alive_interval": "200ms",
+}
+
+
+@dataclass(frozen=True)
+class Flavour:
+    artifact: str
+    java: str
+    settings: tuple[tuple[str, object], ...] = ()
+
+
+FLAVOURS = {
+    "elasticsearch": Flavour(
+        "org.elasticsearch.distribution.integ-test-zip:elasticsearch:8.19.4:zip", "ES_JAVA_HOME", (("xpack.security.enabled", False),)
+    ),
+    "opensearch": Flavour("org.opensearch.distribution.integ-test-zip:opensearch:2.19.1:zip", "OPENSEARCH_JAVA_HOME"),
+}
+
+
+class SearchServer:
+    """A context manager. url: where it is; ca: the PEM file that its certificate is checked against, or None without TLS.
+
+    settings: of its .yml, beside our own; login: (user, password) of the one user that it lets in, by TLS, where it is Elasticsearch.
+    """
+
+    def __init__(self, flavour, *, settings=(), login=None, port=0):
+        self.flavour, self.login, self.ca, self.url = flavour, login, None, None
+        self._settings = SETTINGS | dict(FLAVOURS[flavour].settings) | {"http.port": port} | dict(settings)
+        self._process = self._temporary = None
+
+    def __enter__(self):
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.stop)
+            self._install()
+            self.start()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def _install(self):
+        archive, self._java = fetch(FLAVOURS[self.flavour].artifact), java_home()
+        self._temporary = Path(tempfile.mkdtemp(prefix=f"tokiod-{self.flavour}-"))
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall(self._temporary)
+        self.home = self._temporary / archive.stem
+        (self._temporary / "tmp").mkdir()
+        for program in (self.home / "bin").iterdir():
+            program.chmod(0o755)
+        if self.login:
+            self._certify()
+        self._configure()
+        if os.geteuid() == 0:
+            for path in (self._temporary, *self._temporary.rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        if self.login:
+            user, password = self.login
+            self._run(["elasticsearch-users", "useradd", user, "-p", password, "-r", "superuser"], subprocess.run, check=True)
+
+    def _configure(self):
+        config = self.home / "config"
+        lines = [f"{name}: {json.dumps(value)}\n" for name, value in self._settings.items()]
+        (config / f"{self.flavour}.yml").write_text("".join(lines))
+        (config / "jvm.options.d").mkdir(exist_ok=True)
+        (config / "jvm.options.d" / "heap.options").write_text("-Xms512m\n-Xmx512m\n-XX:-UsePerfData\n")
+
+    def _certify(self):
+        self.ca = str(self.home / "config" / "server.pem")
+        wanted = "req -x509 -newkey rsa:2048 -nodes -subj /CN=tokiod-tests -addext subjectAltName=IP:127.0.0.1 -days 2"
+        command = ["openssl", *wanted.split(), "-keyout", str(self.home / "config" / "server.key"), "-out", self.ca]
+        subprocess.run(command, check=True, capture_output=True)
+        tls = {"enabled": True, "key": "server.key", "certificate": "server.pem"}
+        self._settings |= {"xpack.security.enabled": True, "xpack.security.autoconfiguration.enabled": False}
+        self._settings |= {f"xpack.security.http.ssl.{name}": value for name, value in tls.items()}
+
+    def _run(self, command, how, **options):
+        """Run one of its programs as somebody who may, in its surroundings; the kernel kills it when we are gone."""
+        tmp = self._temporary / "tmp"
+        variables = {"HOME": self.home, "ES_TMPDIR": tmp, "OPENSEARCH_TMPDIR": tmp, "CLI_JAVA_OPTS": f"-Djava.io.tmpdir={tmp}"}
+        variables |= {FLAVOURS[self.flavour].java: self._java, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        who = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+        with (self._temporary / "console.log").open("ab") as log:
+            places = {"cwd": self.home, "env": {k: str(v) for k, v in variables.items()}, "stdout": log, "stderr": log}
+            program = str(self.home / "bin" / command[0])
+            return how(["setpriv", "--pdeathsig=KILL", *who, program, *command[1:]], stdin=subprocess.DEVNULL, **places, **options)
+
+    def start(self):
+        """Start it, again where it was stopped or killed, with the data that it has; returns when it answers. Its port may change."""
+        ports = self.home / "logs" / "http.ports"
+        ports.unlink(missing_ok=True)
+        self._process = self._run([self.flavour, "-p", str(self.home / "pid")], subprocess.Popen, start_new_session=True)
+        deadline = time.monotonic() + START_SECONDS
+        while not (ports.exists() and self._answers(ports)):
+            assert self._process.poll() is None, f"{self.flavour} ended with {self._process.returncode}:\n{self.log()}"
+            assert time.monotonic() < deadline, f"{self.flavour} was not up after {START_SECONDS} s:\n{self.log()}"
+            time.sleep(0.1)
+
+    def _answers(self, ports):
+        # The file is there a moment before its text is.
+        if not (found := re.search(r"127\.0\.0\.1:\d+", ports.read_text())):
+            return False
+        self.url = f"{'https' if self.login else 'http'}://{found[0]}"
+        try:
+            return self.ask("GET", "/_cluster/health?wait_for_status=yellow&timeout=10s")["status"] in ("yellow", "green")
+        except (OSError, Refused):
+            return False
+
+    def log(self):
+        """The end of what it said, for a message about a server that does not start."""
+        own = [self._temporary / "console.log", *self.home.glob("logs/tokiod-tests.log")]
+        return "\n".join(path.read_text(errors="replace")[-4000:] for path in own if path.exists())
+
+    def signal(self, number):
+        """Send the server itself a signal (its launcher stays); returns when it is gone where that was SIGKILL."""
+        os.kill(int((self.home / "pid").read_text()), number)
+        if number == signal.SIGKILL:
+            self._process.wait(STOP_SECONDS)
+
+    def halt(self):
+        """End the process and keep the data, for another start()."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def stop(self):
+        self.halt()
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def ask(self, method, path, body=None, *, seconds=30):
+        """Ask it something and return the JSON that it says; body: what becomes JSON, or bytes of newline-delimited JSON.
+
+        Raises Refused for any status that is not 2xx, OSError where nobody answers.
+        """
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        headers = {"Content-Type": "application/x-ndjson" if path.endswith("_bulk") else "application/json"}
+        if self.login:
+            headers["Authorization"] = "Basic " + base64.b64encode(":".join(self.login).encode()).decode()
+        request = urllib.request.Request(self.url + path, body, headers, method=method)
+        context = ssl.create_default_context(cafile=self.ca) if self.ca else None
+        try:
+            with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refused(error.code, error.read().decode(errors="replace")) from None
+
+    def set(self, **settings):
+        """Change settings of the running cluster, named with __ for a dot; None gives one its default back."""
+        self.ask("PUT", "/_cluster/settings", {"transient": {name.replace("__", "."): value for name, value in settings.items()}})
+
+    def open_contexts(self):
+        """How many scrolls and points in time the server holds open."""
+        nodes = self.ask("GET", "/_nodes/stats/indices/search")["nodes"]
+        return sum(node["indices"]["search"]["open_contexts"] for node in nodes.values())
+
+
+class Refused(Exception):  # noqa: N818 - the server did that
+    """An answer that is not 2xx."""
+
+    def __init__(self, status, text):
+        super().__init__(f"{status}: {text}")
+        self.status = status
+
+
+def java_home():
+    """Return the home of a Java that can run both; raises Unavailable."""
+    named = [os.environ[name] for name in ("ES_JAVA_HOME", "JAVA_HOME") if os.environ.get(name)]
+    found = [str(Path(java).resolve().parents[1])] if (java := shutil.which("java")) else []
+    for home in map(Path, [*named, *found, *sorted(map(str, Path("/usr/lib/jvm").glob("*")))]):
+        release = home / "release"
+        if release.is_file() and (told := re.search(r'JAVA_VERSION="(\d+)', release.read_text())) and int(told[1]) in JAVA:
+            return home
+    raise Unavailable(f"no Java {JAVA.start} to {JAVA.stop - 1} is installed: apt-get install default-jre-headless")
+
+
+def missing(flavour):
+    """Return why a server can't be started here, as a sentence, or None; fetches it where it isn't in the cache."""
+    try:
+        fetch(FLAVOURS[flavour].artifact)
+        java_home()
+    except Unavailable as error:
+        return str(error)
+    lacking = [name for name in ("setpriv", "openssl") if shutil.which(name) is None]
+    return f"not installed: {' '.join(lacking)}" if lacking else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run a real Elasticsearch or OpenSearch until Ctrl-C.")
+    parser.add_argument("flavour", choices=[*FLAVOURS, "fetch"])
+    parser.add_argument("--port", type=int, default=0)
+    wanted = parser.parse_args()
+    if wanted.flavour == "fetch":
+        for sentence in {missing(flavour) for flavour in FLAVOURS} - {None}:
+            print(f"{sentence}; the tests that need it will skip", file=sys.stderr)
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), SearchServer(wanted.flavour, port=wanted.port) as server:
+        print(server.url, flush=True)
+        server._process.wait()
+        print(server.log())
+
+
+if __name__ == "__main__":
+    main()
