@@ -8,32 +8,27 @@ that nobody can reach (pytest's own are root's alone). One at a time: each wants
 """
 
 import argparse
-import base64
 import contextlib
 import json
 import os
 import re
 import shutil
 import signal
-import ssl
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from java import java_home
 from maven import Unavailable, fetch
+from search_client import Refused, SearchClient
 
 START_SECONDS = 120
 STOP_SECONDS = 20
 NOBODY = 65534
-JAVA = range(17, 24)
-"""Older ones can't run Elasticsearch 8; from 24 on there is no security manager, which both ask for."""
-
 SETTINGS = {
     "cluster.name": "tokiod-tests",
     "discovery.type": "single-node",
@@ -62,14 +57,15 @@ FLAVOURS = {
 }
 
 
-class SearchServer:
+class SearchServer(SearchClient):
     """A context manager. url: where it is; ca: the PEM file that its certificate is checked against, or None without TLS.
 
     settings: of its .yml, beside our own; login: (user, password) of the one user that it lets in, by TLS, where it is Elasticsearch.
     """
 
     def __init__(self, flavour, *, settings=(), login=None, port=0):
-        self.flavour, self.login, self.ca, self.url = flavour, login, None, None
+        super().__init__(login=login)
+        self.flavour = flavour
         self._settings = SETTINGS | dict(FLAVOURS[flavour].settings) | {"http.port": port} | dict(settings)
         self._process = self._temporary = None
 
@@ -179,53 +175,6 @@ class SearchServer:
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
-
-    def ask(self, method, path, body=None, *, seconds=30):
-        """Ask it something and return the JSON that it says; body: what becomes JSON, or bytes of newline-delimited JSON.
-
-        Raises Refused for any status that is not 2xx, OSError where nobody answers.
-        """
-        if body is not None and not isinstance(body, bytes):
-            body = json.dumps(body).encode()
-        headers = {"Content-Type": "application/x-ndjson" if path.endswith("_bulk") else "application/json"}
-        if self.login:
-            headers["Authorization"] = "Basic " + base64.b64encode(":".join(self.login).encode()).decode()
-        request = urllib.request.Request(self.url + path, body, headers, method=method)
-        context = ssl.create_default_context(cafile=self.ca) if self.ca else None
-        try:
-            with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise Refused(error.code, error.read().decode(errors="replace")) from None
-
-    def set(self, **settings):
-        """Change settings of the running cluster, named with __ for a dot; None gives one its default back."""
-        self.ask("PUT", "/_cluster/settings", {"transient": {name.replace("__", "."): value for name, value in settings.items()}})
-
-    def open_contexts(self):
-        """How many scrolls and points in time the server holds open."""
-        nodes = self.ask("GET", "/_nodes/stats/indices/search")["nodes"]
-        return sum(node["indices"]["search"]["open_contexts"] for node in nodes.values())
-
-
-class Refused(Exception):  # noqa: N818 - the server did that
-    """An answer that is not 2xx."""
-
-    def __init__(self, status, text):
-        super().__init__(f"{status}: {text}")
-        self.status = status
-
-
-def java_home():
-    """Return the home of a Java that can run both; raises Unavailable."""
-    named = [os.environ[name] for name in ("ES_JAVA_HOME", "JAVA_HOME") if os.environ.get(name)]
-    found = [str(Path(java).resolve().parents[1])] if (java := shutil.which("java")) else []
-    for home in map(Path, [*named, *found, *sorted(map(str, Path("/usr/lib/jvm").glob("*")))]):
-        release = home / "release"
-        if release.is_file() and (told := re.search(r'JAVA_VERSION="(\d+)', release.read_text())) and int(told[1]) in JAVA:
-            return home
-    raise Unavailable(f"no Java {JAVA.start} to {JAVA.stop - 1} is installed: apt-get install default-jre-headless")
 
 
 def missing(flavour):
