@@ -53,7 +53,12 @@ FLAVOURS = {
     "elasticsearch": Flavour(
         "org.elasticsearch.distribution.integ-test-zip:elasticsearch:8.19.4:zip", "ES_JAVA_HOME", (("xpack.security.enabled", False),)
     ),
-    "opensearch": Flavour("org.opensearch.distribution.integ-test-zip:opensearch:2.19.1:zip", "OPENSEARCH_JAVA_HOME"),
+    "opensearch": Flavour(
+        "org.opensearch.distribution.integ-test-zip:opensearch:2.19.1:zip",
+        "OPENSEARCH_JAVA_HOME",
+        # What a point in time lives at least, whatever it was opened with; 30 s by default.
+        (("point_in_time.init.keep_alive", "500ms"),),
+    ),
 }
 
 
