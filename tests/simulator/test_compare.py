@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tokiod.simulator.answers import Answers
+from tokiod.simulator.collectd_answers import CollectdAnswers
 from tokiod.simulator.compare import SHOWN, Comparison, Difference, compare
 from tokiod.simulator.site import Site
 from tokiod.window import Window
@@ -137,3 +138,21 @@ def test_what_is_no_file_is_an_os_error(tmp_path):
     for name in ("text.hdf5", "absent.hdf5"):
         with pytest.raises(OSError, match="Unable to"):
             compare(tmp_path / name, ANSWERS)
+
+
+def test_means_may_differ_in_the_last_digits_and_no_further(tmp_path):
+    answers = CollectdAnswers(SITE, [FILE])
+    right = answers.of(FILE)
+    with h5py.File(tmp_path / "bb.hdf5", "w") as file:
+        file.attrs.update({"version": "1", "start": np.int64(FILE.start), "end": np.int64(FILE.end)})
+        for dataset, answer in right.items():
+            group = file.require_group(dataset.partition("/")[0])
+            if "timestamps" not in group:
+                group["timestamps"] = answer.timestamps
+            node = file.create_dataset(dataset, data=np.where(np.isnan(answer.values), -0.0, answer.values * (1 + 3e-16)))
+            node.attrs["columns"] = np.array([name.encode() for name in answer.columns])
+    result = compare(tmp_path / "bb.hdf5", answers)
+    assert {difference.dataset for difference in result.differences} == {name for name, answer in right.items() if answer.exact}
+    with h5py.File(tmp_path / "bb.hdf5", "r+") as file:
+        file["dataservers/cpuuser"][...] *= 1 + 1e-11
+    assert "dataservers/cpuuser" in {difference.dataset for difference in compare(tmp_path / "bb.hdf5", answers).differences}

@@ -11,13 +11,19 @@ import click
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
+from tokiod.simulator.elasticsearch import serve
 from tokiod.simulator.lmt import simulate
-from tokiod.simulator.site import STEP, Site
+from tokiod.simulator.site import CORI, STEP, Site
 from tokiod.units import Duration
 
 
 def _seconds(text: str) -> int:
     return int(Duration.parse(text))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 @click.group()
@@ -46,6 +52,33 @@ def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int,
         site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
         asyncio.run(_until_terminated(simulate(database, site, clock)))
     except (TokiodError, ValueError, KeyError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@simulator.command()
+@click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Where to answer.")
+@click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
+@click.option(
+    "--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A saved site (JSON) instead of what follows."
+)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--hosts", default=16, show_default=True)
+@click.option("--devices", default=4, show_default=True, help="Of each host.")
+@click.option("--cores", default=8, show_default=True, help="Of each host.")
+@click.option("--cori", is_flag=True, help="The burst buffer of Cori: 288 hosts with 4 devices and 16 cores.")
+@click.option("--late", type=_seconds, metavar="SPAN", default="25s", show_default=True, help="Within which late documents can be found.")
+@click.option("--history", type=_seconds, metavar="SPAN", default="2h", show_default=True, help="Past before the clock's EPOCH.")
+@click.option("--growth", type=_seconds, metavar="SPAN", help="When the last host appears, after the first sample. [default: at once]")
+@click.option(
+    "--trouble/--no-trouble", default=True, show_default=True, help="Late, absent and repeated documents, and numbers that are none."
+)
+def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None, history: int, cori: bool, **sizes: Any) -> None:  # noqa: FBT001
+    """Serve collectd's documents as Elasticsearch does."""
+    try:
+        sizes |= CORI if cori else {}
+        site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
+        asyncio.run(_until_terminated(serve(site, clock, *listen)))
+    except (TokiodError, ValueError, KeyError, OSError) as error:
         raise click.ClickException(str(error)) from None
 
 

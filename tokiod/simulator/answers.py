@@ -51,12 +51,14 @@ class Answer:
     """A dataset of a file: columns; timestamps i8[n]; values f8[n, c], NaN where missing.
 
     determined: bool[n, c], where no window that is stored later, of whatever time, can change the cell any more.
+    exact: whether each value is one double and no other; sums may be added up in any order, and differ by 1e-12 of their size.
     """
 
     columns: tuple[str, ...]
     timestamps: Ints
     values: Floats
     determined: Mask
+    exact: bool = True
 
 
 class Answers:

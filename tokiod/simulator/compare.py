@@ -1,16 +1,15 @@
-"""Hold a TTS file against what it must hold, cell by cell, bit by bit."""
+"""Hold a TTS file against what it must hold, cell by cell, bit by bit; means, which have no order, to 1e-12 of their size."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import h5py
 import numpy as np
 
-from tokiod.simulator.site import STEP
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
@@ -18,9 +17,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.simulator.answers import Answer, Answers
+    from tokiod.simulator.answers import Answer
 
 Kind = Literal["lost", "extra", "different"]
+
+_SUMS = 1e-12
+"""How far apart, relative to their size, two doubles are that were added up in two orders."""
 
 SHOWN = 20
 """Differences of each dataset that are kept; all are counted."""
@@ -61,7 +63,14 @@ class Comparison:
         )
 
 
-def compare(path: Path, answers: Answers, *, determined: bool = False) -> Comparison:
+class Knowing(Protocol):
+    """What tells the right cells of a file by its span: simulator.answers, simulator.collectd_answers."""
+
+    def of(self, file: Window) -> dict[str, Answer]:
+        """Return the answer for every dataset."""
+
+
+def compare(path: Path, answers: Knowing, *, determined: bool = False) -> Comparison:
     """Compare every cell of a TTS file, live or sealed, with what it must hold once the windows of `answers` are stored.
 
     determined: leave out the cells that other windows, stored meanwhile, may change: the way to look at a daemon that is running.
@@ -73,7 +82,7 @@ def compare(path: Path, answers: Answers, *, determined: bool = False) -> Compar
         wanted = answers.of(Window(int(file.attrs["start"]), int(file.attrs["end"])))
         for name in sorted({*found, *wanted}):
             if name not in wanted:
-                raise ValueError(f"{path} holds {name}, which an LMT database does not tell")
+                raise ValueError(f"{path} holds {name}, which this site does not tell")
             _compare_dataset(name, wanted[name], found.get(name), result, determined=determined)
     return result
 
@@ -89,7 +98,10 @@ def _compare_dataset(name: str, want: Answer, node: h5py.Dataset | None, result:
         got[:, [columns.index(column) for column in _columns(node)]] = _cells(node, want.timestamps)
     result.cells += int(certain.sum())
     result.filled += int((certain & ~np.isnan(wanted)).sum())
-    wrong = certain & ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)))
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    if not want.exact:
+        same |= np.abs(got - wanted) <= _SUMS * np.abs(wanted)
+    wrong = certain & ~same
     _tell(name, columns, want.timestamps, (wrong, wanted, got), result)
 
 
@@ -128,7 +140,7 @@ def _columns(node: h5py.Dataset) -> tuple[str, ...]:
 def _cells(node: h5py.Dataset, times: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return a dataset's cells with NaN for missing, which TTS writes as -0.0."""
     if not np.array_equal(node.parent["timestamps"][...], times):
-        raise ValueError(f"{node.file.filename}: the timestamps of {node.name} are not steps of {STEP} s over the file")
+        raise ValueError(f"{node.file.filename}: the timestamps of {node.name} are not steps of {times[1] - times[0]} s over the file")
     values: NDArray[np.float64] = node[...]
     values[(values == 0) & np.signbit(values)] = np.nan
     return values

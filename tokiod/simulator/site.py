@@ -25,15 +25,20 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that LMT 3 writes of each MDT, and their numbers in OPERATION_INFO."""
 
+CORI = {"hosts": 288, "devices": 4, "cores": 16}
+"""The sizes of the burst buffer of NERSC's Cori."""
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A file system under load.
+    """A file system and a burst buffer under load.
 
     epoch: UTC epoch seconds of the first sample ever taken, a multiple of STEP; step k is at epoch + k * STEP.
     OST j belongs to OSS j % osss; two MDTs share an MDS.
     growth: seconds after the epoch at which the last OST is first seen; None: from the start.
     trouble: whether samples come late, counters fall, servers go away (see trouble.py).
+    hosts, devices, cores: the burst buffer's nodes, and the NVMe devices and CPU cores of each; `growth` holds for the last node too.
+    late: seconds within which the last of the nodes' documents can be found, from the time that it tells of.
     """
 
     epoch: int
@@ -45,12 +50,20 @@ class Site:
     mdts: int = 2
     trouble: bool = True
     growth: int | None = None
+    hosts: int = 16
+    devices: int = 4
+    cores: int = 8
+    late: int = 25
 
     def __post_init__(self) -> None:
         if self.epoch % STEP:
             raise ValueError(f"epoch {self.epoch} is not a multiple of {STEP} s")
         if min(self.osts, self.osss, self.mdts) < 1:
             raise ValueError("a site has at least one OST, one OSS and one MDT")
+        if min(self.hosts, self.devices, self.cores) < 1:
+            raise ValueError("a burst buffer has at least one host, one device and one core")
+        if self.late < 1:
+            raise ValueError(f"late is {self.late} s: no document can be found sooner than 1 s after its time")
         if self.seed < 0:
             raise ValueError(f"seed {self.seed} is negative")
         ZoneInfo(self.timezone)
@@ -74,6 +87,16 @@ class Site:
     def mds_names(self) -> tuple[str, ...]:
         """Host names of the metadata servers."""
         return tuple(f"{self.filesystem}n{j:03d}" for j in range((self.mdts + 1) // 2))
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The burst buffer's nodes, all of them."""
+        return tuple(f"bb{j + 1}" for j in range(self.hosts))
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The devices that each of those has."""
+        return tuple(f"nvme{j}n1" for j in range(self.devices))
 
     @property
     def oss_of_ost(self) -> NDArray[np.intp]:
