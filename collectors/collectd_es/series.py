@@ -1,0 +1,178 @@
+"""Series: the numbers that stand for names, and which column of which dataset a number is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tokiod.tts.schema import natural_key
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_METRICS = {
+    "disk": {
+        "disk_octets": {"": {"read": "datatargets/readrates", "write": "datatargets/writerates"}},
+        "disk_ops": {"": {"read": "datatargets/readoprates", "write": "datatargets/writeoprates"}},
+    },
+    "memory": {
+        "memory": {
+            "cached": {"value": "dataservers/memcached"},
+            "buffered": {"value": "dataservers/membuffered"},
+            "free": {"value": "dataservers/memfree"},
+            "used": {"value": "dataservers/memused"},
+            "slab_recl": {"value": "dataservers/memslab"},
+            "slab_unrecl": {"value": "dataservers/memslab_unrecl"},
+        }
+    },
+    "cpu": {
+        "percent": {
+            "idle": {"value": "dataservers/cpuload"},
+            "user": {"value": "dataservers/cpuuser"},
+            "system": {"value": "dataservers/cpusys"},
+        }
+    },
+}
+"""plugin, type, type instance, and the field of each dataset's values."""
+
+DATASETS = tuple(d for types in _METRICS.values() for kinds in types.values() for fields in kinds.values() for d in fields.values())
+MEANS = frozenset(_METRICS["cpu"]["percent"][kind]["value"] for kind in ("idle", "user", "system"))
+"""A cell of these is the mean over the cores of a host."""
+
+COMPLEMENTS = frozenset({"dataservers/cpuload"})
+"""Of these, 100 minus the value is stored: busy is what is not idle."""
+
+
+class Name(NamedTuple):
+    """What a series is of: a dataset, its column, and within that the core, "" where a column has one series only."""
+
+    dataset: str
+    column: str
+    core: str = ""
+
+
+class Key(NamedTuple):
+    """The texts of a document that name its series."""
+
+    host: str
+    plugin: str
+    type: str
+    type_instance: str
+    plugin_instance: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where each series belongs, at one time.
+
+    columns: of each dataset, in order; places: of each dataset, pairs of series u4[k] and their columns u4[k]. A mean has a pair per
+    core, natural order of their names, other datasets have one with all their columns.
+    mean, complement: bool[series].
+    """
+
+    columns: dict[str, tuple[str, ...]]
+    places: dict[str, list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]]
+    mean: NDArray[np.bool_]
+    complement: NDArray[np.bool_]
+
+
+# Numbers are given in the order of arrival, which parse workers and retries change, and so nothing that leaves a collector may follow
+# from them. Columns are given when batches are made: names that are new then come in their natural order behind the older ones.
+class Series:
+    """The names of one source, numbered as they come; shared by all its readers in one process."""
+
+    def __init__(self, hosts: re.Pattern[str] | None = None, devices: re.Pattern[str] | None = None) -> None:
+        self._hosts = hosts
+        self._devices = devices
+        self._numbers: dict[Name, int] = {}
+        self._names: list[Name] = []
+        self._columns: dict[str, dict[str, int]] = {dataset: {} for dataset in DATASETS}
+        self._layout: Layout | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def number(self, name: Name) -> int:
+        """Return a name's number; the next one for a new name."""
+        number = self._numbers.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+        return number
+
+    def names(self, first: int = 0) -> list[Name]:
+        """Return the names from number `first` on, for another process's merge()."""
+        return self._names[first:]
+
+    def merge(self, names: Sequence[tuple[str, str, str]]) -> NDArray[np.uint32]:
+        """Return our numbers u4[n] of another table's names."""
+        return np.array([self.number(Name(*name)) for name in names], np.uint32)
+
+    def resolve(self, key: Key) -> dict[str, int] | str:
+        """Return the number of each field of a document that holds a value, or why its values are of no series."""
+        types = _METRICS.get(key.plugin)
+        if types is None:
+            return "unknown plugin"
+        kinds = types.get(key.type)
+        if kinds is None:
+            return "unknown type"
+        fields = kinds.get(key.type_instance)
+        if fields is None:
+            return "unknown type instance"
+        return self._refused(key) or {field: self.number(self._name(dataset, key)) for field, dataset in fields.items()}
+
+    def _refused(self, key: Key) -> str:
+        if not key.host:
+            return "no host"
+        if self._hosts is not None and not self._hosts.fullmatch(key.host):
+            return "unknown host"
+        if key.plugin == "memory":
+            return "unknown plugin instance" if key.plugin_instance else ""
+        if key.plugin == "cpu":
+            return ""
+        if not key.plugin_instance:
+            return "no device"
+        return "unknown device" if self._devices is not None and not self._devices.fullmatch(key.plugin_instance) else ""
+
+    def _name(self, dataset: str, key: Key) -> Name:
+        if key.plugin == "disk":
+            return Name(dataset, f"{key.host}:{key.plugin_instance}")
+        return Name(dataset, key.host, key.plugin_instance)
+
+    def layout(self) -> Layout:
+        """Return the place of each series, and give columns to names that have none yet."""
+        if self._layout is None or len(self._layout.mean) != len(self._names):
+            self._layout = self._arranged()
+        return self._layout
+
+    def _arranged(self) -> Layout:
+        numbers: dict[str, list[int]] = {dataset: [] for dataset in DATASETS}
+        for number, name in enumerate(self._names):
+            numbers[name.dataset].append(number)
+        return Layout(
+            {dataset: self._in_order(dataset, some) for dataset, some in numbers.items()},
+            {dataset: self._places(dataset, some) for dataset, some in numbers.items()},
+            np.array([name.dataset in MEANS for name in self._names], np.bool_),
+            np.array([name.dataset in COMPLEMENTS for name in self._names], np.bool_),
+        )
+
+    def _in_order(self, dataset: str, numbers: list[int]) -> tuple[str, ...]:
+        known = self._columns[dataset]
+        for column in sorted({self._names[n].column for n in numbers} - known.keys(), key=natural_key):
+            known[column] = len(known)
+        return tuple(known)
+
+    def _places(self, dataset: str, numbers: list[int]) -> list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]:
+        known = self._columns[dataset]
+        layers: dict[tuple[object, str], dict[int, int]] = {}
+        for number in numbers:
+            name = self._names[number]
+            layers.setdefault(natural_key(name.core), {})[known[name.column]] = number
+        return [
+            (np.array([layer[c] for c in sorted(layer)], np.uint32), np.array(sorted(layer), np.uint32))
+            for _, layer in sorted(layers.items())
+        ]
