@@ -61,6 +61,9 @@ FLAVOURS = {
     ),
 }
 
+SECURED, LOGIN = "elasticsearch with a password and TLS", ("collector", "correct horse")
+"""What the fixture search_server calls that one, and who is let in."""
+
 
 class SearchServer(SearchClient):
     """A context manager. url: where it is; ca: the PEM file that its certificate is checked against, or None without TLS.

@@ -9,6 +9,9 @@ import json
 
 from fault_proxy import respond
 
+PAGES = "POST .*_search(/scroll)?([?]|$)"
+"""What asks for a page, by scroll or point in time. OpenSearch opens its points in time below /_search too: that is no page."""
+
 JSON, HTML = {"Content-Type": "application/json"}, {"Content-Type": "text/html"}
 
 

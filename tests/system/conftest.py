@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from elasticsearch_server import SearchServer, missing
+from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
 from mariadb_server import MariaDb, installed
 
 
@@ -17,10 +17,6 @@ def mariadb(tmp_path_factory):
     server.start()
     yield server
     server.stop()
-
-
-LOGIN = ("collector", "correct horse")
-SECURED = "elasticsearch with a password and TLS"
 
 
 @pytest.fixture(scope="session", params=["elasticsearch", "opensearch"])
