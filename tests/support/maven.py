@@ -37,7 +37,7 @@ def fetch(artifact):
 
 
 def _copy(artifact, directory):
-    command = ["mvn", "--batch-mode", "--quiet", PLUGIN, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
+    command = ["mvn", "--batch-mode", "--quiet", "-Dstyle.color=never", PLUGIN, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
     try:
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired:
