@@ -2,12 +2,13 @@
 
 Nothing is kept but the blocks that were asked for last. A document's place in the order is its position: its step, and a rank in the step
 that mixes hosts and series as an index does. Text is put together from pieces for thousands of documents at once, because a server that
-is slower than the reader it is there for would only measure itself: some 0.8 us per document instead of 6 by json.dumps.
+is slower than the reader it is there for would only measure itself: some 1.3 us per document, where json.dumps takes 7.6.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _STEP = 1 << 24
 """Positions of a step."""
 
-_PIECES = 13
+_PIECES = 12
 """Of which a document's text is put together."""
 
 
@@ -61,9 +62,10 @@ class Documents:
             }
         )
         self._disk = np.array([s.disk for s in series])
-        self._starts = [f'","_score":null,"_source":{{"plugin":"{s.plugin}"'.encode() for s in series]
-        self._hosts = [f',"hostname":"{host}"'.encode() for host in hosts]
-        self._ends = [_end(s).encode() for s in series]
+        # Few texts, and each of them one object: what thousands of documents share stays in the processor's cache.
+        self._starts = [_shared(f'","_score":null,"_source":{{"plugin":"{s.plugin}"') for s in series]
+        self._hosts = [_shared(f',"hostname":"{host}"') for host in hosts]
+        self._ends = [_shared(_end(s)) for s in series]
 
     def index_days(self, now: int) -> range:
         """Return the UTC days since 1970 that have an index at a time in epoch milliseconds."""
@@ -99,7 +101,6 @@ class Documents:
         first = np.full(len(which), b"", object)
         first[disk] = _texts(numbers[0][disk])
         pieces = [b""] * (_PIECES * len(which))
-        pieces[0::_PIECES] = _prefixes(times)
         pieces[1::_PIECES] = ids
         pieces[2::_PIECES] = [self._starts[i] for i in which]
         pieces[3::_PIECES] = np.where(disk, b',"read":', b"").tolist()
@@ -111,10 +112,13 @@ class Documents:
         pieces[9::_PIECES] = [self._ends[i] for i in which]
         if ordered:
             pieces[10::_PIECES] = [b',"sort":['] * len(which)
-            pieces[11::_PIECES] = [text + b"]" for text in ids]
-        pieces[12::_PIECES] = [b"}"] * len(which)
+            pieces[11::_PIECES] = ids
         _spoil(pieces, fates, series, disk)
-        return b"".join(pieces)[1:]
+        closing = b"]}" if ordered else b"}"
+        pieces[0::_PIECES] = _prefixes(times, closing)
+        pieces[0] = pieces[0].removeprefix(closing + b",")
+        pieces.append(closing)
+        return b"".join(pieces)
 
     def _steps(self, search: Search) -> range:
         """Return the steps that may have documents of the span, as far as a search can see."""
@@ -150,9 +154,10 @@ def _texts(numbers: NDArray[np.int64 | np.float64]) -> list[bytes]:
     return msgspec.json.encode(numbers.tolist())[1:-1].split(b",") if len(numbers) else []
 
 
-def _prefixes(times: Ints) -> list[bytes]:
+def _prefixes(times: Ints, closing: bytes) -> list[bytes]:
+    """Return the end of the document before, and the beginning of each."""
     days, which = np.unique(times // DAY, return_inverse=True)
-    known = [f',{{"_index":"{index_name(day)}","_id":"AW'.encode() for day in days.tolist()]
+    known = [closing + f',{{"_index":"{index_name(day)}","_id":"AW'.encode() for day in days.tolist()]
     return [known[i] for i in which.tolist()]
 
 
@@ -160,6 +165,11 @@ def _stamps(times: Ints) -> list[bytes]:
     moments, which = np.unique(times, return_inverse=True)
     known = [f',"@timestamp":"{moment}Z"'.encode() for moment in np.datetime_as_string(moments.view("M8[ms]"), unit="ms").tolist()]
     return [known[i] for i in which.tolist()]
+
+
+@lru_cache(maxsize=1024)
+def _shared(text: str) -> bytes:
+    return text.encode()
 
 
 def _end(series: Series) -> str:
