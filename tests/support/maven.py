@@ -37,11 +37,11 @@ def fetch(artifact):
 
 
 def _copy(artifact, directory):
-    command = ["mvn", "--batch-mode", "--quiet", "-Dstyle.color=never", PLUGIN, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
+    command = ["mvn", "--batch-mode", "--quiet", PLUGIN, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
     try:
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise Unavailable(f"mvn had not fetched {artifact} after {SECONDS} s") from None
     if done.returncode:
-        first = next(iter((done.stdout + done.stderr).splitlines()), "it does not say why")
-        raise Unavailable(f"mvn can't fetch {artifact}: {first}")
+        reason = next((line.partition("[ERROR] ")[2] for line in done.stdout.splitlines() if "[ERROR]" in line), "it does not say why")
+        raise Unavailable(f"mvn can't fetch {artifact}: {reason}")
