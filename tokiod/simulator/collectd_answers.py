@@ -1,6 +1,6 @@
 """What a right archive of collectd's documents holds: every cell, from the load alone, and nothing from what was served.
 
-A cell holds its series' last sample by time, whoever came first and how often; those of CPUs hold the mean over the cores that have one.
+A cell holds its series' last sample by time, whoever came first and how often; those of CPUs hold the mean of all samples of all cores.
 """
 
 from __future__ import annotations
@@ -73,31 +73,39 @@ class CollectdAnswers:
 
     def _datasets(self, times: Ints, stored: Mask) -> dict[str, Floats]:
         """Return the cells f8[n, c] of each dataset, NaN where nothing is stored or nothing was told."""
-        devices, rows, (first, second) = self.site.devices, stored.nonzero()[0], self._samples(times[stored])
+        devices, memory, rows = self.site.devices, 2 * self.site.devices, stored.nonzero()[0]
+        (first, second), means = self._samples(times[stored])
         cells = {
             "datatargets/readrates": first[:, :, :devices],
             "datatargets/writerates": second[:, :, :devices],
-            "datatargets/readoprates": first[:, :, devices : 2 * devices],
-            "datatargets/writeoprates": second[:, :, devices : 2 * devices],
+            "datatargets/readoprates": first[:, :, devices:memory],
+            "datatargets/writeoprates": second[:, :, devices:memory],
         }
-        memory = 2 * devices
-        cells |= {MEMORY_DATASETS[kind]: second[:, :, memory + i : memory + i + 1] for i, kind in enumerate(MEMORY)}
-        cores = np.split(second[:, :, memory + len(MEMORY) : -2], len(CPU), axis=2)
-        cells |= {CPU_DATASETS[kind]: _mean(100 - each if kind == "idle" else each) for kind, each in zip(CPU, cores, strict=True)}
+        cells |= {MEMORY_DATASETS[kind]: second[:, :, memory + i] for i, kind in enumerate(MEMORY)}
+        cells |= {CPU_DATASETS[kind]: means[:, :, i] for i, kind in enumerate(CPU)}
         return {name: _in_rows(values, rows, len(times)) for name, values in cells.items()}
 
-    def _samples(self, times: Ints) -> Floats:
-        """Return f8[2, n, hosts, series]: the sample that each series' cell at each of these times (ascending) holds, NaN for none."""
+    def _samples(self, times: Ints) -> tuple[Floats, Floats]:
+        """Return what the cells at these times (ascending) hold, NaN for nothing.
+
+        f8[2, n, hosts, series]: the last sample of each series; f8[n, hosts, 3]: the means of the CPUs' samples, load, user, system.
+        """
+        shape = (len(times), self.site.hosts)
+        last = np.full((2, *shape, len(self._load.series)), np.nan)
+        total, count = np.zeros((2, *shape, len(CPU)))
         if not len(times):
-            return np.empty((2, 0, self.site.hosts, len(self._load.series)))
+            return last, total
         steps = (times - self._load.origin) // INTERVAL
         first = int(steps[0]) - 1  # whose sample can have come late, as that behind the last can have come early
         numbers, cells = self._told(first, int(steps[-1]) + 2)
-        found = np.full_like(numbers, np.nan)
         for late in (1, 0, -1):  # in the order of time: of two samples in a cell the later step's is the later one
-            moved = np.roll(np.where((cells == late)[:, :, np.newaxis], numbers, np.nan), late, axis=1)
-            found = np.where(np.isnan(moved), found, moved)
-        return found[:, steps - first]
+            moved = np.roll(np.where((cells == late)[:, :, np.newaxis], numbers, np.nan), late, axis=1)[:, steps - first]
+            last = np.where(np.isnan(moved), last, moved)
+            cores = moved[1, :, :, -2 - len(CPU) * self.site.cores : -2].reshape(*shape, len(CPU), self.site.cores)
+            cores[:, :, 0] = 100 - cores[:, :, 0]
+            total += np.nansum(cores, axis=-1)
+            count += (~np.isnan(cores)).sum(axis=-1)
+        return last, np.where(count, total / np.maximum(count, 1), np.nan)
 
     def _told(self, first: int, last: int) -> tuple[Floats, Ints]:
         """Return the good numbers of the steps [first, last) and, i8[n, hosts], in how many cells behind its own step each lies."""
@@ -124,12 +132,6 @@ _MEANS = frozenset(CPU_DATASETS.values())
 
 _load = lru_cache(maxsize=2)(Collectd)
 """A site's load, kept from one look at its archive to the next."""
-
-
-def _mean(cells: Floats) -> Floats:
-    """Return the mean over the last axis of the cells that hold a number, f8[n, hosts]."""
-    count = (~np.isnan(cells)).sum(axis=-1)
-    return np.asarray(np.where(count, np.nansum(cells, axis=-1) / np.maximum(count, 1), np.nan))
 
 
 def _in_rows(values: Floats, rows: NDArray[np.intp], height: int) -> Floats:
