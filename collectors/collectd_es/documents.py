@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,8 @@ class Decoder:
 
     def _forget(self) -> None:
         """Codes stand for keys: of each, the number of the series of each field, -1 for none; below zero, the reason for no series."""
-        self._codes: dict[tuple[str, ...], int] = {}
+        self._codes: dict[str, dict[str, dict[str, dict[str, dict[str, int]]]]] = {}
+        self._keys = 0
         self._reasons: list[str] = []
         self._numbers: dict[str, list[int]] = {field: [] for field in NUMBERS}
         self._tables = {field: np.array([], np.int64) for field in NUMBERS}
@@ -107,9 +109,10 @@ class Decoder:
         for field, table in self._tables.items():
             number = table[codes]
             where = np.flatnonzero(number >= 0)
-            if len(where):
-                some = sources if len(where) == len(sources) else [sources[i] for i in where.tolist()]
-                found[field] = number[where], time[where], _floats(_VALUES[field](some))
+            if 2 * len(where) > len(sources):
+                found[field] = number[where], time[where], _floats(_VALUES[field](sources))[where]
+            elif len(where):
+                found[field] = number[where], time[where], _floats(_VALUES[field]([sources[i] for i in where.tolist()]))
         _count_without_value(found, dropped)
         number, time, value = (np.concatenate([part[i] for part in found.values()]) if found else np.array([]) for i in range(3))
         there = ~np.isnan(value)
@@ -132,28 +135,32 @@ class Decoder:
         return [sources[i] for i in useful.tolist()], codes[useful], time[useful]
 
     def _coded(self, sources: list[Source]) -> NDArray[np.int64]:
+        # Five small dicts of strings that know their hashes take two thirds of the time of one big dict of tuples, which don't.
         codes = self._codes
         try:
-            found = [codes[s.host, s.plugin, s.type, s.type_instance, s.plugin_instance] for s in sources]
+            found = [codes[s.plugin][s.type][s.type_instance][s.plugin_instance][s.host] for s in sources]
         except KeyError:
-            if len(codes) > MOST_KEYS:
+            if self._keys > MOST_KEYS:
                 self._forget()
             for s in sources:
                 self._resolve(Key(s.host, s.plugin, s.type, s.type_instance, s.plugin_instance))
             self._tables = {field: np.array(numbers, np.int64) for field, numbers in self._numbers.items()}
             return self._coded(sources)
-        return np.fromiter(found, np.int64, len(found))
+        return np.frombuffer(struct.pack(f"{len(found)}q", *found), np.int64)
 
     def _resolve(self, key: Key) -> None:
-        if key in self._codes:
+        kinds = self._codes.setdefault(key.plugin, {}).setdefault(key.type, {})
+        hosts = kinds.setdefault(key.type_instance, {}).setdefault(key.plugin_instance, {})
+        if key.host in hosts:
             return
+        self._keys += 1
         numbers = self._series.resolve(key)
         if isinstance(numbers, str):
             if numbers not in self._reasons:
                 self._reasons.append(numbers)
-            self._codes[key] = -1 - self._reasons.index(numbers)
+            hosts[key.host] = -1 - self._reasons.index(numbers)
             return
-        self._codes[key] = len(self._numbers["value"])
+        hosts[key.host] = len(self._numbers["value"])
         for field, table in self._numbers.items():
             table.append(numbers.get(field, -1))
 
@@ -190,10 +197,10 @@ def _last_sort_of_all(body: Body) -> list[Any] | None:
 
 
 def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
-    """Return f8[n], NaN for None. np.fromiter takes half the time, but no None."""
+    """Return f8[n], NaN for None, which struct refuses; it takes a third of numpy's time to read a list."""
     try:
-        return np.fromiter(numbers, np.float64, len(numbers))
-    except TypeError:
+        return np.frombuffer(struct.pack(f"{len(numbers)}d", *numbers), np.float64)
+    except struct.error:
         return np.array(numbers, np.float64)
 
 

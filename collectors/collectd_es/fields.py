@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,17 +33,17 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Source(msgspec.Struct, gc=False, order=False, eq=False):
-    """One document as it stands: "" for a text and None for a number that isn't there.
+    """One document as it stands: "" for a text and NaN for a number that isn't there, None for a null.
 
     time: ISO 8601; value: of memory and cpu; read, write: of disk.
     """
 
     plugin: str = ""
-    read: float | None = None
+    read: float | None = math.nan
     time: str = ""
     host: str = ""
-    write: float | None = None
-    value: float | None = None
+    write: float | None = math.nan
+    value: float | None = math.nan
     type: str = ""
     plugin_instance: str = ""
     type_instance: str = ""
@@ -96,7 +97,7 @@ def _struct(tree: Tree, known: Mapping[str, Collection[str]], prefix: str, attri
     for number, (name, what) in enumerate(tree.items()):
         if isinstance(what, str):
             attributes[what] = prefix + what
-            members.append((what, _annotation(what, known), msgspec.field(name=name, default=None if what in NUMBERS else "")))
+            members.append((what, _annotation(what, known), msgspec.field(name=name, default=math.nan if what in NUMBERS else "")))
         else:
             inner = _struct(what, known, f"{prefix}object{number}.", attributes)
             members.append((f"object{number}", inner, msgspec.field(name=name, default=inner())))

@@ -28,7 +28,7 @@ def salvage(hit: Any, fields: Fields, dropped: Counter[str]) -> Source | None:
     faults = {role: _number(source, role, found[role]) for role in NUMBERS}
     wrong = [fault for fault in faults.values() if fault]
     dropped.update(wrong)
-    return None if wrong and all(getattr(source, role) is None for role in NUMBERS) else source
+    return None if wrong and not any(math.isfinite(getattr(source, role)) for role in NUMBERS if found[role] is not None) else source
 
 
 def _at(document: Any, path: tuple[str, ...]) -> Any:

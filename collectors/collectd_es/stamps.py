@@ -18,40 +18,54 @@ if TYPE_CHECKING:
 BAD = np.iinfo(np.int64).min
 """What a text becomes that is no time stamp."""
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+HOUR, MINUTE, DAY = 3600, 60, 86_400
 _EPOCH = dt.date(1970, 1, 1).toordinal()
-_WHOLE = len("2017-12-13T08:30:43")
-_DATE = len("2017-12-13")
-_PUNCTUATION = {4: "-", 7: "-", 10: "T", 13: ":", 16: ":"}
-_PARTS = {"year": (0, 4), "month": (5, 7), "day": (8, 10), "hour": (11, 13), "minute": (14, 16), "second": (17, 19)}
-_ZONES = {len("Z"): (), len("+01"): ((1, 3),), len("+0100"): ((1, 3), (3, 5)), len("+01:00"): ((1, 3), (4, 6))}
+_PATTERN = "dddd-dd-ddTdd:dd:dd"
+_DATE, _WHOLE = len("dddd-dd-dd"), len(_PATTERN)
+_ZONES = {len(pattern): pattern for pattern in ("Z", "+dd", "+dddd", "+dd:dd")}
 _FINEST = 9
+_LONGEST = _WHOLE + len(".") + _FINEST + max(_ZONES)
 
 
 def milliseconds(texts: list[str]) -> NDArray[np.int64]:
     """Return i8[n] UTC epoch milliseconds; BAD for what is no time stamp with a zone, or no date of the calendar."""
+    length = len(texts[0]) if texts else 0
+    joined = "\n".join(texts) + "\n"
+    # If each line break is where it belongs and all else is a time stamp, then all are of one length. Asking each takes longer.
+    if _WHOLE < length <= _LONGEST and len(joined) == (length + 1) * len(texts):
+        rows = _matrix(joined, length + 1)
+        times = _of_rows(rows[:, :-1])
+        if (rows[:, -1] == ord("\n")).all() and (times != BAD).all():
+            return times
+    return _of_any_length(texts)
+
+
+def _of_any_length(texts: list[str]) -> NDArray[np.int64]:
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    if len(texts) and (lengths == lengths[0]).all():
-        return _of_length(texts, int(lengths[0]))
     times = np.full(len(texts), BAD, np.int64)
-    for length in np.unique(lengths).tolist():
+    for length in np.unique(lengths[(lengths > _WHOLE) & (lengths <= _LONGEST)]).tolist():
         where = np.flatnonzero(lengths == length)
-        times[where] = _of_length([texts[i] for i in where.tolist()], length)
+        times[where] = _of_rows(_matrix("".join([texts[i] for i in where.tolist()]), length))
     return times
 
 
-def _of_length(texts: list[str], length: int) -> NDArray[np.int64]:
-    times = np.full(len(texts), BAD, np.int64)
-    if not _WHOLE < length <= _WHOLE + 1 + _FINEST + max(_ZONES):
-        return times
+def _matrix(joined: str, width: int) -> NDArray[np.uint8]:
     # "replace" makes one byte of every character that is not ASCII, and no digit of it.
-    rows = np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8).reshape(-1, length)
+    return np.frombuffer(joined.encode("ascii", "replace"), np.uint8).reshape(-1, width)
+
+
+def _of_rows(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Read u1[n, characters]."""
+    length = rows.shape[1]
+    times = np.full(len(rows), BAD, np.int64)
     for zone in _ZONES:
         if length >= _WHOLE + zone:
-            mine = rows[:, -zone] == ord("Z") if zone == 1 else (rows[:, -zone] == ord("+")) | (rows[:, -zone] == ord("-"))
+            mark = rows[:, -zone]
+            mine = mark == ord("Z") if zone == len("Z") else (mark == ord("+")) | (mark == ord("-"))
             if mine.all():
                 return _Columns(rows, zone).milliseconds()
-            times[mine] = _Columns(rows[mine], zone).milliseconds()
+            if mine.any():
+                times[mine] = _Columns(rows[mine], zone).milliseconds()
     return times
 
 
@@ -62,55 +76,58 @@ class _Columns:
         self.characters = np.ascontiguousarray(rows.T)
         self.digits = self.characters - np.uint8(ord("0"))
         self.zone = len(self.characters) - zone
-        self.good = np.ones(len(rows), np.bool_)
+        fraction = self.zone - _WHOLE
+        self.pattern = _PATTERN + ("." + "d" * (fraction - 1) if fraction else "") + _ZONES[zone]
+        self.good = np.full(len(rows), 0 <= fraction <= 1 + _FINEST and fraction != 1)
 
     def milliseconds(self) -> NDArray[np.int64]:
-        fraction = self._fraction()
-        for place, mark in _PUNCTUATION.items():
-            self.good &= self.characters[place] == ord(mark)
-        hour, minute, second = (self._number(*_PARTS[part], below) for part, below in (("hour", 24), ("minute", 60), ("second", 60)))
-        of_day = hour * HOUR + minute * MINUTE + second - self._offset()
-        times = (self._days() * DAY + of_day) * 1000 + fraction
-        return np.where(self.good, times, BAD).astype(np.int64, copy=False)
+        self._check_characters()
+        (hour, minute, second), offset = (self._below(place, limit) for place, limit in ((11, 24), (14, 60), (17, 60))), self._offset()
+        of_day = hour.astype(np.int32) * HOUR + minute.astype(np.int32) * MINUTE + second - offset
+        times = (of_day + self._days() * DAY) * 1000 + self._fraction()
+        return np.where(self.good, times, BAD)
 
-    def _number(self, first: int, last: int, below: int) -> NDArray[np.int32]:
-        number = np.zeros(len(self.good), np.int32)
-        for digit in self.digits[first:last]:
-            self.good &= digit <= 9  # noqa: PLR2004 - the last digit
-            number = number * 10 + digit
-        self.good &= number < below
+    def _check_characters(self) -> None:
+        for place, kind in enumerate(self.pattern):
+            if kind in "-T:.":
+                self.good &= self.characters[place] == ord(kind)
+        self.good &= (self.digits[[kind == "d" for kind in self.pattern]] <= ord("9") - ord("0")).all(axis=0)
+
+    def _below(self, place: int, limit: int) -> NDArray[np.uint8]:
+        """Return the number of two digits, and take note of where it reaches a limit. Where they are no digits that is noted already."""
+        number: NDArray[np.uint8] = self.digits[place] * np.uint8(10) + self.digits[place + 1]
+        self.good &= number < limit
         return number
 
     def _fraction(self) -> NDArray[np.int32]:
-        """Return the milliseconds of the second's digits, of which there may be none."""
-        if self.zone == _WHOLE:
-            return np.zeros(len(self.good), np.int32)
-        self.good &= (self.characters[_WHOLE] == ord(".")) & (_WHOLE + 1 < self.zone <= _WHOLE + 1 + _FINEST)
-        for digit in self.digits[_WHOLE + 4 : self.zone]:
-            self.good &= digit <= 9  # noqa: PLR2004 - the last digit
-        known = min(self.zone - _WHOLE - 1, 3)
-        return self._number(_WHOLE + 1, _WHOLE + 1 + known, 1000) * np.int32(10 ** (3 - known))
+        milliseconds = np.zeros(len(self.good), np.int32)
+        for digit, unit in zip(self.digits[_WHOLE + 1 : self.zone], (100, 10, 1), strict=False):
+            milliseconds += digit * np.int32(unit)
+        return milliseconds
 
-    def _offset(self) -> NDArray[np.int32]:
+    def _offset(self) -> NDArray[np.int32] | int:
         """Return the seconds east of UTC."""
-        seconds = np.zeros(len(self.good), np.int32)
-        for (first, last), (unit, below) in zip(_ZONES[len(self.characters) - self.zone], ((HOUR, 24), (MINUTE, 60)), strict=False):
-            seconds += self._number(self.zone + first, self.zone + last, below) * unit
-        if len(self.characters) - self.zone == len("+01:00"):
-            self.good &= self.characters[self.zone + 3] == ord(":")
-        return np.where(self.characters[self.zone] == ord("-"), -seconds, seconds) if seconds.any() else seconds
+        zone = self.pattern[self.zone :]
+        if zone == "Z":
+            return 0
+        seconds = self._below(self.zone + 1, 24).astype(np.int32) * HOUR
+        if "dd" in zone[3:]:
+            seconds += self._below(len(self.pattern) - 2, 60).astype(np.int32) * MINUTE
+        return np.where(self.characters[self.zone] == ord("-"), -seconds, seconds)
 
     def _days(self) -> NDArray[np.int64]:
-        """Return the days since 1970-01-01."""
-        year, month, day = (self._number(*_PARTS[part], 10_000) for part in ("year", "month", "day"))
-        dates, which = np.unique((year * 100 + month) * 100 + day, return_inverse=True)
-        days = np.array([_day(date) for date in dates.tolist()], np.int64)
-        self.good &= (days != BAD)[which]
-        return days[which]
+        """Return the days since 1970-01-01, of which a page has one or two."""
+        if (self.characters[:_DATE] == self.characters[:_DATE, :1]).all():
+            days = np.full(len(self.good), _day(self.characters[:_DATE, 0].tobytes()))
+        else:
+            dates, which = np.unique(np.ascontiguousarray(self.characters[:_DATE].T).view(f"S{_DATE}")[:, 0], return_inverse=True)
+            days = np.array([_day(date) for date in dates.tolist()], np.int64)[which]
+        self.good &= days != BAD
+        return days
 
 
-def _day(date: int) -> int:
+def _day(date: bytes) -> int:
     try:
-        return dt.date(date // 10_000, date // 100 % 100, date % 100).toordinal() - _EPOCH
+        return dt.date.fromisoformat(date.decode("ascii")).toordinal() - _EPOCH
     except ValueError:
         return int(BAD)
