@@ -1,3 +1,5 @@
+import http.client
+import json
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 from tokiod.simulator.__main__ import simulator
 from tokiod.simulator.lmt import Database
 from tokiod.simulator.site import Site
+from tokiod.simulator.sources import COLLECTD, free_port
 
 MIDNIGHT = 1_517_126_400
 
@@ -78,3 +81,52 @@ def test_a_file_that_is_not_this_sites_is_refused_by_name(tmp_path, make):
     result = CliRunner().invoke(simulator, arguments(path, "--clock", f"{MIDNIGHT}@0x1"))
     assert f"{path} is not this site's" in result.output
     assert result.exit_code == 1
+
+
+@pytest.mark.system
+def test_collectd_answers_until_sigterm(tmp_path):
+    port = free_port()
+    site = tmp_path / "site.json"
+    Site(MIDNIGHT - 600, hosts=2, devices=1, cores=1, trouble=False).save(site)
+    clock = f"{MIDNIGHT}.0@{time.time()}x1"
+    command = [sys.executable, "-m", "tokiod.simulator", "collectd", "--listen", f"127.0.0.1:{port}", "--clock", clock, "--site", str(site)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not COLLECTD.ready(tmp_path, port) and process.poll() is None:
+            time.sleep(0.02)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/_all/_count")
+        counted = json.loads(connection.getresponse().read())["count"]
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    assert 2 * 13 * 58 <= counted <= 2 * 13 * 62
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--listen", "here", "--clock", "0@0x1"], "Invalid value for '--listen'"),
+        (["--listen", "127.0.0.1:0", "--clock", "noon"], "Invalid value for '--clock'"),
+        (["--listen", "127.0.0.1:0", "--clock", f"{MIDNIGHT}@0x1", "--hosts", "0"], "at least one host"),
+        (["--listen", "203.0.113.1:9", "--clock", f"{MIDNIGHT}@0x1"], "can't listen on 203.0.113.1:9: "),
+        (["--clock", "0@0x1"], "Missing option '--listen'"),
+    ],
+)
+def test_a_mistake_about_collectd_is_one_message_and_not_a_traceback(options, message):
+    result = CliRunner().invoke(simulator, ["collectd", *options])
+    assert message in result.output
+    assert result.exit_code in (1, 2)
+
+
+def test_cori_has_the_sizes_of_cori(monkeypatch):
+    served = []
+
+    async def serve(site, *_):
+        served.append(site)
+
+    monkeypatch.setattr("tokiod.simulator.__main__.serve", serve)
+    result = CliRunner().invoke(
+        simulator, ["collectd", "--listen", "127.0.0.1:1", "--clock", f"{MIDNIGHT}@0x1", "--cori", "--history", "1d"]
+    )
+    assert result.exit_code == 0, result.output
+    assert [(site.hosts, site.devices, site.cores, site.epoch) for site in served] == [(288, 4, 16, MIDNIGHT - 86400)]

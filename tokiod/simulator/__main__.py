@@ -78,7 +78,9 @@ def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None,
         sizes |= CORI if cori else {}
         site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
         asyncio.run(_until_terminated(serve(site, clock, *listen)))
-    except (TokiodError, ValueError, KeyError, OSError) as error:
+    except OSError as error:
+        raise click.ClickException(f"can't listen on {listen[0]}:{listen[1]}: {error}") from None
+    except (TokiodError, ValueError, KeyError) as error:
         raise click.ClickException(str(error)) from None
 
 

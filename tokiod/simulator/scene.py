@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from tokiod import config as configuration
 from tokiod.errors import TokiodError
 from tokiod.ledger import Ledger, LedgerUnmade
-from tokiod.simulator.answers import Answers
 from tokiod.simulator.compare import Comparison, compare
+from tokiod.simulator.sources import LMT, Source, free_port
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from tokiod.config import Config
     from tokiod.simulator.site import Site
 
-SOURCE = "demo-lmt"
-SYSTEM = "demo"
-
 CONFIG = """\
 timezone = "{timezone}"
 [archive]
@@ -36,13 +33,13 @@ path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
 endpoint = "ipc://{directory}/bus"
 [feed]
 endpoint = "ipc://{directory}/feed"
+"""
+
+SOURCE = """\
 [[source]]
-name = "{source}"
-kind = "lmt"
+name = "{name}"
 system = "{system}"
-url = "sqlite://{directory}/lmt.sqlite3"
 window = "{window}s"
-settle = "5s"
 retention = "{retention}s"
 """
 
@@ -51,14 +48,16 @@ Process = Literal["writer", "collectors"]
 
 @dataclass(slots=True)
 class Scene:
-    """The processes of a simulated site and of the daemon over it. Everything they write is below `directory`."""
+    """The processes of a simulated site's sources and of the daemon over them. Everything they write is below `directory`."""
 
     directory: Path
     site: Site
     clock: SimulatedClock
     window: int = 60
     retention: int = 86400
-    _simulator: subprocess.Popen[bytes] | None = None
+    sources: tuple[Source, ...] = (LMT,)
+    port: int = field(default_factory=free_port)
+    _simulators: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _daemon: subprocess.Popen[bytes] | None = None
     _config: Config | None = field(default=None)
 
@@ -82,16 +81,21 @@ class Scene:
     def prepare(self) -> None:
         """Write the configuration and the site."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        names = {"directory": self.directory, "source": SOURCE, "system": SYSTEM, "timezone": self.site.timezone}
-        self.config_path.write_text(CONFIG.format(**names, window=self.window, retention=self.retention))
+        text = CONFIG.format(directory=self.directory, timezone=self.site.timezone)
+        for source in self.sources:
+            text += SOURCE.format(name=source.name, system=source.system, window=self.window, retention=self.retention)
+            text += source.config.format(directory=self.directory, port=self.port)
+        self.config_path.write_text(text)
         self.site.save(self.directory / "site.json")
 
     def start_simulator(self) -> None:
-        """Start the LMT database's writer and wait for the database."""
-        database = self.directory / "lmt.sqlite3"
-        arguments = ["--database", str(database), "--clock", str(self.clock), "--site", str(self.directory / "site.json")]
-        self._simulator = self._start("tokiod.simulator", "lmt", *arguments)
-        wait_for(database.exists, 60, f"no database from the simulator; see {self.log}")
+        """Start the sources and wait until they can be asked."""
+        common = ["--clock", str(self.clock), "--site", str(self.directory / "site.json")]
+        for source in self.sources:
+            own = [argument.format(directory=self.directory, port=self.port) for argument in source.arguments]
+            self._simulators.append(self._start("tokiod.simulator", *own, *common))
+        for source in self.sources:
+            wait_for(lambda source=source: source.ready(self.directory, self.port), 60, f"nothing from {source.name}; see {self.log}")  # type: ignore[misc]  # mypy takes no defaults in a lambda
 
     def start_daemon(self) -> None:
         """Start `tokiod run`."""
@@ -109,8 +113,8 @@ class Scene:
 
     def close(self) -> None:
         """Stop everything."""
-        _stop(self._daemon)
-        _stop(self._simulator)
+        for process in (self._daemon, *self._simulators):
+            _stop(process)
 
     def pid(self, process: Process) -> int | None:
         """Return a child of the daemon, None while there is none."""
@@ -131,28 +135,32 @@ class Scene:
         os.kill(pid, signal.SIGKILL)
         return True
 
-    def stored(self) -> list[Window]:
-        """Return what the ledger says is stored, oldest first."""
+    def stored(self, source: Source = LMT) -> list[Window]:
+        """Return what the ledger says is stored of a source, oldest first."""
         if not self.config.archive.ledger.exists():
             return []
         try:
             with Ledger.open_readonly(self.config.archive.ledger) as ledger:
-                return [Window(start, end) for start, end in ledger.stored(SOURCE)]
+                return [Window(start, end) for start, end in ledger.stored(source.name)]
         except LedgerUnmade:
             return []
 
     def complete_to(self, start: int, end: int) -> bool:
-        """Whether everything in [start, end) is stored."""
-        return any(window.start <= start and window.end >= end for window in self.stored())
+        """Whether everything in [start, end) is stored, of every source."""
+        return all(any(window.start <= start and window.end >= end for window in self.stored(source)) for source in self.sources)
 
-    def files(self) -> list[Path]:
-        """Return the archive's files."""
-        return sorted((self.directory / "tts").rglob(f"{SYSTEM}.hdf5"))
+    def files(self, source: Source | None = None) -> list[Path]:
+        """Return the archive's files, of one source or of all."""
+        systems = [one.system for one in self.sources if source in (None, one)]
+        return sorted(path for system in systems for path in (self.directory / "tts").rglob(f"{system}.hdf5"))
 
     def compare(self, *, determined: bool = False) -> Comparison:
         """Hold every file against what the site knows; `determined` while the daemon runs (see Answers)."""
-        answers = Answers(self.site, self.stored())
-        return sum((compare(path, answers, determined=determined) for path in self.files()), Comparison())
+        result = Comparison()
+        for source in self.sources:
+            answers = source.answers(self.site, self.stored(source))
+            result = sum((compare(path, answers, determined=determined) for path in self.files(source)), result)
+        return result
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
