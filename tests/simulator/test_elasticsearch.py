@@ -125,9 +125,10 @@ async def test_contexts_end_when_closed_when_expired_and_are_limited(server, cli
     assert len(server.contexts) == 2
     server.contexts._monotonic.now = 31.0
     missing = await ask(client, "POST", "/_search", {"query": RANGE, "pit": {"id": pit}}, status=404)
-    assert missing["error"]["type"] == "search_context_missing_exception"
-    assert await ask(client, "DELETE", "/_pit", {"id": pit}, status=404) == {"succeeded": True, "num_freed": 0}
-    assert await ask(client, "DELETE", "/_search/scroll", {"scroll_id": [scroll]}) == {"succeeded": True, "num_freed": 1}
+    assert missing["error"]["type"] == "search_phase_execution_exception"
+    assert missing["error"]["root_cause"][0]["type"] == "search_context_missing_exception"
+    assert await ask(client, "DELETE", "/_pit", {"id": pit}, status=404) == {"succeeded": False, "num_freed": 0}
+    assert await ask(client, "DELETE", "/_search/scroll", {"scroll_id": [scroll]}) == {"succeeded": True, "num_freed": 4}
     await ask(client, "POST", "/_search/scroll", {"scroll_id": scroll}, status=404)
     for _ in range(MOST):
         await ask(client, "POST", f"/{INDEX}/_pit?keep_alive=1m")
@@ -169,12 +170,23 @@ async def test_no_index_is_an_error_and_no_match_is_no_data(client):
 
 
 @serving
+async def test_shards_of_other_days_are_skipped_and_succeed(client):
+    evening = {"range": {"@timestamp": {"gte": EPOCH * 1000, "lt": (EPOCH + 60) * 1000}}}
+    answer = await ask(client, "POST", f"/{INDEX}/_search", {"query": evening})
+    assert answer["_shards"] == {"total": 4, "successful": 4, "skipped": 2, "failed": 0}
+    never = {"range": {"@timestamp": {"lt": 1000}}}
+    answer = await ask(client, "POST", f"/{INDEX}/_search", {"query": never})
+    assert answer["_shards"] == {"total": 4, "successful": 4, "skipped": 3, "failed": 0}
+
+
+@serving
 async def test_the_mapping_says_text_with_a_keyword(client):
     answer = await ask(client, "GET", f"/{INDEX}/_mapping/field/hostname,@timestamp,nothing")
     fields = answer["cori-collectd-2017.12.13"]["mappings"]
     assert fields.keys() == {"hostname", "@timestamp"}
     assert fields["hostname"]["mapping"]["hostname"]["fields"]["keyword"]["type"] == "keyword"
     assert fields["@timestamp"]["mapping"] == {"@timestamp": {"type": "date"}}
+    assert await ask(client, "GET", "/nothing-*/_mapping/field/hostname", status=404) == {}
 
 
 @pytest.mark.parametrize(

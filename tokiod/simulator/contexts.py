@@ -68,10 +68,11 @@ class Contexts:
         context.expires = max(context.expires, self._monotonic() + _seconds(keep_alive))
         return context
 
-    def close(self, names: list[str]) -> int:
-        """Forget contexts and return how many there were."""
+    def close(self, names: list[str]) -> list[Context]:
+        """Forget contexts and return those that there were."""
         self._expire()
-        return sum(self._open.pop(_key(name), None) is not None for name in names)
+        found = [self._open.pop(_key(name), None) for name in names]
+        return [context for context in found if context is not None]
 
     def _expire(self) -> None:
         now = self._monotonic()
