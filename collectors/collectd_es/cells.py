@@ -48,7 +48,10 @@ def batches(samples: Sequence[Samples], window: Window, step: int, series: Serie
     rows = -(-window.seconds // step)
     high = max(1, MOST_CELLS // max(1, len(layout.mean)))
     for first in range(0, rows, high):
-        grid = _Grid.of(held, first, min(high, rows - first), layout)
+        some = held.rows(first, min(high, rows - first))
+        if not len(some):
+            continue
+        grid = _Grid.of(some, min(high, rows - first), layout)
         duplicates += grid.duplicates
         for dataset, parts in found.items():
             parts.append(_part(grid.values(dataset), window.start + first * step, step))
@@ -104,8 +107,7 @@ class _Grid:
     layout: Layout
 
     @classmethod
-    def of(cls, held: _Held, first: int, rows: int, layout: Layout) -> _Grid:
-        held = held.rows(first, rows)
+    def of(cls, held: _Held, rows: int, layout: Layout) -> _Grid:
         width = len(layout.mean)
         cell = held.row * width + held.series
         value = np.full(rows * width, np.nan)

@@ -129,8 +129,8 @@ class Decoder:
             return sources, codes, time
         for code, count in zip(*np.unique(codes[codes < 0], return_counts=True), strict=True):
             dropped[self._reasons[-1 - code]] += int(count)
-        timeless = [bool(sources[i].time) for i in np.flatnonzero((codes >= 0) & (time == BAD)).tolist()]
-        dropped.update({"unreadable time stamp": sum(timeless), "no time stamp": len(timeless) - sum(timeless)})
+        timeless = np.flatnonzero((codes >= 0) & (time == BAD)).tolist()
+        dropped.update("unreadable time stamp" if sources[i].time else "no time stamp" for i in timeless)
         useful = np.flatnonzero(~useless)
         return [sources[i] for i in useful.tolist()], codes[useful], time[useful]
 

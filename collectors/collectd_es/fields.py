@@ -60,11 +60,10 @@ Tree = dict[str, "Tree | str"]
 
 def faults(fields: Fields) -> list[str]:
     """Return what is wrong between the names, each as "field: sentence"."""
-    paths = {fields.path(role): role for role in reversed(ROLES)}
-    same = [(role, paths[fields.path(role)]) for role in ROLES if paths[fields.path(role)] != role]
-    inside = [
-        (role, paths[fields.path(role)[:n]]) for role in ROLES for n in range(1, len(fields.path(role))) if fields.path(role)[:n] in paths
-    ]
+    paths = {role: fields.path(role) for role in fields.__struct_fields__}
+    first = {path: role for role, path in reversed(paths.items())}
+    same = [(role, first[path]) for role, path in paths.items() if first[path] != role]
+    inside = [(role, first[path[:n]]) for role, path in paths.items() for n in range(1, len(path)) if path[:n] in first]
     return [
         *(f"{role}: {getattr(fields, role)!r} is the name of {other} already" for role, other in same),
         *(f"{role}: {getattr(fields, role)!r} can't be inside {other}, which is a field of its own" for role, other in inside),

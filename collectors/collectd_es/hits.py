@@ -159,8 +159,9 @@ class Reader:
                 yield salvage(_anything(hit), self._fields, dropped)
 
     def _learn(self, sources: list[Source]) -> None:
+        # A text that isn't printable names nothing; half a surrogate pair is one, which no Literal may hold.
         for name, known in self._known.items():
-            known |= {getattr(source, name) for source in sources}
+            known |= {text for text in {getattr(source, name) for source in sources} if text.isprintable()}
         few = {name: known for name, known in self._known.items() if len(known) <= MOST_NAMES}
         self._typed = _Typed(self._fields, few)
 

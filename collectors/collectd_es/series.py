@@ -48,6 +48,10 @@ COMPLEMENTS = frozenset({"dataservers/cpuload"})
 """Of these, 100 minus the value is stored: busy is what is not idle."""
 
 
+LONGEST = 200
+"""Characters of a host's or a device's name. Names come from anybody, and a column's must not break a file or a message."""
+
+
 class Name(NamedTuple):
     """What a series is of: a dataset, its column, and within that the core, "" where a column has one series only."""
 
@@ -126,17 +130,21 @@ class Series:
         return self._refused(key) or {field: self.number(self._name(dataset, key)) for field, dataset in fields.items()}
 
     def _refused(self, key: Key) -> str:
+        """Return what is wrong with the host or its part, if anything."""
         if not key.host:
             return "no host"
+        if not all(text.isprintable() and len(text) <= LONGEST for text in key):
+            return "unusable name"
         if self._hosts is not None and not self._hosts.fullmatch(key.host):
             return "unknown host"
         if key.plugin == "memory":
             return "unknown plugin instance" if key.plugin_instance else ""
-        if key.plugin == "cpu":
-            return ""
-        if not key.plugin_instance:
+        return self._refused_device(key.plugin_instance) if key.plugin == "disk" else ""
+
+    def _refused_device(self, device: str) -> str:
+        if not device:
             return "no device"
-        return "unknown device" if self._devices is not None and not self._devices.fullmatch(key.plugin_instance) else ""
+        return "unknown device" if self._devices is not None and not self._devices.fullmatch(device) else ""
 
     def _name(self, dataset: str, key: Key) -> Name:
         if key.plugin == "disk":
