@@ -160,8 +160,11 @@ class Reader:
 
     def _learn(self, sources: list[Source]) -> None:
         # A text that isn't printable names nothing; half a surrogate pair is one, which no Literal may hold.
+        before = sum(map(len, self._known.values()))
         for name, known in self._known.items():
             known |= {text for text in {getattr(source, name) for source in sources} if text.isprintable()}
+        if sum(map(len, self._known.values())) == before:
+            return
         few = {name: known for name, known in self._known.items() if len(known) <= MOST_NAMES}
         self._typed = _Typed(self._fields, few)
 

@@ -169,6 +169,13 @@ def test_of_two_samples_in_a_cell_the_last_by_time_wins_and_of_equal_times_the_l
         assert cellular.dropped == {"duplicate": 1}
 
 
+def test_a_negative_zero_is_a_zero_like_any_other():
+    pages = [[memory(START * 1000, value) for value in values] for values in ([-0.0], [0.0], [-0.0, 0.0], [0.0, -0.0])]
+    first, *others = (bare(collected([page]))[0] for page in pages)
+    assert others == [first] * 3
+    assert not np.signbit(np.concatenate([b.value for b in collected(pages).batches])).any()
+
+
 def test_a_window_holds_what_is_from_its_start_on_and_before_its_end():
     times = [START * 1000 - 1, START * 1000, (START + 60) * 1000 - 1, (START + 60) * 1000, 0, -(2**62) // 10**6, 2**62 // 10**6]
     cellular = collected([[memory(time, 1.0 + n) for n, time in enumerate(times[:5])]])
