@@ -138,7 +138,11 @@ class _Grid:
 
 def _crowded(value: NDArray[np.float64], cell: NDArray[np.int64], held: _Held, layout: Layout) -> tuple[NDArray[np.int32], int]:
     """Set the values of cells with several samples; return how many samples more than one count there, and how many were duplicates."""
-    crowd = np.flatnonzero(np.bincount(cell, minlength=len(value))[cell] > 1)
+    # Of the samples of a cell one remains its owner: those that don't, and their owners, are the crowd. Counting them takes half as long again.
+    owner, index = np.empty(len(value), np.int32), np.arange(len(cell), dtype=np.int32)
+    owner[cell] = index
+    lost = np.flatnonzero(owner[cell] != index)
+    crowd = np.unique(np.concatenate([lost, owner[cell[lost]]]))
     crowd = crowd[np.lexsort((held.value[crowd], held.time[crowd], cell[crowd]))]
     differ = (np.diff(cell[crowd]) != 0) | (np.diff(held.time[crowd]) != 0)
     unique = crowd[np.append(differ, True)]

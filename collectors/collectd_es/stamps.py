@@ -31,11 +31,11 @@ def milliseconds(texts: list[str]) -> NDArray[np.int64]:
     """Return i8[n] UTC epoch milliseconds; BAD for what is no time stamp with a zone, or no date of the calendar."""
     length = len(texts[0]) if texts else 0
     joined = "\n".join(texts) + "\n"
-    # If each line break is where it belongs and all else is a time stamp, then all are of one length. Asking each takes longer.
+    # There are as many line breaks as texts. So if all rows but their last characters are time stamps, those are the line breaks,
+    # and all texts are of one length. Asking each for its length takes longer.
     if _WHOLE < length <= _LONGEST and len(joined) == (length + 1) * len(texts):
-        rows = _matrix(joined, length + 1)
-        times = _of_rows(rows[:, :-1])
-        if (rows[:, -1] == ord("\n")).all() and (times != BAD).all():
+        times = _of_rows(_matrix(joined, length + 1)[:, :-1])
+        if (times != BAD).all():
             return times
     return _of_any_length(texts)
 

@@ -64,6 +64,8 @@ def test_any_time_stamp_is_what_datetime_says(text):
 @example(["2017-12-13T08:30:43Z\n2017-12-13T08:30:43Z", ""])
 @example(["2017-12-13T08:30:43.951Z", "2017-12-13T08:30:43.95Z", "2017-12-13T08:30:43.9511Z"])
 @example(["2017-12-13T08:30:43.951Z2017-12-13T08:30:43.951Z", ""])
+@example(["2017-12-13T08:30:43.951Z", "2017-12-13T08:30:43.951Z\nabc", "x" * 20])
+@example(["2017-12-13T08:30:43.951é", "é" * 24, "2017-12-13T08:30:43.951Z"])
 def test_each_of_many_time_stamps_is_what_it_is_alone_whatever_the_others_are(texts):
     found = milliseconds(texts)
     assert found.dtype == np.int64
