@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from collectors.collectd_es.fields import NUMBERS, Fields, Source
-from collectors.collectd_es.hits import Body, Page, Reader, Response, Shards, Total
+from collectors.collectd_es.hits import Body, Page, Reader, Shards, Total
 from collectors.collectd_es.series import Key, Series
 from collectors.collectd_es.stamps import BAD, milliseconds
+from collectors.collectd_es.tail import last_sort
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+__all__ = ["Answer", "Decoder", "Samples", "last_sort"]
 
 _Found = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.float64]"]
 
@@ -163,37 +164,6 @@ class Decoder:
         hosts[key.host] = len(self._numbers["value"])
         for field, table in self._numbers.items():
             table.append(numbers.get(field, -1))
-
-
-def last_sort(body: Body) -> list[Any] | None:
-    """Return the sort values of the last hit of an answer, None where there are none.
-
-    They are behind its document, and behind them are only closing brackets; so they are found without decoding those of the others.
-    """
-    tail = bytes(body[-_TAIL:])
-    found = _LAST_SORT.search(tail)
-    if found is None:
-        return _last_sort_of_all(body)
-    return list(msgspec.json.decode(found[1]))
-
-
-_TAIL = 10_000
-_LAST_SORT = re.compile(rb'"sort"\s*:\s*(\[[^][]*\])\s*\}\s*\]\s*\}\s*\}\s*\Z')
-
-
-class _Sorted(msgspec.Struct):
-    sort: list[Any] | None = None
-
-
-_SORTED = msgspec.json.Decoder(Response[_Sorted])
-
-
-def _last_sort_of_all(body: Body) -> list[Any] | None:
-    try:
-        hits = _SORTED.decode(body).hits.hits
-    except msgspec.DecodeError:
-        return None
-    return hits[-1].sort if hits else None
 
 
 def _floats(numbers: list[float | None]) -> NDArray[np.float64]:

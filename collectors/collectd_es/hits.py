@@ -27,7 +27,8 @@ Body = bytes | memoryview
 MOST_NAMES = 20_000
 """Of each of NAMES; with more of them it is decoded as str. What anybody writes must not grow tables without end."""
 
-_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not what was asked for."""
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -126,13 +127,13 @@ class Reader:
         """
         try:
             return self._typed.page(body, whole=whole)
-        except _BROKEN:
+        except BROKEN:
             return self._slowly(body, whole=whole)
 
     def _slowly(self, body: Body, *, whole: bool) -> Page:
         try:
             page = self._plain.page(body, whole=whole)
-        except _BROKEN:
+        except BROKEN:
             page = self._one_by_one(body, whole=whole)
         self._learn(page.sources)
         return page
@@ -142,7 +143,7 @@ class Reader:
             response = _RAW.decode(body, whole=whole)
         except msgspec.ValidationError as error:
             raise Malformed("hits", f"a page that is no {'answer to a search' if whole else 'list of hits'}: {error}") from None
-        except _BROKEN as error:
+        except BROKEN as error:
             response = _with_nan(body, error, whole=whole)
         hits, response.hits.hits = response.hits.hits, []
         dropped: Counter[str] = Counter()
@@ -155,7 +156,7 @@ class Reader:
                 continue
             try:
                 yield self._plain.one(hit)
-            except _BROKEN:
+            except BROKEN:
                 yield salvage(_anything(hit), self._fields, dropped)
 
     def _learn(self, sources: list[Source]) -> None:

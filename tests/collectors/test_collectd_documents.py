@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.collectd_es import documents, hits
-from collectors.collectd_es.documents import Decoder, last_sort
+from collectors.collectd_es.documents import Decoder
 from collectors.collectd_es.fields import Fields, faults
 from collectors.collectd_es.hits import Shards, Total
 from collectors.collectd_es.series import Series
+from collectors.collectd_es.tail import last_sort
 from tokiod.errors import Malformed
 
 START = 1_513_153_800
@@ -309,6 +310,13 @@ def test_the_sort_values_of_the_last_hit_are_found_whatever_they_are(values):
 def test_a_document_that_speaks_of_sort_has_no_sort_values(extra):
     assert last_sort(json.dumps({"hits": {"hits": [hit(DISK | extra)]}}).encode()) is None
     assert last_sort(json.dumps({"hits": {"hits": []}, "aggregations": [{"sort": [1]}]}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b'{"hits": {"hits": [{"sort": [NaN]}]}}', b'{"hits": {"hits": [{"sort": ["\xff"]}]}}', b"[" * 99_999]
+)
+def test_a_broken_answer_has_no_sort_values(body):
+    assert last_sort(body) is None
 
 
 def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
