@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_METRICS = {
+METRICS = {
     "disk": {
         "disk_octets": {"": {"read": "datatargets/readrates", "write": "datatargets/writerates"}},
         "disk_ops": {"": {"read": "datatargets/readoprates", "write": "datatargets/writeoprates"}},
@@ -40,8 +40,8 @@ _METRICS = {
 }
 """plugin, type, type instance, and the field of each dataset's values."""
 
-DATASETS = tuple(d for types in _METRICS.values() for kinds in types.values() for fields in kinds.values() for d in fields.values())
-MEANS = frozenset(_METRICS["cpu"]["percent"][kind]["value"] for kind in ("idle", "user", "system"))
+DATASETS = tuple(d for types in METRICS.values() for kinds in types.values() for fields in kinds.values() for d in fields.values())
+MEANS = frozenset(METRICS["cpu"]["percent"][kind]["value"] for kind in ("idle", "user", "system"))
 """A cell of these is the mean over the cores of a host."""
 
 COMPLEMENTS = frozenset({"dataservers/cpuload"})
@@ -118,7 +118,7 @@ class Series:
 
     def resolve(self, key: Key) -> dict[str, int] | str:
         """Return the number of each field of a document that holds a value, or why its values are of no series."""
-        types = _METRICS.get(key.plugin)
+        types = METRICS.get(key.plugin)
         if types is None:
             return "unknown plugin"
         kinds = types.get(key.type)

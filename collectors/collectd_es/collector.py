@@ -1,0 +1,188 @@
+"""Ask an index of collectd's documents window by window."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from collectors.collectd_es import point_in_time, scroll
+from collectors.collectd_es.answers import ContextGone, Incomplete, check_shards
+from collectors.collectd_es.cells import batches
+from collectors.collectd_es.documents import Decoder, Samples
+from collectors.collectd_es.fields import NAMES, NUMBERS
+from collectors.collectd_es.hits import Shards
+from collectors.collectd_es.mapping import asked_for, usable_names
+from collectors.collectd_es.query import Wanted, query
+from collectors.collectd_es.search import Search, quoted
+from tokiod.errors import Transient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterable
+
+    from collectors.collectd_es.fields import Fields
+    from collectors.collectd_es.point_in_time import Product
+    from collectors.collectd_es.series import Series
+    from collectors.collectd_es.server import Server
+    from tokiod.clock import Clock
+    from tokiod.collector import Tally
+    from tokiod.sample import Batch
+    from tokiod.window import Window
+
+Read = Literal["auto", "scroll", "pit"]
+
+DAY = 86400
+MAPPING_SECONDS = 600.0
+"""How long a mapping is believed. Of an index that is new, or not there, it is asked again in the next window."""
+
+ATTEMPTS = 3
+"""At a window whose scroll or point in time the server has let go of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to read. index: a name, an alias or a wildcard, or a template of a UTC day; the rest as in Config."""
+
+    index: str
+    step: int
+    fields: Fields
+    wanted: Wanted
+    read: Read
+    slices: int
+    page: int
+    keep_alive: int
+    source_filter: bool
+
+
+# A window is what one search finds, read to its end, by one scroll or point in time; whatever goes wrong on the way, nothing of it counts.
+class CollectdEs:
+    """The collector of an Elasticsearch or OpenSearch that holds collectd's documents."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, server: Server, series: Series, options: Options, clock: Clock) -> None:
+        self.step = options.step
+        self._server = server
+        self._series = series
+        self._options = options
+        self._clock = clock
+        self._decode = Decoder(series, options.fields).answer
+        self._product: Product | None = None
+        self._names: dict[str, tuple[float, dict[str, str]]] = {}
+
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield a batch per dataset; columns are all that were ever met. Raises Transient or Fatal."""
+        samples = await self._whole(window)
+        cellular = batches(samples, window, self.step, self._series)
+        tally.records = sum(some.documents for some in samples)
+        for some in samples:
+            tally.dropped.update(some.dropped)
+        tally.dropped.update(cellular.dropped)
+        for batch in cellular.batches:
+            if batch.dataset in self._options.wanted.datasets:
+                yield batch
+
+    async def count(self, window: Window) -> int | None:
+        """Return how many documents the window's query finds."""
+        search = await self._search(window)
+        if search is None:
+            return 0
+        answer = await self._server.json("POST", f"/{search.path}/_count?{search.leniency[1:]}", {"query": search.query})
+        check_shards(msgspec.convert(answer["_shards"], Shards))
+        return int(answer["count"])
+
+    async def close(self) -> None:
+        """Give the server back what it holds for us, and the connections."""
+        await self._server.close()
+
+    async def _whole(self, window: Window) -> list[Samples]:
+        """Read a window from scratch, until the server has kept what we read from to the end."""
+        search = await self._search(window)
+        if search is None:
+            return []
+        by_scroll = self._options.read == "scroll" or (self._options.read == "auto" and self._product != "elasticsearch")
+        for attempt in range(ATTEMPTS):
+            try:
+                return await (self._by_scroll(search) if by_scroll else self._by_point_in_time(search))
+            except ContextGone:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            except Incomplete:
+                # Documents that no order can tell apart may be skipped between two pages of a point in time; of a scroll, none is.
+                if by_scroll:
+                    raise
+                by_scroll = True
+        raise Transient(f"{self._server} lets go of what we read from, again and again: is keep_alive too short?")
+
+    async def _by_scroll(self, search: Search) -> list[Samples]:
+        slices = self._options.slices
+        return await _together(scroll.read_slice(self._server, search, number, slices, self._decode) for number in range(slices))
+
+    async def _by_point_in_time(self, search: Search) -> list[Samples]:
+        options, product = self._options, self._product or "elasticsearch"
+        _, names = self._names[search.index]
+        sort = point_in_time.order(product, options.fields.time, [names[role] for role in NAMES if role in names])
+        async with point_in_time.opened(self._server, search, product) as pit:
+            slices = [point_in_time.Slice(self._server, search, pit, sort, n, options.slices) for n in range(options.slices)]
+            return await _together(one.read(self._decode) for one in slices)
+
+    async def _search(self, window: Window) -> Search | None:
+        """Return what to ask for, None where there is no index of the pattern: no data."""
+        options = self._options
+        index, lenient = indices(options.index, window)
+        names = await self._names_in(index, lenient=lenient)
+        if names is None:
+            return None
+        source = tuple(getattr(options.fields, role) for role in ("time", *NAMES, *NUMBERS)) if options.source_filter else ()
+        return Search(index, lenient, query(window, options.wanted, options.fields, names), options.page, options.keep_alive, source)
+
+    async def _names_in(self, index: str, *, lenient: bool) -> dict[str, str] | None:
+        """Return what filtered and sorted fields are called in an index; also learns what kind of server it is."""
+        now = self._clock.monotonic()
+        known = self._names.get(index)
+        if known is not None and now - known[0] < MAPPING_SECONDS:
+            return known[1]
+        fields = self._options.fields
+        parameters = "?ignore_unavailable=true&allow_no_indices=true" if lenient else ""
+        mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{asked_for(fields, NAMES)}{parameters}")
+        self._product = self._product or await self._ask_product()
+        if not mapping:
+            return None
+        is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
+        names = usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
+        self._names = {index: (now, names)}
+        return names
+
+    async def _ask_product(self) -> Product:
+        """Return which product it is: Elasticsearch says so with every answer."""
+        if self._server.product:
+            return "elasticsearch"
+        answer = await self._server.json("GET", "/")
+        return "opensearch" if answer.get("version", {}).get("distribution") == "opensearch" else "elasticsearch"
+
+
+def indices(pattern: str, window: Window) -> tuple[str, bool]:
+    """Return the names of a window's indices, and whether some may be missing.
+
+    A template (%Y.%m.%d) names UTC days. The day in an index's name is when a document arrived, give or take: the days beside count too.
+    """
+    if "%" not in pattern:
+        return pattern, "*" in pattern
+    first, last = window.start // DAY - 1, (window.end - 1) // DAY + 1
+    days = (dt.datetime.fromtimestamp(day * DAY, dt.UTC) for day in range(first, last + 1))
+    return ",".join(dict.fromkeys(day.strftime(pattern) for day in days)), True
+
+
+async def _together(parts: Iterable[Coroutine[Any, Any, list[Samples]]]) -> list[Samples]:
+    """Run parts side by side and join what they return; where one fails, all end."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return [samples for found in await asyncio.gather(*tasks) for samples in found]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,155 @@
+"""Saved pages of hits, as pytokio's --output writes them, read as one index."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import msgspec
+import numpy as np
+
+from collectors.collectd_es.cells import batches
+from collectors.collectd_es.documents import Samples
+from collectors.collectd_es.fields import Fields
+from collectors.collectd_es.fields import faults as field_faults
+from collectors.collectd_es.parsing import Shapes, cores, parsed
+from collectors.collectd_es.series import Series
+from collectors.collectd_es.spool import BUCKET, Spool
+from tokiod.errors import Fatal, TokiodError
+from tokiod.sample import Batch
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from tokiod.collector import Collector, Site, Tally
+
+_OF_HITS = Fields()
+
+
+class Saved(msgspec.Struct, kw_only=True, frozen=True):
+    """How to read saved pages. Their samples wait in a file in TMPDIR, some 20 bytes of each."""
+
+    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 10
+    hosts: Annotated[
+        str | None, msgspec.Meta(description="What hosts are called: a regular expression of the whole name.  [default: any]")
+    ] = None
+    devices: Annotated[str | None, msgspec.Meta(description="The same of disks.  [default: any]")] = None
+    parse_workers: Annotated[int, msgspec.Meta(ge=0, le=64, description="Processes that parse large files.")] = cores()
+    time_field: Annotated[str, msgspec.Meta(description="What the field of the time is called.")] = _OF_HITS.time
+    host_field: Annotated[str, msgspec.Meta(description="... of the host.")] = _OF_HITS.host
+    plugin_field: Annotated[str, msgspec.Meta(description="... of the plugin.")] = _OF_HITS.plugin
+    type_field: Annotated[str, msgspec.Meta(description="... of the type.")] = _OF_HITS.type
+    type_instance_field: Annotated[str, msgspec.Meta(description="... of the type instance.")] = _OF_HITS.type_instance
+    plugin_instance_field: Annotated[str, msgspec.Meta(description="... of the plugin instance.")] = _OF_HITS.plugin_instance
+    value_field: Annotated[str, msgspec.Meta(description="... of memory's and cpu's values.")] = _OF_HITS.value
+    read_field: Annotated[str, msgspec.Meta(description="... of what a disk read.")] = _OF_HITS.read
+    write_field: Annotated[str, msgspec.Meta(description="... of what a disk wrote.")] = _OF_HITS.write
+
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector:  # noqa: ARG001 - their times are UTC
+    """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
+    paths = [Path(name) for name in inputs]
+    for path in paths:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
+    fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})
+    for fault in field_faults(fields):
+        raise TokiodError(f"--{fault.replace('_', '-').replace(':', '-field:', 1)}")
+    return SavedPages(
+        paths, options.step, Shapes(_shape("hosts", options.hosts), _shape("devices", options.devices), fields), options.parse_workers
+    )
+
+
+def _shape(option: str, text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise TokiodError(f"--{option}: {text!r} is no regular expression: {error}") from None
+
+
+class SavedPages:
+    """The collector of saved pages: they are read once, when the first window is asked for, and from then on a window is its samples."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], step: int, shapes: Shapes, workers: int) -> None:
+        self.step = step
+        self._paths = paths
+        self._shapes = shapes
+        self._workers = workers
+        self._series = Series(shapes.hosts, shapes.devices)
+        self._loading: asyncio.Future[Spool] | None = None
+        self._dropped: Counter[str] = Counter()
+        self._stopping = threading.Event()
+
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield a batch per dataset. What gave no sample is told with the first window. Raises Fatal for a file that is broken."""
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        spool = await asyncio.shield(self._loading)
+        dropped, self._dropped = self._dropped, Counter()
+        tally.dropped.update(dropped)
+        for batch in _joined([self._cells(part, spool, tally) for part in _parts(window, self.step)]):
+            yield batch
+
+    async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
+        """Return None: files don't grow, so there is nothing to compare."""
+        return None
+
+    async def close(self) -> None:
+        """Stop reading, and let go of the samples."""
+        self._stopping.set()
+        if self._loading is not None:
+            for spool in await asyncio.gather(self._loading, return_exceptions=True):
+                if isinstance(spool, Spool):
+                    spool.close()
+            self._loading = None
+
+    def _load(self) -> Spool:
+        spool = Spool()
+        try:
+            for path in self._paths:
+                self._read(path, spool)
+        except OSError as error:
+            spool.close()
+            raise Fatal(f"{error.filename or 'the samples in TMPDIR'}: {error.strerror}") from None
+        except BaseException:
+            spool.close()
+            raise
+        return spool
+
+    def _read(self, path: Path, spool: Spool) -> None:
+        for samples in parsed(path, self._shapes, self._series, self._workers, lambda _bytes: None):
+            if self._stopping.is_set():
+                raise Fatal("stopped while reading saved pages")
+            spool.add(samples.time, samples.series, samples.value)
+            self._dropped.update(samples.dropped)
+
+    def _cells(self, window: Window, spool: Spool, tally: Tally) -> list[Batch]:
+        samples = [Samples(*columns, 0, Counter()) for columns in spool.within(window)]
+        cellular = batches(samples, window, self.step, self._series)
+        tally.dropped.update(cellular.dropped)
+        return cellular.batches
+
+
+def _parts(window: Window, step: int) -> Iterator[Window]:
+    """Cut a window at its rows into parts of about a bucket, whose cells take a small multiple of a bucket's memory."""
+    length = max(1, BUCKET // 1000 // step) * step
+    for start in range(window.start, window.end, length):
+        yield Window(start, min(start + length, window.end))
+
+
+def _joined(parts: list[list[Batch]]) -> Iterator[Batch]:
+    """Put the parts of each dataset behind one another; columns only grow from part to part."""
+    for of_dataset in zip(*parts, strict=True):
+        last = of_dataset[-1]
+        time, column, value = (np.concatenate([getattr(batch, name) for batch in of_dataset]) for name in ("time", "column", "value"))
+        yield Batch(last.dataset, last.form, last.step, last.columns, time, column, value)

@@ -1,0 +1,150 @@
+"""One HTTP transport for Elasticsearch 8 and 9 and OpenSearch 2: bytes out, bytes in, errors of the right class."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from elastic_transport import AsyncTransport, ConnectionTimeout, HttpHeaders, NodeConfig, Serializer, TlsError, TransportError
+from elastic_transport.client_utils import url_to_node_config
+
+from collectors.collectd_es.answers import refused
+from tokiod.errors import Fatal, Transient
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
+
+JSON = "application/json"
+OK = 200
+GIVE_BACK_SECONDS = 5.0
+PRODUCT = "x-elastic-product"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a server is and how to get in. authorization: the header's value, "" for none; timeout: seconds for a whole answer."""
+
+    url: str
+    user: str
+    timeout: float
+    compress: bool
+    authorization: Callable[[], str] = field(repr=False)
+    tls: Callable[[], ssl.SSLContext | None] = field(repr=False)
+
+
+class _Bytes(Serializer):
+    """What comes is decoded by those who know what it is, once."""
+
+    mimetype = JSON
+
+    def loads(self, data: bytes) -> bytes:
+        return data
+
+    def dumps(self, data: Any) -> bytes:
+        return data if isinstance(data, bytes) else msgspec.json.encode(data)
+
+
+# The transport of the official client without the client: that refuses every server but its own major version's (product check, vendor
+# media types), and retries by itself, at once, which loses a page of a scroll.
+class Server:
+    """A server, connected to when it is first asked, and anew after it has refused us: the password may be another then."""
+
+    def __init__(self, access: Access, pattern: str) -> None:
+        self._access = access
+        self._pattern = pattern
+        self._transport: AsyncTransport | None = None
+        self._giving_back: set[asyncio.Task[None]] = set()
+        self.product: str | None = None
+
+    def __str__(self) -> str:
+        return self._access.url
+
+    async def ask(self, method: str, target: str, body: Any = None) -> bytes:
+        """Return the body of an answer with status 200. Raises Transient or Fatal."""
+        try:
+            transport = self._transport = self._transport or self._connected()
+            answer = await transport.perform_request(method, target, body=body, headers=self._headers)
+        except ConnectionTimeout:
+            raise Transient(f"{self} gave no whole answer within {self._access.timeout:g} s") from None
+        except TlsError as error:
+            raise Fatal(f"{self} shows a certificate that is not trusted: {error.message}; check tls_ca and the host in url") from None
+        except TransportError as error:
+            raise Transient(f"{self} does not answer: {error.message}") from None
+        if answer.meta.status != OK:
+            problem = refused(answer.meta.status, _bytes(answer.body), str(self), self._pattern, self._access.user)
+            if isinstance(problem, Fatal):
+                await self._disconnect()
+            raise problem
+        self.product = answer.meta.headers.get(PRODUCT)
+        return _bytes(answer.body)
+
+    async def json(self, method: str, target: str, body: Any = None) -> Any:
+        """Return what the JSON of an answer says; raises Transient for what is none."""
+        answer = await self.ask(method, target, body)
+        try:
+            return msgspec.json.decode(answer)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise Transient(f"{self} answered {target.partition('?')[0]} with no JSON: is something between us and the server?") from None
+
+    @asynccontextmanager
+    async def lent(self, opening: Coroutine[Any, Any, T], give_back: Callable[[T], Awaitable[object]]) -> AsyncIterator[T]:
+        """Hold what the server lends (a scroll, a point in time), and give it back in the end, without waiting for that.
+
+        Also if we are cancelled while it is being opened: then it is there, though nobody has heard of it yet.
+        """
+        task = asyncio.ensure_future(opening)
+        try:
+            yield await asyncio.shield(task)
+        finally:
+            giving_back = asyncio.ensure_future(_give_back(task, give_back))
+            self._giving_back.add(giving_back)
+            giving_back.add_done_callback(self._giving_back.discard)
+
+    async def close(self) -> None:
+        """Give everything back, then the connections."""
+        await asyncio.gather(*self._giving_back)
+        await self._disconnect()
+
+    def _connected(self) -> AsyncTransport:
+        access = self._access
+        authorization = access.authorization()
+        self._headers = HttpHeaders({"accept": JSON, "content-type": JSON})
+        if authorization:
+            self._headers["authorization"] = authorization
+        config = url_to_node_config(access.url, use_default_ports_for_scheme=True)
+        options: dict[str, Any] = {"request_timeout": access.timeout, "http_compress": access.compress}
+        if (tls := access.tls()) is not None:
+            options["ssl_context"] = tls
+        node = NodeConfig(config.scheme, config.host, config.port, config.path_prefix, **options)
+        serializers = {mimetype: _Bytes() for mimetype in (JSON, "application/*", "text/*")}
+        return AsyncTransport([node], node_class="aiohttp", serializers=serializers, max_retries=0, retry_on_status=())
+
+    async def _disconnect(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+
+async def _give_back(task: asyncio.Future[T], give_back: Callable[[T], Awaitable[object]]) -> None:
+    """Wait until it is known what there is to give back. What can't be given back ends by itself, when its keep_alive is over."""
+    try:
+        async with asyncio.timeout(GIVE_BACK_SECONDS):
+            await give_back(await task)
+    except (Transient, Fatal, TimeoutError):
+        return
+
+
+def basic(user: str, password: str) -> str:
+    """Return the header of a user and a password."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _bytes(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else b""
