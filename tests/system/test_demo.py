@@ -6,12 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import h5py
 import pytest
 from click.testing import CliRunner
 from planted import plant
 
 from tokiod.cli.tokiod import main
 from tokiod.simulator.scene import Scene
+from tokiod.tts.schema import missing
 
 pytestmark = pytest.mark.system
 
@@ -30,22 +32,26 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"kill -9 \d+: the writer is dead, the daemon goes on", done.stdout)
     assert re.search(r"hold a number: 0 lost, 0 extra, 0 different", done.stdout)
-    hint = re.search(r"h5dump -d /datatargets/readbytes -s 0,0 -c 12,4 (\S+)", done.stdout)
-    assert Path(hint.group(1)).stat().st_size > 0
+    for dataset, system in (("datatargets/readbytes", "demo"), ("datatargets/readrates", "bb")):
+        hint = re.search(rf"h5dump -d /{dataset} -s 0,0 -c 12,4 (\S+/{system}.hdf5)", done.stdout)
+        with h5py.File(hint.group(1)) as file:
+            assert (~missing(file[dataset][...])).sum() > 1000
     again = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr.endswith(f"{directory} holds a demo already: remove it or name another directory\n")
 
 
-def test_a_demo_fails_and_names_the_cell_if_one_differs(directory, monkeypatch):
+def test_a_demo_fails_and_names_the_cells_if_some_differ(directory, monkeypatch):
     compare = Scene.compare
 
     def compare_after_damage(scene):
-        plant(scene.files()[-1], 12345.5)
+        for source in scene.sources:
+            plant(scene.files(source)[-1], 12345.5, source.shown)
         return compare(scene)
 
     monkeypatch.setattr(Scene, "compare", compare_after_damage)
     done = CliRunner().invoke(main, ["demo", "--seconds", "10", "--directory", str(directory)])
     assert done.exit_code == 1
-    assert "hold a number: 0 lost, 0 extra, 1 different" in done.stdout
-    assert "12345.5" in done.stdout
+    assert "hold a number: 0 lost, 0 extra, 2 different" in done.stdout
+    for dataset in ("datatargets/readbytes", "datatargets/readrates"):
+        assert re.search(rf"different: {dataset} \S+ \S+ want \S+ got 12345.5", done.stdout)

@@ -13,6 +13,7 @@ from planted import plant
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
+from tokiod.simulator.sources import COLLECTD, LMT
 
 pytestmark = pytest.mark.system
 
@@ -47,26 +48,27 @@ def test_twelve_kills_leave_no_file_unreadable_and_no_cell_lost_or_different(tor
     assert re.fullmatch(rf"kills {KILLS} unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
 
 
-def cut(path):
+def cut(path, _):
     os.truncate(path, 100)
 
 
-def lose(path):
-    plant(path, -0.0)
+def lose(path, dataset):
+    plant(path, -0.0, dataset)
 
 
-def change(path):
-    plant(path, 12345.5)
+def change(path, dataset):
+    plant(path, 12345.5, dataset)
 
 
+@pytest.mark.parametrize("source", [LMT, COLLECTD], ids=["LMT", "collectd"])
 @pytest.mark.parametrize(("damage", "found"), [(lose, (0, 1, 0)), (change, (0, 0, 1)), (cut, (1, 0, 0))])
-def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score, damage, found):
+def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score, source, damage, found):
     _, directory = tortured
-    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0))
-    path = scene.files()[0]
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(LMT, COLLECTD))
+    path = scene.files(source)[0]
     sound = path.read_bytes()
     try:
-        damage(path)
+        damage(path, source.shown)
         score.check(scene, determined=False)
     finally:
         path.write_bytes(sound)

@@ -1,4 +1,4 @@
-"""SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell.
+"""SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of two sources.
 
     torture.py --kills 300 [--seed N] [--directory DIR]
 
@@ -25,6 +25,7 @@ from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
+from tokiod.simulator.sources import COLLECTD, LMT
 
 RATE = 60
 HISTORY = 3600
@@ -65,8 +66,9 @@ def torture(kills: int, seed: int, directory: Path) -> Score:
     # Ends of the day come soon: the simulated night falls after ten minutes of simulated time.
     epoch = int(now) // 86400 * 86400 + 86400 - HISTORY - 600
     clock = SimulatedClock(float(epoch + HISTORY), now, RATE)
-    site = Site(epoch=epoch, seed=seed, timezone="UTC", osts=8, osss=4, mdts=2, growth=HISTORY + 1800)
-    scene = Scene(directory, site, clock, retention=30 * 86400)
+    sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
+    site = Site(epoch=epoch, seed=seed, timezone="UTC", growth=HISTORY + 1800, **sizes)
+    scene = Scene(directory, site, clock, retention=30 * 86400, sources=(LMT, COLLECTD))
     scene.prepare()
     try:
         scene.start_simulator()
@@ -80,7 +82,7 @@ def torture(kills: int, seed: int, directory: Path) -> Score:
         wait_for(
             lambda: scene.complete_to(epoch, end),
             120,
-            f"not complete up to {end} after two minutes: {scene.stored()[-3:]}; see {scene.log}",
+            f"not complete up to {end} after two minutes: {[scene.stored(source)[-3:] for source in scene.sources]}; see {scene.log}",
         )
         scene.stop_daemon()
     finally:

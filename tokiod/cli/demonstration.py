@@ -16,6 +16,7 @@ from tokiod.clock import SimulatedClock, SystemClock
 from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
+from tokiod.simulator.sources import COLLECTD, LMT
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -31,9 +32,14 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> b
         raise TokiodError(f"{directory} holds a demo already: remove it or name another directory")
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
-    scene = Scene(directory, Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC"), clock, retention=HISTORY + 4 * 3600)
+    site = Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC")
+    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=(LMT, COLLECTD))
     console = Console()
-    console.print(f"an LMT database that grows {rate} times as fast as life, and a daemon that archives it, in {directory}", soft_wrap=True)
+    console.print(
+        f"an LMT database and collectd's documents behind Elasticsearch's protocol, {rate} times as fast as life,"
+        f" and a daemon that archives them, in {directory}",
+        soft_wrap=True,
+    )
     scene.prepare()
     try:
         scene.start_simulator()
@@ -77,7 +83,8 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
     )
     beside = Path(sys.executable).parent
     console.print("look at the files (h5dump is in Debian's hdf5-tools) and at the archive:")
-    for path in scene.files():
-        console.print(f"  h5dump -d /datatargets/readbytes -s 0,0 -c 12,4 {path}", highlight=False, soft_wrap=True)
+    for source in scene.sources:
+        for path in scene.files(source):
+            console.print(f"  h5dump -d /{source.shown} -s 0,0 -c 12,4 {path}", highlight=False, soft_wrap=True)
     console.print(f"  {beside}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
     console.print(f"the log: {scene.log}", highlight=False, soft_wrap=True)

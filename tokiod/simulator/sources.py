@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class Source:
     """One of them. config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`.
 
-    ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site and stored windows.
+    shown: a dataset to look at; ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site
+    and stored windows.
     """
 
     name: str
     system: str
+    shown: str
     config: str
     arguments: tuple[str, ...]
     ready: Callable[[Path, int], bool]
@@ -45,6 +47,7 @@ def _listens(_directory: Path, port: int) -> bool:
 LMT = Source(
     name="demo-lmt",
     system="demo",
+    shown="datatargets/readbytes",
     config="""\
 kind = "lmt"
 url = "sqlite://{directory}/lmt.sqlite3"
@@ -58,11 +61,13 @@ settle = "5s"
 COLLECTD = Source(
     name="demo-collectd",
     system="bb",
+    shown="datatargets/readrates",
     config="""\
 kind = "collectd_es"
 url = "http://127.0.0.1:{port}"
 index = "cori-collectd-*"
-devices = "nvme.*"
+host_prefix = "bb"
+device_prefix = "nvme"
 settle = "30s"
 """,
     arguments=("collectd", "--listen", "127.0.0.1:{port}"),
