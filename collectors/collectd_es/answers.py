@@ -26,6 +26,10 @@ class ContextGone(Transient):
     """The server does not have the scroll or point in time any more."""
 
 
+class NoIndex(Fatal):
+    """There is no index of that name, or none that a wildcard matches."""
+
+
 class Incomplete(Transient):
     """An answer, or all of them together, that is not all there is."""
 
@@ -61,8 +65,9 @@ def refused(status: int, body: bytes, server: str, pattern: str, user: str) -> C
         return Fatal(f"{said}; we came {who}, and it must be allowed to read {pattern}")
     if status == BUSY or status >= BROKEN or _BUSY.search(said):
         return Transient(said)
-    if status == NOT_FOUND and b"index_not_found_exception" in body:
-        return Fatal(f"{said}; there is no index and no alias {pattern}: check index")
+    # No fields of no indices is what a wildcard without a match has for a mapping.
+    if status == NOT_FOUND and (b"index_not_found_exception" in body or body.strip() == b"{}"):
+        return NoIndex(f"{said}; there is no index and no alias {pattern}: check index")
     return Fatal(f"{said}; that was about {pattern}")
 
 

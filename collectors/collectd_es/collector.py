@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from collectors.collectd_es import point_in_time, scroll
-from collectors.collectd_es.answers import ContextGone, Incomplete, check_shards
+from collectors.collectd_es.answers import ContextGone, Incomplete, NoIndex, check_shards
 from collectors.collectd_es.cells import batches
 from collectors.collectd_es.documents import Decoder, Samples
 from collectors.collectd_es.fields import NAMES, NUMBERS
@@ -148,7 +148,12 @@ class CollectdEs:
             return known[1]
         fields = self._options.fields
         parameters = "?ignore_unavailable=true&allow_no_indices=true" if lenient else ""
-        mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{asked_for(fields, NAMES)}{parameters}")
+        try:
+            mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{asked_for(fields, NAMES)}{parameters}")
+        except NoIndex:
+            if lenient:
+                return None
+            raise
         self._product = self._product or await self._ask_product()
         if not mapping:
             return None

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from collectors.collectd_es.answers import ContextGone, NoIndex
 from collectors.collectd_es.documents import last_sort
 from collectors.collectd_es.search import HEAD, Search, read
 from tokiod.errors import Transient
@@ -49,7 +50,9 @@ def order(product: Product, time: str, names: Sequence[str]) -> list[Any]:
     """
     if product == "elasticsearch":
         return ["_shard_doc"]
-    return [{time: "asc"}, *({name: {"order": "asc", "unmapped_type": "keyword"}} for name in names), {"_seq_no": "asc"}]
+    # An index without a document has no mapping, not even of _seq_no, and without unmapped_type that is an error.
+    types = [(time, "date"), *((name, "keyword") for name in names), ("_seq_no", "long")]
+    return [{name: {"order": "asc", "unmapped_type": type_}} for name, type_ in types]
 
 
 @dataclass(slots=True)
@@ -82,7 +85,11 @@ class Slice:
 
     async def _ask(self, more: dict[str, Any]) -> bytes:
         body = self.search.body(self.number, self.slices) | {"pit": self._pit(), "sort": self.sort} | more
-        return await self.server.ask("POST", f"/_search?allow_partial_search_results=false{self.search.filter}", body)
+        try:
+            return await self.server.ask("POST", f"/_search?allow_partial_search_results=false{self.search.filter}", body)
+        except NoIndex as error:
+            # One of those that it was opened over has been deleted since.
+            raise ContextGone(str(error)) from None
 
     def _pit(self) -> dict[str, str]:
         return {"id": self.pit, "keep_alive": f"{self.search.keep_alive}s"}

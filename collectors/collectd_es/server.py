@@ -12,7 +12,7 @@ import msgspec
 from elastic_transport import AsyncTransport, ConnectionTimeout, HttpHeaders, NodeConfig, Serializer, TlsError, TransportError
 from elastic_transport.client_utils import url_to_node_config
 
-from collectors.collectd_es.answers import refused
+from collectors.collectd_es.answers import NOT_ALLOWED, refused
 from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Server:
             raise Transient(f"{self} does not answer: {error.message}") from None
         if answer.meta.status != OK:
             problem = refused(answer.meta.status, _bytes(answer.body), str(self), self._pattern, self._access.user)
-            if isinstance(problem, Fatal):
+            if answer.meta.status in NOT_ALLOWED:
                 await self._disconnect()
             raise problem
         self.product = answer.meta.headers.get(PRODUCT)
