@@ -180,6 +180,15 @@ async def test_shards_of_other_days_are_skipped_and_succeed(client):
 
 
 @serving
+async def test_days_that_do_not_follow_each_other_are_refused_and_not_taken_for_a_span(server, client):
+    server._clock = SimulatedClock(float(NOW + 2 * 86400), 0.0, 0.0)
+    assert (await ask(client, "GET", "/_cluster/health"))["status"] == "green"
+    await ask(client, "POST", "/cori-collectd-2017.12.13,cori-collectd-2017.12.14/_count", {"query": RANGE})
+    answer = await ask(client, "POST", "/cori-collectd-2017.12.13,cori-collectd-2017.12.15/_count", {"query": RANGE}, status=400)
+    assert "consecutive days" in answer["error"]["reason"]
+
+
+@serving
 async def test_the_mapping_says_text_with_a_keyword(client):
     answer = await ask(client, "GET", f"/{INDEX}/_mapping/field/hostname,@timestamp,nothing")
     fields = answer["cori-collectd-2017.12.13"]["mappings"]
