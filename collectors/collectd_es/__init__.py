@@ -4,25 +4,22 @@ fields.py         what a site calls their fields                          series
 documents.py      pages to samples: hits.py, odd.py, stamps.py            cells.py      samples to batches
 query.py          what is asked; mapping.py: by which names               server.py     one transport for all servers
 search.py         page after page; scroll.py, point_in_time.py: how       answers.py    is this all?
-collector.py      the join of them                                        saved.py      the same over saved pages
+collector.py      the join of them; live.py: made of a stanza             saved.py      the same over saved pages
 """
 
 from __future__ import annotations
 
 import re
-import ssl
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 
-from collectors.collectd_es.collector import CollectdEs, Options, Read
 from collectors.collectd_es.fields import Fields
 from collectors.collectd_es.fields import faults as field_faults
-from collectors.collectd_es.query import Wanted
+from collectors.collectd_es.query import Read  # noqa: TC001 - msgspec reads annotations
 from collectors.collectd_es.saved import Saved, saved
-from collectors.collectd_es.series import DATASETS, Series
-from collectors.collectd_es.server import Access, Server, basic
+from collectors.collectd_es.series import DATASETS
 from tokiod.collector import SourceConfig
 from tokiod.units import Duration
 
@@ -122,39 +119,9 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of an index that collectd's documents go into."""
-    wanted = Wanted(config.datasets(), config.host_prefix, config.device_prefix)
-    options = Options(
-        index=config.index, step=config.step, fields=config.fields, wanted=wanted, read=config.read, slices=config.slices,
-        page=config.page, keep_alive=int(config.keep_alive), source_filter=config.source_filter,
-    )  # fmt: skip
-    access = Access(
-        url=config.url.rstrip("/"),
-        user=config.user or "",
-        timeout=float(config.request_timeout),
-        compress=config.compress,
-        authorization=lambda: _authorization(config, site),
-        tls=lambda: _tls(config),
-    )
-    series = Series(*(None if shape is None else re.compile(shape) for shape in (config.hosts, config.devices)))
-    return CollectdEs(Server(access, config.index), series, options, site.clock)
+    from collectors.collectd_es.live import connected  # noqa: PLC0415 - saved pages and their processes need no HTTP client: 0.3 s each
 
-
-def _authorization(config: Config, site: Site) -> str:
-    for kind in ("file", "env"):
-        if name := getattr(config, f"password_{kind}"):
-            return basic(config.user or "", site.secret(f"{kind}:{name}"))
-        if name := getattr(config, f"api_key_{kind}"):
-            return f"ApiKey {site.secret(f'{kind}:{name}')}"
-    return ""
-
-
-def _tls(config: Config) -> ssl.SSLContext | None:
-    if not config.url.startswith("https:"):
-        return None
-    context = ssl.create_default_context(cafile=config.tls_ca)
-    if config.tls_cert:
-        context.load_cert_chain(config.tls_cert, config.tls_key)
-    return context
+    return connected(config, site)
 
 
 def _given(config: Config, *names: str) -> list[str]:

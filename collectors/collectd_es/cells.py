@@ -138,7 +138,7 @@ class _Grid:
 
 def _crowded(value: NDArray[np.float64], cell: NDArray[np.int64], held: _Held, layout: Layout) -> tuple[NDArray[np.int32], int]:
     """Set the values of cells with several samples; return how many samples more than one count there, and how many were duplicates."""
-    # Of the samples of a cell one remains its owner: those that don't, and their owners, are the crowd. Counting them takes half as long again.
+    # Of the samples of a cell one remains its owner: the others and their owners are the crowd. Counting them takes half as long again.
     owner, index = np.empty(len(value), np.int32), np.arange(len(cell), dtype=np.int32)
     owner[cell] = index
     lost = np.flatnonzero(owner[cell] != index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from collectors.collectd_es.documents import Decoder, Samples
 from collectors.collectd_es.fields import NAMES, NUMBERS
 from collectors.collectd_es.hits import Shards
 from collectors.collectd_es.mapping import asked_for, usable_names
-from collectors.collectd_es.query import Wanted, query
+from collectors.collectd_es.query import query
 from collectors.collectd_es.search import Search, quoted
 from tokiod.errors import Transient
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
     from collectors.collectd_es.fields import Fields
     from collectors.collectd_es.point_in_time import Product
+    from collectors.collectd_es.query import Read, Wanted
     from collectors.collectd_es.series import Series
     from collectors.collectd_es.server import Server
     from tokiod.clock import Clock
     from tokiod.collector import Tally
     from tokiod.sample import Batch
     from tokiod.window import Window
-
-Read = Literal["auto", "scroll", "pit"]
 
 DAY = 86400
 MAPPING_SECONDS = 600.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.collectd_es.documents import Decoder, Samples
-from collectors.collectd_es.pages import Piece, is_packed, pieces
+from collectors.collectd_es.pages import Piece, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
 from tokiod.process import die_with_parent
@@ -77,9 +77,10 @@ class _Parser:
         return Parsed(os.getpid(), names, samples, reason)
 
     def _samples(self, piece: Piece) -> Samples:
+        data = piece.data or b""
         if piece.form == "answer":
-            return self._decoder.answer(piece.data).samples
-        return self._decoder.hits(b"[" + piece.data + b"]" if piece.form == "hits" else piece.data)
+            return self._decoder.answer(data).samples
+        return self._decoder.hits(b"[" + data + b"]" if piece.form == "hits" else data)
 
 
 class _Numbers:
@@ -113,7 +114,7 @@ def parsed(path: Path, shapes: Shapes, series: Series, workers: int, seen: Calla
         return
     try:
         with _pool(shapes, workers, path) as submitted:
-            yield from _in_order(_Pieces(path, pieces(path, seen), submitted, AHEAD * workers), series)
+            yield from _in_order(_Pieces(path, pieces(path, seen, copied=False), submitted, AHEAD * workers), series)
     except BrokenProcessPool:
         raise Fatal(f"{path}: a process that parsed it is gone: was it killed, for want of memory?") from None
 
@@ -154,7 +155,7 @@ def _in_order(coming: _Pieces, series: Series) -> Iterator[Samples]:
 
 def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tuple[Piece, Parsed]:
     """Join the next piece to one that is no page by itself."""
-    following = coming.next() if len(piece.data) < MOST_JOINED else None
+    following = coming.next() if piece.stop - piece.start < MOST_JOINED else None
     if following is None:
         raise Fatal(f"{coming.path}: byte {piece.start}: no page begins here: {reason}")
     numbers.learn(following[1])
@@ -168,12 +169,10 @@ def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece]
 
     Of a plain file they read the pieces themselves, which is cheaper than sending them.
     """
-    packed = is_packed(path)
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (shapes, os.getpid()))
 
     def submitted(piece: Piece) -> Callable[[], Parsed]:
-        is_there = not packed and piece.stop - piece.start == len(piece.data)
-        return pool.submit(_parse, replace(piece, data=b"") if is_there else piece, str(path)).result
+        return pool.submit(_parse, piece, str(path)).result
 
     try:
         yield submitted
@@ -190,7 +189,7 @@ def _begin(shapes: Shapes, parent: int) -> None:
 
 
 def _parse(piece: Piece, path: str) -> Parsed:
-    if not piece.data:
+    if piece.data is None:
         with Path(path).open("rb") as file:
             file.seek(piece.start)
             piece = replace(piece, data=file.read(piece.stop - piece.start))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from collectors.collectd_es.series import METRICS
 
@@ -16,6 +16,7 @@ TERMS = ("plugin", "type", "type_instance")
 """The fields, by role, that tell which dataset a document is of."""
 
 Query = dict[str, Any]
+Read = Literal["auto", "scroll", "pit"]
 
 
 @dataclass(frozen=True, slots=True)
