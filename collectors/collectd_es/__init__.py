@@ -4,7 +4,7 @@ fields.py         what a site calls their fields                          series
 documents.py      pages to samples: hits.py, odd.py, stamps.py            cells.py      samples to batches
 query.py          what is asked; mapping.py: by which names               server.py     one transport for all servers
 search.py         page after page; scroll.py, point_in_time.py: how       answers.py    is this all?
-collector.py      the join of them; live.py: made of a stanza             saved.py      the same over saved pages
+collector.py      the join of them; stanza.py: made of a stanza           saved.py      the same over saved pages
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of an index that collectd's documents go into."""
-    from collectors.collectd_es.live import connected  # noqa: PLC0415 - saved pages and their processes need no HTTP client: 0.3 s each
+    from collectors.collectd_es.stanza import connected  # noqa: PLC0415 - saved pages and their processes need no HTTP client: 0.3 s each
 
     return connected(config, site)
 
