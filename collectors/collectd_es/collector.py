@@ -18,7 +18,7 @@ from collectors.collectd_es.hits import Shards
 from collectors.collectd_es.mapping import asked_for, usable_names
 from collectors.collectd_es.query import query
 from collectors.collectd_es.search import Search, quoted
-from tokiod.errors import Transient
+from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -99,6 +99,17 @@ class CollectdEs:
         await self._server.close()
 
     async def _whole(self, window: Window) -> list[Samples]:
+        """Read a window, once more where the server refuses: what we believe of the indices may have been true some minutes ago."""
+        has_beliefs = bool(self._names)
+        try:
+            return await self._read(window)
+        except Fatal:
+            if not has_beliefs:
+                raise
+        self._names = {}
+        return await self._read(window)
+
+    async def _read(self, window: Window) -> list[Samples]:
         """Read a window from scratch, until the server has kept what we read from to the end."""
         search = await self._search(window)
         if search is None:
