@@ -36,6 +36,7 @@ SETTINGS = {
     "transport.host": "127.0.0.1",
     "transport.port": 0,
     "node.portsfile": True,
+    "action.destructive_requires_name": False,
     "cluster.routing.allocation.disk.threshold_enabled": False,
     # How often contexts whose time is over are let go; a minute by default, which no test waits for.
     "search.keep_alive_interval": "200ms",

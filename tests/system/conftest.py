@@ -1,10 +1,13 @@
 """Real servers for the tests that need one."""
 
+import itertools
 import os
 
 import pytest
 from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
 from mariadb_server import MariaDb, installed
+
+_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +33,14 @@ def search_server(request):
         absent(sentence)
     with SearchServer(flavour, login=login) as server:
         yield server
+
+
+@pytest.fixture
+def own(search_server):
+    """A name for indices of this test's own: all that begin with it are removed."""
+    name = f"own-{next(_numbers)}"
+    yield name
+    search_server.ask("DELETE", f"/{name}*?expand_wildcards=all")
 
 
 def absent(reason):
