@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import OrderedDict, defaultdict, deque
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,7 @@ from tokiod.tts.files import REAL, Files
 from tokiod.tts.grow import copy, grow
 from tokiod.tts.live import FileLost, LiveFile, NotLive, set_aside
 from tokiod.tts.schema import ABSENT
-from tokiod.tts.seal import is_sealed, unseal
+from tokiod.tts.seal import is_sealed, seal, unseal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Calendar, Window
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from sinks.cells import Cells
     from tokiod.clock import Clock
     from tokiod.sample import Batch
+
+
+QUIET = 60.0
+"""Seconds after which a day that was opened up is sealed again, if nothing more came for it."""
+MARK = ".opened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,7 @@ class Shelf:
         self._keep_open = keep_open
         self._open: OrderedDict[Path, Volume] = OrderedDict()
         self._aside: list[SetAside] = []
+        self._opened_up: dict[Path, float] = {}
         self._distrusted: set[Path] = set()
 
     def volume(self, place: Place, kind: str, chosen: Sequence[Cells]) -> Volume | None:
@@ -170,6 +177,10 @@ class Shelf:
             return self._grown(volume, volume.file.spec.merged(wanted))
         except ValueError as error:
             raise Refused(f"{place.path}: {error}", retry=False) from error
+
+    def holds(self, place: Place) -> bool:
+        """Whether there is a file in a place, live or sealed."""
+        return place.path in self._open or place.path.exists()
 
     def beside(self, place: Place, way: int) -> Volume | None:
         """Return the next (+1) or previous (-1) file if it is there."""
@@ -191,12 +202,36 @@ class Shelf:
         aside, self._aside = self._aside, []
         return aside
 
+    def adopt(self, path: Path) -> None:
+        """Take over a file that a predecessor opened up and did not seal again; by the mark that stands beside it."""
+        self._opened_up[path] = self._clock.time()
+
+    def seal_quiet(self, quiet: float = QUIET) -> Path | None:
+        """Seal one of the files that were opened up, once nothing has come for it for so many seconds; return it.
+
+        Raises OSError where that fails; it is tried again later.
+        """
+        now = self._clock.time()
+        path = next((path for path, used in self._opened_up.items() if not 0 <= now - used < quiet), None)
+        if path is None:
+            return None
+        self._opened_up[path] = now
+        volume = self._open.pop(path, None)
+        # A kill may have come between the mark and what it is for: then the file is sealed, still or again, or gone.
+        with suppress(NotLive, FileNotFoundError), closing(volume.file if volume else LiveFile.open(path, self._files)) as file:
+            seal(file, path, updated=self._now(), files=self._files, pause=self.pause)
+        del self._opened_up[path]
+        marked(path).unlink(missing_ok=True)
+        return path
+
     def close(self) -> None:
         """Close all files."""
         while self._open:
             self._open.popitem()[1].file.close()
 
     def _existing(self, place: Place, *, unsealed: bool = True) -> Volume | None:
+        if place.path in self._opened_up:
+            self._opened_up[place.path] = self._clock.time()
         if place.path in self._open:
             self._open.move_to_end(place.path)
             return self._open[place.path]
@@ -212,6 +247,8 @@ class Shelf:
                 return None
             if not unsealed:
                 return None
+            marked(place.path).touch()
+            self.adopt(place.path)
             file = unseal(place.path, created=self._now(), files=self._files, pause=self.pause)
         return self._remember(Volume(place, file))
 
@@ -277,6 +314,11 @@ class Shelf:
 
     def _now(self) -> int:
         return int(self._clock.time())
+
+
+def marked(path: Path) -> Path:
+    """Return the mark beside a file that was sealed and is opened up: it is to be sealed again, whatever happens meanwhile."""
+    return path.with_name(f".{path.name}{MARK}")
 
 
 def _spec(place: Place, kind: str, chosen: Sequence[Cells]) -> FileSpec:

@@ -21,6 +21,7 @@ from tokiod.tts.schema import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -49,6 +50,10 @@ class TtsSink:
         """Sync all files with new cells, one fdatasync each."""
         return self.shelf.commit()
 
+    def rest(self) -> Path | None:
+        """Seal a day that a backfill had opened up and is done with."""
+        return self.shelf.seal_quiet()
+
     def close(self) -> None:
         """Close all files."""
         self.shelf.close()
@@ -65,7 +70,7 @@ class _Application:
     def apply(self, collected: Collected) -> Applied:
         place = self.shelf.place(collected.system, collected.window.start)
         chosen = [select(batch, collected.window, self.applied.dropped) for batch in collected.batches]
-        if place is None:
+        if place is None or (collected.extent == "seam" and not self.shelf.holds(place)):
             self._close_span(collected, chosen)
             return self.applied
         if collected.window.end > place.end:

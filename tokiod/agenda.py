@@ -92,6 +92,10 @@ class Agenda:
         self._underway.add(window)
         self._taken.add(window.start, window.end)
 
+    def is_underway(self, window: Window) -> bool:
+        """Whether any part of a window is underway."""
+        return any(other.start < window.end and window.start < other.end for other in self._underway)
+
     def done(self, window: Window) -> None:
         """Mark a window as stored."""
         self._underway.discard(window)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod import plugins
+from tokiod.backfill import Alone, Backfill
 from tokiod.bus.sender import Sender
 from tokiod.collector import Site
 from tokiod.ledger import Ledger
@@ -20,9 +21,11 @@ from tokiod.window import Calendar
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
+    from tokiod.backfill import Lender
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.config import Config
+    from tokiod.jobs import Job
 
 log = structlog.get_logger()
 
@@ -63,17 +66,59 @@ async def collect(config: Config, clock: Clock) -> None:
                 calendar = Calendar(config.timezone)
                 live = _live(config.source, Site(calendar, clock, config.secret), ledger)
                 pollers += [Poller(source, one, ledger, sender.submit, calendar, clock, Random()) for source, one in live]  # noqa: S311 - jitter
+                filling = _Filling(config, clock, sender, ledger)
+                backfills = [filling.of(source, poller) for (source, one), poller in zip(live, pollers, strict=True) if one.replayable]
                 log.info("collectors.ready", sources=len(pollers))
-                await _poll(pollers, [one for _, one in live])
+                await _poll(pollers, backfills, [one for _, one in live])
         finally:
             sending.cancel()
 
 
-async def _poll(pollers: list[Poller], collectors: list[Collector]) -> None:
+async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job) -> None:
+    """Work on one job, without polling anything; a writer must be running. Returns when the job has ended."""
+    bus = config.bus
+    sender = Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes)
+    async with sender:
+        await sender.welcomed()
+        with Ledger.open(config.archive.ledger) as ledger:
+            await _Filling(config, clock, sender, ledger).of(source, Alone()).work(job)
+
+
+class _Filling:
+    """What the backfills of all sources share."""
+
+    def __init__(self, config: Config, clock: Clock, sender: Sender, ledger: Ledger) -> None:
+        self._calendar = Calendar(config.timezone)
+        self._site = Site(self._calendar, clock, config.secret)
+        self._sender = sender
+        self._ledger = ledger
+        # Half of the bus is left to live polling.
+        self._room = asyncio.Semaphore(max(1, config.bus.max_windows // 2))
+
+    def of(self, source: SourceConfig, lender: Lender) -> Backfill:
+        """Return the backfill of a source."""
+        plugin = plugins.load(source.kind)
+        submit, clock = self._sender.submit, self._site.clock
+        return Backfill(
+            source,
+            lambda one: plugin.live(one, self._site),
+            lender,
+            self._ledger,
+            submit,
+            self._room,
+            self._calendar,
+            clock,
+            Random(),  # noqa: S311 - jitter
+        )
+
+
+async def _poll(pollers: list[Poller], backfills: list[Backfill], collectors: list[Collector]) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             for poller in pollers:
                 tasks.create_task(poller.run())
+            for filling in backfills:
+                tasks.create_task(filling.run())
             await asyncio.Event().wait()
     finally:
         unanswered = sum(await asyncio.gather(*(poller.drain(GRACE) for poller in pollers)))

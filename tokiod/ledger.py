@@ -3,6 +3,7 @@
     stored     one row per maximal range of stored seconds of a source; ten million windows without a hole are one row
     unstored   one row per span that was asked for and is not stored: failed (asked again), rejected (a person must look), lost
     source     what is known of a source: its last window, its sums, its state
+    job        what people asked to have filled (tokiod.jobs)
 
 Only the writer says what is stored (store, forget), only the collectors say why something is not (register, set_state, failed, lost);
 any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole transactions, and a power
@@ -86,15 +87,16 @@ class Ledger:
 
     def store(self, entries: Iterable[StoredEntry], now: float) -> None:
         """Say that windows are stored, all in one transaction; saying it again changes nothing but the last window's cells."""
-        with self._transaction():
+        with self.transaction():
             for entry in entries:
                 self._count(entry, now, first=not self._covers(entry.source, entry.window))
-                self._add(entry.source, entry.window)
-                self._cut(entry.source, entry.window)
+                if not entry.partial:
+                    self._add(entry.source, entry.window)
+                    self._cut(entry.source, entry.window)
 
     def forget(self, system: str, window: Window, *, source: str | None = None) -> dict[str, list[Window]]:
         """Say that nothing of a system, or of one source of it, is stored in a window any more; returns what was, by source."""
-        with self._transaction():
+        with self.transaction():
             names = [n for (n,) in self._sql.execute("SELECT name FROM source WHERE system = ?", (system,)) if source in (None, n)]
             return {name: gone for name in names if (gone := self._remove(name, window))}
 
@@ -147,7 +149,7 @@ class Ledger:
         That is an earlier time than `since` only if something was stored between the two: what a source had kept before it was first
         asked, and dropped before tokiod got round to it, was never expected, and no trace of its failures stays.
         """
-        with self._transaction():
+        with self.transaction():
             row = self._sql.execute("SELECT since FROM source WHERE name = ?", (source.name,)).fetchone()
             earlier = since if row is None or row[0] is None else int(row[0])
             if earlier > since or not self._overlapping("stored", source.name, earlier, since):
@@ -163,7 +165,7 @@ class Ledger:
 
     def set_state(self, source: str, state: str, reason: str, now: float) -> None:
         """Say how a registered source does: running, waiting, fatal, stopped; since `now` where that is news."""
-        with self._transaction():
+        with self.transaction():
             self._sql.execute(
                 """UPDATE source SET state_since = CASE WHEN state = :state THEN state_since ELSE :now END, state = :state,
                    state_reason = :reason WHERE name = :source""",
@@ -183,13 +185,13 @@ class Ledger:
         state: Unstoredness = "failed",
     ) -> None:
         """Say why a window is not stored, after how many attempts, and when it is asked for again."""
-        with self._transaction():
+        with self.transaction():
             self._cut(source, window)
             self._insert(Unstored(source, window, state, attempts, error_class, message, now, next_try))
 
     def lost(self, source: str, window: Window, error_class: str, message: str, now: float) -> None:
         """Say that a span can't be had any more; spans that touch and were lost for the same reason are one row."""
-        with self._transaction():
+        with self.transaction():
             self._cut(source, window)
             for one in self._unstored_in(source, window.start - 1, window.end + 1):
                 if (one.state, one.error_class, one.error) == ("lost", error_class, message):
@@ -255,11 +257,17 @@ class Ledger:
         rows = takewhile(lambda row: row[0] > start, self._sql.execute(query, (source, end)))
         return [row[1:] for row in rows][::-1]
 
+    @property
+    def sql(self) -> sqlite3.Connection:
+        """The connection, for modules that keep tables of their own in the ledger, and for reading."""
+        return self._sql
+
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Do something whole or not at all."""
         self._sql.execute("BEGIN IMMEDIATE")
         try:
-            yield
+            yield self._sql
             self._sql.execute("COMMIT")
         except BaseException:
             if self._sql.in_transaction:

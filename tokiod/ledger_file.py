@@ -12,7 +12,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 1
+VERSION = 2
 BUSY_SECONDS = 5.0
 
 SCHEMA = f"""
@@ -29,6 +29,14 @@ CREATE TABLE IF NOT EXISTS source (
     last_start INTEGER, last_end INTEGER, last_cells INTEGER NOT NULL DEFAULT 0, stored_at REAL,
     windows INTEGER NOT NULL DEFAULT 0, cells INTEGER NOT NULL DEFAULT 0, dropped TEXT NOT NULL DEFAULT '{{}}',
     state TEXT NOT NULL DEFAULT 'unknown', state_reason TEXT NOT NULL DEFAULT '', state_since REAL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS job (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, datasets TEXT NOT NULL,
+    force INTEGER NOT NULL, parallel INTEGER NOT NULL, created REAL NOT NULL, state TEXT NOT NULL DEFAULT 'queued',
+    error TEXT NOT NULL DEFAULT '', windows INTEGER NOT NULL DEFAULT 0, records INTEGER NOT NULL DEFAULT 0, updated REAL NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS backfilled (
+    job INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, PRIMARY KEY (job, start)
 ) STRICT, WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 COMMIT;
@@ -110,7 +118,7 @@ def _check(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
         raise TokiodError(f"the ledger {path} was written by a newer tokiod (format {version}, this one knows {VERSION}): install that one")
     if version == 0 and not create:
         raise LedgerUnmade(f"the ledger {path} is still being made: try again")
-    if version == 0:
+    if version < VERSION and create:  # what is new since an older format is tables of their own
         connection.executescript(SCHEMA)
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":

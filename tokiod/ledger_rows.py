@@ -15,7 +15,10 @@ Unstoredness = Literal["failed", "rejected", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """A window that is synced in its file: how many cells were assigned, how many dropped by reason, of how many records if known."""
+    """A window that is synced in its file: how many cells were assigned, how many dropped by reason, of how many records if known.
+
+    partial: only some of the source's datasets, so the window is not stored.
+    """
 
     source: str
     kind: str
@@ -24,6 +27,7 @@ class StoredEntry:
     cells: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     records: int | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

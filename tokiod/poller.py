@@ -66,6 +66,7 @@ class Poller:
         self._answers: set[Answer] = set()
         self._attempts: Counter[Window] = Counter()
         self._asked = 0
+        self._collecting: Window | None = None
         self._failed_after = 0
         self._failures = 0
         self._state, self._trouble = "running", ""
@@ -96,6 +97,26 @@ class Poller:
         """Read the ledger again before anything else is asked: it may hold less than it did."""
         self._is_stale = True
         self._woken.set()
+
+    def live_is_due(self) -> bool:
+        """Whether the newest window is due or being collected: whoever else asks this source waits for that."""
+        tick, now = self._clock.monotonic(), self._clock.time()
+        window = self._collecting or (None if tick < self._not_before else self._agenda.next(now, tick))
+        return window is not None and window.end >= self._agenda.reach(now)[1]
+
+    def lend(self, window: Window) -> bool:
+        """Leave a window to a backfill; False while any part of it is underway here."""
+        if self._agenda.is_underway(window):
+            return False
+        self._agenda.take(window)
+        return True
+
+    def take_back(self, window: Window, *, stored: bool) -> None:
+        """Take back what was lent."""
+        if stored:
+            self._agenda.done(window)
+        else:
+            self._agenda.release(window)
 
     async def _turn(self) -> None:
         if self._is_stale:
@@ -151,6 +172,13 @@ class Poller:
 
     async def _attempt(self, window: Window) -> None:
         self._asked += 1
+        self._collecting = window
+        try:
+            await self._ask(window)
+        finally:
+            self._collecting = None
+
+    async def _ask(self, window: Window) -> None:
         self._agenda.take(window)
         tally = Tally()
         try:

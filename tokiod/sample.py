@@ -45,6 +45,7 @@ Second = Annotated[int, msgspec.Meta(ge=0, lt=250_000_000_000)]
 """What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be,
 no time that no calendar has (they end with the year 9999)."""
 
+Extent = Literal["whole", "some", "seam"]
 Form = Literal["gauge", "counter"]
 """gauge: the value of the cell itself. counter: an absolute, ever growing count, from which tts/ makes differences."""
 
@@ -79,7 +80,7 @@ class Batch:
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which part of which attempt at which window of which source a message on the inner bus is.
 
-    records, dropped: what the collector says of the whole window (tokiod.collector.Tally).
+    records, dropped: what the collector says of the whole window (tokiod.collector.Tally); extent: see tokiod.sink.Collected.
     """
 
     source: Name
@@ -91,6 +92,7 @@ class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: Count
     records: Count | None = None
     dropped: dict[Reason, Count] = {}
+    extent: Extent = "whole"
 
     @property
     def window(self) -> Window:

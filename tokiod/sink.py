@@ -13,8 +13,9 @@ from tokiod.errors import TokiodError
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from tokiod.sample import Batch
+    from tokiod.sample import Batch, Extent
     from tokiod.window import Window
 
 
@@ -23,6 +24,8 @@ class Collected:
     """One collected window of one source on its way into a sink.
 
     kind: the collector's, the `source` attribute of TTS groups; records, dropped: the collector's tally of it.
+    extent: "some" of the source's datasets on purpose, or the "seam" of a span: only counters that its neighbours' differences need,
+    for which no file is made. Either way the window is not stored.
     """
 
     system: str
@@ -32,6 +35,7 @@ class Collected:
     batches: Sequence[Batch]
     records: int | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
+    extent: Extent = "whole"
 
 
 @dataclass(slots=True)
@@ -78,6 +82,10 @@ class Sink(Protocol):
 
     def commit(self) -> list[SetAside]:
         """Make all that was applied durable; returns the files that failed, whose windows since the last commit are not stored."""
+        ...
+
+    def rest(self) -> Path | None:
+        """Do a piece of work that could wait until nothing else is to be done; returns the file that it was about. Raises OSError."""
         ...
 
     def close(self) -> None:

@@ -67,6 +67,8 @@ class Writer:
             arrived += more
         if arrived:
             self._store(arrived)
+        elif timeout_ms:
+            self._rest()
         self.beat()
 
     def beat(self) -> None:
@@ -95,6 +97,13 @@ class Writer:
             self.receiver.ack(one, done.cells, _dropped(one, done))
             self._publish(one, done)
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
+
+    def _rest(self) -> None:
+        try:
+            if (path := self.sink.rest()) is not None:
+                log.info("file.sealed", path=str(path))
+        except OSError as error:
+            log.warning("file.not_sealed", path=error.filename or "", error=str(error))
 
     def _apply(self, one: Arrived) -> Applied | None:
         try:
@@ -147,7 +156,14 @@ class Writer:
 def _entry(one: Arrived, done: Applied) -> StoredEntry:
     collected = one.collected
     return StoredEntry(
-        collected.source, collected.kind, collected.system, collected.window, done.cells, _dropped(one, done), collected.records
+        collected.source,
+        collected.kind,
+        collected.system,
+        collected.window,
+        done.cells,
+        _dropped(one, done),
+        collected.records,
+        partial=collected.extent != "whole",
     )
 
 

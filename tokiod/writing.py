@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import structlog
 
-from sinks.shelf import Shelf, daily
+from sinks.shelf import MARK, Shelf, daily
 from sinks.tts import TtsSink
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
@@ -40,11 +40,15 @@ def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
         ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()))
         with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
             shelf = Shelf(daily(Calendar(config.timezone), config.archive.file), clock)
+            for mark in config.archive.root.rglob(f".*{MARK}"):
+                shelf.adopt(mark.with_name(mark.name[1 : -len(MARK)]))
             writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic)
             shelf.pause = writer.beat
             log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
             try:
                 writer.run(stopping)
+                while shelf.seal_quiet(0.0) is not None:
+                    writer.beat()
             finally:
                 shelf.close()
     log.info("writer.stopped")

@@ -239,6 +239,15 @@ def _pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
     window, told = collected.window, dict(collected.dropped)
     for part, batch in enumerate(batches):
         piece = sample.Piece(
-            collected.source, collected.kind, window.start, window.end, attempt, part, len(batches), collected.records, told
+            collected.source,
+            collected.kind,
+            window.start,
+            window.end,
+            attempt,
+            part,
+            len(batches),
+            collected.records,
+            told,
+            collected.extent,
         )
         yield sample.encode(collected.system, batch, piece)

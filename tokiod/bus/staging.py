@@ -47,7 +47,7 @@ class Partial:
             return None
         batches = [batch for _, batch in sorted(self.batches.items()) if batch is not None]
         piece = self.piece
-        collected = Collected(self.system, piece.source, piece.kind, self.window, batches, piece.records, piece.dropped)
+        collected = Collected(self.system, piece.source, piece.kind, self.window, batches, piece.records, piece.dropped, piece.extent)
         return Arrived(collected, piece.attempt, self.peer)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 import msgspec
@@ -16,6 +14,7 @@ from tokiod import plugins
 from tokiod.archive import Job, Result, archive
 from tokiod.cli.options import options_of
 from tokiod.cli.plain import Failed
+from tokiod.cli.times import epoch, zone_of
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import ConfigError, TokiodError
@@ -25,12 +24,9 @@ from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from zoneinfo import ZoneInfo
 
     from tokiod.collector import Collector, Plugin
-
-
-LAST = 250_000_000_000
-"""No calendar goes on for ever; this one's days end with the year 9999."""
 
 
 class Kinds(click.Group):
@@ -93,7 +89,7 @@ def _run(kind: str, given: dict[str, Any]) -> None:
 
 def _archive(kind: str, given: dict[str, Any]) -> None:
     one_heap()
-    zone = _zone(given["timezone"])
+    zone = zone_of(given["timezone"])
     calendar = Calendar(given["timezone"])
     span = _window("start", given["start"], given["end"], zone)
     file_span = None
@@ -123,31 +119,11 @@ async def _closing(job: Job, calendar: Calendar, progress: Callable[[int], None]
         await job.collector.close()
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise Failed(f"--timezone: unknown time zone {name!r}; use an IANA name such as America/Los_Angeles") from None
-
-
 def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
-    first, last = _epoch(f"--{what}", start, zone), _epoch(f"--{what.replace('start', 'end')}", end, zone)
+    first, last = epoch(f"--{what}", start, zone), epoch(f"--{what.replace('start', 'end')}", end, zone)
     if first >= last:
         raise Failed(f"--{what} {start} must be before its end {end}")
     return Window(first, last)
-
-
-def _epoch(option: str, text: str, zone: ZoneInfo) -> int:
-    try:
-        time = dt.datetime.fromisoformat(text)
-        seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
-    except (ValueError, OverflowError):
-        raise Failed(f"{option}: {text!r} is no ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
-    if not 0 <= seconds < LAST:
-        raise Failed(f"{option}: {text!r} is before 1970 or too far in the future")
-    if seconds != int(seconds):
-        raise Failed(f"{option}: {text!r} is not on a whole second")
-    return int(seconds)
 
 
 def _report(given: dict[str, Any], window: Window, result: Result) -> None:

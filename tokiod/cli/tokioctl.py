@@ -7,6 +7,7 @@ import sys
 import click
 
 from tokiod.cli.archive import archive_command
+from tokiod.cli.backfill import backfill_command
 from tokiod.cli.plain import PlainGroup, version_option
 from tokiod.cli.status import status_command
 
@@ -14,11 +15,12 @@ from tokiod.cli.status import status_command
 @click.group(cls=PlainGroup)
 @version_option
 def main() -> None:
-    """Ask an archive how it does, and make archives of saved files."""
+    """Ask an archive how it does, fill its past, and make archives of saved files."""
 
 
 main.add_command(status_command)
 main.add_command(archive_command)
+main.add_command(backfill_command)
 
 
 if __name__ == "__main__":

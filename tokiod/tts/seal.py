@@ -139,6 +139,7 @@ class _Sealing:
                 write_attributes(dataset, name, self.live.spec.groups[group_of(name)].source, chunks.columns, updated)
                 for corner, packed in ahead(self.pool, pack, chunks.pieces()):
                     dataset.id.write_direct_chunk(corner, packed)
+                    self.pause()
                 if name in self.live.raw:
                     file.create_dataset(edges_name(name), data=edges(self.live.raw[name], self.live.span[name], chunks.order))
                 self.pause()

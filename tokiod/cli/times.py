@@ -1,0 +1,33 @@
+"""Times on the command line: ISO 8601, local to the site or with an offset, to UTC epoch seconds."""
+
+from __future__ import annotations
+
+import datetime as dt
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tokiod.cli.plain import Failed
+
+LAST = 250_000_000_000
+"""No calendar goes on for ever; this one's days end with the year 9999."""
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return the zone of an IANA name; raises Failed where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise Failed(f"--timezone: unknown time zone {name!r}; use an IANA name such as America/Los_Angeles") from None
+
+
+def epoch(option: str, text: str, zone: dt.tzinfo) -> int:
+    """Read a time; raises Failed, which names the option, for what is none."""
+    try:
+        time = dt.datetime.fromisoformat(text)
+        seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        raise Failed(f"{option}: {text!r} is no ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
+    if not 0 <= seconds < LAST:
+        raise Failed(f"{option}: {text!r} is before 1970 or too far in the future")
+    if seconds != int(seconds):
+        raise Failed(f"{option}: {text!r} is not on a whole second")
+    return int(seconds)
