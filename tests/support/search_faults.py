@@ -94,7 +94,7 @@ def _halve(answer):
     found = answer.get("hits", {"hits": []})
     found["hits"] = found["hits"][::2]
     if isinstance(total := found.get("total"), dict):
-        total["value"] //= 2
+        total["value"] = (total["value"] + 1) // 2
 
 
 async def reset(exchange):

@@ -42,6 +42,9 @@ BROKEN = [
     search_faults.empty,
     search_faults.context_missing,
 ]
+PARTIAL = [search_faults.half_shards, search_faults.missing_shards, search_faults.timed_out, search_faults.terminated_early]
+"""In which hits and total agree with each other."""
+
 UNHEARD = {"lost_answer", "reset_in_body", "truncated", "empty"}
 """What the server did and nobody heard of. A scroll that it opened then lives until its time is over, whoever asks for what."""
 
@@ -102,6 +105,15 @@ def test_a_page_that_is_broken_costs_an_attempt_and_no_cell(loaded, undisturbed,
     if fault.__name__ in UNHEARD:
         loaded.ask("DELETE", "/_search/scroll/_all")
     assert none_open(loaded)
+
+
+@pytest.mark.parametrize("read", ["scroll", "pit"])
+@pytest.mark.parametrize("fault", PARTIAL, ids=lambda fault: fault.__name__)
+def test_a_window_of_one_page_that_lacks_half_is_asked_again_whatever_its_total_says(undisturbed, proxy, tmp_path, fault, read):
+    proxy.plan(fault, on=PAGES, nth=[1])
+    failures = asked_until_whole(proxy, tmp_path / "day.hdf5", read=read, page=10_000)
+    assert (proxy.made, len(failures)) == ([fault.__name__], 1 if read == "scroll" else 0)
+    assert_same(cells(tmp_path / "day.hdf5"), undisturbed)
 
 
 @pytest.mark.parametrize("read", ["scroll", "pit"])

@@ -13,6 +13,7 @@ import pytest
 from collectd_documents import DATASETS, Documents
 from collectd_search import SITE, WAYS, archived, assert_cells, live, meaning, none_open, tallied
 from collector_contract import CollectorContract, within
+from fault_proxy import FaultProxy
 
 from collectors import collectd_es
 from tokiod.errors import Fatal
@@ -76,15 +77,18 @@ class TestContract(CollectorContract):
         return DATASETS
 
 
-def test_documents_that_stand_twice_are_read_twice_and_count_once(search_server, own, documents):
+@pytest.mark.parametrize("shards", [1, 2])
+def test_documents_that_stand_twice_are_read_twice_and_count_once(search_server, own, documents, shards):
     """A point in time sorted by what equal documents have in common must not lose one of two that lie on both sides of a page's edge."""
     hits = documents.hits(SPAN.start, SPAN.start + 60)
-    collectd_loader.load(search_server, own, [hit for hit in hits for _ in range(3)], shards=2)
+    collectd_loader.load(search_server, own, [hit for hit in hits for _ in range(3)], shards=shards)
     window = Window(SPAN.start, SPAN.start + 60)
-    for read, slices in WAYS:
-        collector = live(search_server, own, read=read, slices=slices, page=7)
+    with FaultProxy(search_server.url) as proxy:
+        collector = live(proxy, own, read="pit", slices=2, page=11)
         assert_cells(meaning(collector, window), documents.cells(window.start, window.end, 10))
-        assert within(collector, lambda c: tallied(c, window)).records == within(collector, lambda c: c.count(window)) > 0
+        assert within(collector, lambda c: tallied(c, window)).records == len(hits) * 3
+    # Only in two shards can OpenSearch's two be equal in everything, their numbers too. Then all is read again by scroll.
+    assert shards == 2 or not [line for line in proxy.asked if "scroll" in line]
 
 
 def test_windows_are_cut_to_the_millisecond(search_server, own):
