@@ -56,6 +56,7 @@ class Scene:
     window: int = 60
     retention: int = 86400
     sources: tuple[Source, ...] = (LMT,)
+    log_level: str = "info"
     port: int = field(default_factory=free_port)
     _simulators: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _daemon: subprocess.Popen[bytes] | None = None
@@ -99,7 +100,8 @@ class Scene:
 
     def start_daemon(self) -> None:
         """Start `tokiod run`."""
-        self._daemon = self._start("tokiod.cli.tokiod", "run", "--config", str(self.config_path), "--clock", str(self.clock))
+        options = ["--config", str(self.config_path), "--clock", str(self.clock), "--log-level", self.log_level]
+        self._daemon = self._start("tokiod.cli.tokiod", "run", *options)
 
     def stop_daemon(self) -> int:
         """Ask the daemon to stop and return its exit code."""

@@ -1,0 +1,150 @@
+"""`tokioctl backfill` of a past day, killed again and again: resumed, complete, and what was acknowledged is not asked for over and over.
+
+BACKFILL_KILLS=30 makes the long form of what CI does in short.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tokiod.clock import SimulatedClock
+from tokiod.jobs import Jobs
+from tokiod.ledger import Ledger
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.site import Site
+from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.window import Window, iso
+
+pytestmark = pytest.mark.system
+
+KILLS = int(os.environ.get("BACKFILL_KILLS", "5"))
+EPOCH = 1_795_132_800
+"""2026-11-20T00:00:00Z."""
+DAY = Window(EPOCH, EPOCH + 86400)
+RETENTION = 1200
+BEGIN = DAY.end + 7200
+
+
+@pytest.fixture
+def scene():
+    site = Site(EPOCH, osts=3, osss=2, mdts=1, hosts=3, devices=2, cores=2, timezone="UTC")
+    with tempfile.TemporaryDirectory(prefix="backfill-") as directory:
+        clock = SimulatedClock(float(BEGIN), time.time(), 4)
+        scene = Scene(Path(directory), site, clock, retention=RETENTION, sources=(LMT, COLLECTD), log_level="debug")
+        scene.prepare()
+        try:
+            scene.start_simulator()
+            yield scene
+        finally:
+            scene.close()
+
+
+def command(scene, source, *options, span=DAY):
+    base = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", source.name, iso(span.start), iso(span.end)]
+    return [*base, "--config", str(scene.config_path), "--clock", str(scene.clock), *options]
+
+
+def told(scene, source, *options, span=DAY, seconds=120):
+    return subprocess.run(command(scene, source, *options, span=span), capture_output=True, text=True, check=False, timeout=seconds)
+
+
+def jobs(scene):
+    with Ledger.open_readonly(scene.config.archive.ledger) as ledger:
+        return Jobs(ledger).all()
+
+
+def asked_after_stored(log):
+    """How often each window of a source was collected after it was said to be stored, from the daemon's log."""
+    stored, again = set(), {}
+    for line in log.read_text().splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        key = event.get("source"), event.get("window")
+        if event.get("event") == "window.stored":
+            stored.add(key)
+        elif event.get("event") == "window.collected" and "job" in event and key in stored:
+            again[key] = again.get(key, 0) + 1
+    return again
+
+
+def assert_complete(scene):
+    """The day is stored of every source, and every cell is what the site knows."""
+    for source in scene.sources:
+        assert any(window.start <= DAY.start and window.end >= DAY.end for window in scene.stored(source)), source.name
+    found = scene.compare()
+    assert (found.differences, found.filled > 100_000) == ([], True)
+
+
+def test_a_daemon_that_is_killed_again_and_again_fills_the_day(scene):
+    chance = random.Random(7)
+    scene.start_daemon()
+    wait_for(lambda: scene.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {scene.log}")
+    for source in scene.sources:
+        done = told(scene, source, "--detach", "--parallel", "2", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["state"] in {"queued", "running"}
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.3, 1.2))
+        victim = chance.choice(["writer", "collectors", "daemon"])
+        if victim == "daemon":
+            scene.kill_daemon()
+            scene.start_daemon()
+        else:
+            scene.kill(victim)
+    wait_for(lambda: all(job.finished for job in jobs(scene)), 200, f"not done: {jobs(scene)}; see {scene.log}")
+    assert scene.stop_daemon() == 0
+    assert [(job.state, job.error) for job in jobs(scene)] == [("done", "")] * 2
+    assert max(asked_after_stored(scene.log).values(), default=0) <= 1
+    assert_complete(scene)
+
+
+def test_without_a_daemon_the_same_command_goes_on_where_it_was_killed(scene):
+    chance = random.Random(8)
+    for _ in range(KILLS):
+        killed = subprocess.Popen(command(scene, LMT), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(chance.uniform(1.0, 2.5))
+        killed.kill()
+        assert b"no daemon runs" in killed.communicate()[1]
+    for source in scene.sources:
+        done = told(scene, source)
+        assert (done.returncode, "done" in done.stdout) == (0, True), done.stderr
+    assert [job.source for job in jobs(scene)] == [LMT.name, COLLECTD.name]
+    assert_complete(scene)
+    again = told(scene, LMT)
+    assert re.search(r"done, 0 windows, 0 records, 0s left", again.stdout)
+
+
+def test_ctrl_c_ends_it_in_order_and_says_that_the_job_is_kept(scene):
+    running = subprocess.Popen(command(scene, LMT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out) == (130, "")
+    assert "job 1 is kept: the daemon goes on with it, or the same command" in err
+    assert "Traceback" not in err
+    assert [job.finished for job in jobs(scene)] == [False]
+
+
+def test_a_job_can_be_followed_listed_and_cancelled_while_live_polling_goes_on(scene):
+    scene.start_daemon()
+    wait_for(lambda: scene.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {scene.log}")
+    following = subprocess.Popen(command(scene, LMT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: any(job.windows > 3 for job in jobs(scene)), 30, "the job does not begin")
+    ask = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", "--config", str(scene.config_path)]
+    listed = subprocess.run([*ask, "--list", "--json"], capture_output=True, text=True, check=True, timeout=30)
+    (job,) = json.loads(listed.stdout)
+    assert (job["source"], job["state"], 0 < job["seconds_left"] < 86400) == (LMT.name, "running", True)
+    cancelled = subprocess.run([*ask, "--cancel", "1"], capture_output=True, text=True, check=True, timeout=30)
+    assert "cancelled" in cancelled.stdout
+    out, _ = following.communicate(timeout=30)
+    assert (following.returncode, "job 1: cancelled" in out) == (1, True)
+    newest = max(window.end for window in scene.stored(LMT))
+    wait_for(lambda: max(window.end for window in scene.stored(LMT)) > newest, 60, "live polling stands still")
