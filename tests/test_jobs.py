@@ -96,6 +96,8 @@ def test_an_older_ledger_gets_the_tables_that_it_lacks_and_keeps_what_it_holds(t
     with sqlite3.connect(path) as old:
         old.executescript("DROP TABLE job; DROP TABLE backfilled; PRAGMA user_version = 1;")
     old.close()
+    with Ledger.open_readonly(path) as ledger:
+        assert (list(ledger.stored("one")), Jobs(ledger).all()) == ([(1000, 2000)], [])
     with Ledger.open(path) as ledger:
         assert list(ledger.stored("one")) == [(1000, 2000)]
         assert Jobs(ledger).rest(Jobs(ledger).add(Wanted("one", Window(500, 2000)), 0.0)) == [Window(500, 1000)]

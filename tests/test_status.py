@@ -7,8 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from tokiod import config as configuration
+from tokiod.jobs import Jobs, Wanted
 from tokiod.ledger import Ledger, StoredEntry
-from tokiod.status import Gaps, status
+from tokiod.status import Gaps, JobLine, status
 from tokiod.window import Window
 
 MIDNIGHT = 1_517_184_000
@@ -144,3 +145,13 @@ def test_files_of_yesterday_today_and_tomorrow_are_listed_with_their_filled_shar
         path.touch()
     told = [(file.path.removeprefix(f"{config.archive.root}/"), file.system, file.filled) for file in status(config, ledger, NOW).files]
     assert told == [("2018-01-28/fs.hdf5", "fs", 1.0), ("2018-01-29/fs.hdf5", "fs", 0.5), ("2018-01-30/fs.hdf5", "fs", 0.0)]
+
+
+def test_a_backfill_is_shown_until_it_is_finished(config, ledger):
+    jobs = Jobs(ledger)
+    job = jobs.add(Wanted("one", Window(NOON - 7200, NOON - 3600), force=True), NOON)
+    jobs.collected(job, Window(NOON - 7200, NOON - 7000), 30, NOON)
+    jobs.set_state(job, "running", NOON, "connection refused")
+    assert status(config, ledger, NOW).jobs == [JobLine(1, "one", NOON - 7200, NOON - 3600, "running", 1, 30, 3400, "connection refused")]
+    jobs.set_state(job, "done", NOON)
+    assert status(config, ledger, NOW).jobs == []

@@ -7,6 +7,7 @@ backfilled   what a job has done, where the ledger's own ranges can't tell: jobs
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -131,7 +132,12 @@ class Jobs:
         return Ranges(rows).holes(job.start, job.end)
 
     def _select(self, condition: str, values: tuple[Any, ...] = ()) -> list[Job]:
-        cursor = self._ledger.sql.execute(f"SELECT * FROM job {condition}", values)  # noqa: S608 - our own words
+        try:
+            cursor = self._ledger.sql.execute(f"SELECT * FROM job {condition}", values)  # noqa: S608 - our own words
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):  # an older ledger that nobody has written since; a reader can't make tables
+                return []
+            raise
         names = [column[0] for column in cursor.description]
         return [_job(**dict(zip(names, row, strict=True))) for row in cursor]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from tokiod.jobs import Jobs
 from tokiod.process import lock_owner
 from tokiod.window import Calendar, Window
 
@@ -63,6 +64,20 @@ class FileLine(msgspec.Struct, frozen=True):
     filled: float
 
 
+class JobLine(msgspec.Struct, frozen=True):
+    """One backfill that is not finished; seconds_left: of its span; error: why it waits, where it does."""
+
+    id: int
+    source: str
+    start: int
+    end: int
+    state: str
+    windows: int
+    records: int
+    seconds_left: int
+    error: str
+
+
 class Status(msgspec.Struct, frozen=True):
     """The whole picture at a time. writer: the process that holds the archive, None when the daemon is down."""
 
@@ -72,6 +87,7 @@ class Status(msgspec.Struct, frozen=True):
     health: Literal["fine", "degraded", "down"]
     sources: list[SourceLine]
     files: list[FileLine]
+    jobs: list[JobLine] = []
 
 
 def status(config: Config, ledger: Ledger | None, now: float) -> Status:
@@ -82,7 +98,15 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
     writer = lock_owner(config.archive.lock)
     healthy = all(line.state in {"running", "stopped"} and not _late(line, s) for line, s in zip(sources, config.source, strict=True))
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
-    return Status(now, str(config.archive.root), writer, health, sources, list(_files(config, ledger, calendar, now)))
+    files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
+    return Status(now, str(config.archive.root), writer, health, sources, files, jobs)
+
+
+def _jobs(ledger: Ledger) -> Iterator[JobLine]:
+    jobs = Jobs(ledger)
+    for job in (job for job in jobs.all() if not job.finished):
+        left = sum(window.seconds for window in jobs.rest(job))
+        yield JobLine(job.id, job.source, job.start, job.end, job.state, job.windows, job.records, left, job.error)
 
 
 def _late(line: SourceLine, source: SourceConfig) -> bool:

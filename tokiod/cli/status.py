@@ -67,7 +67,7 @@ def rendered(now: Status) -> Group:
     """Return the status as tables for a terminal."""
     head = f"{iso(now.time)}  {now.archive}  "
     head += "the daemon is down: this is what the ledger says" if now.writer is None else f"writer {now.writer}, {now.health}"
-    return Group(Text(head, style="bold red" if now.writer is None else "bold"), _sources(now), _files(now), *_troubles(now))
+    return Group(Text(head, style="bold red" if now.writer is None else "bold"), _sources(now), _files(now), *_jobs(now), *_troubles(now))
 
 
 def _sources(now: Status) -> Table:
@@ -113,6 +113,12 @@ def _files(now: Status) -> Table:
     for file in now.files:
         table.add_row(file.path, f"{100 * file.filled:.1f} %")
     return table
+
+
+def _jobs(now: Status) -> Iterator[Text]:
+    for job in now.jobs:
+        text = f"backfill {job.id} of {job.source}: {job.state}, {job.windows} windows, {span(job.seconds_left)} left"
+        yield Text(text + (f"; {job.error}" if job.error else ""))
 
 
 def span(seconds: int) -> str:
