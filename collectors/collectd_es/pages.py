@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tokiod.errors import Fatal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from io import BufferedReader
     from pathlib import Path
 
@@ -32,27 +34,32 @@ LONG = 2 << 20
 SHORTEST = 64 << 10
 """Bytes in which a file shows what it is, and more than there are between two pages."""
 
+LONGEST = 128 << 20
+"""Bytes of one page, beyond which a file is given up: memory must not grow with it."""
+
 _BLANK, _SEPARATORS = re.compile(rb"[ \t\r\n]+"), re.compile(rb"[ \t\r\n,]+")
-_CUTS = {
-    "page": re.compile(rb"\]\s*,\s*(?=\[)"),
-    "answer": re.compile(rb"\]\s*\}[^][{}]*\}\s*,?\s*(?=\{)"),
-    "hits": re.compile(rb"\}\s*,\s*(?=\{)"),
-}
+_NEXT_PAGE, _NEXT_HIT = re.compile(rb"\]\s*,\s*(?=\[)"), re.compile(rb"\}\s*,\s*(?=\{)")
+_FIRST_NAME = re.compile(rb'\{\s*("[^"\\]*")')
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is probably a page. start, stop: where it stands in the file, as it is unpacked; data: None where that can be read there."""
+    """What is probably a page.
+
+    start, stop: where it stands in the file, as it is unpacked; data: None where that can be read there; between: what separates it
+    from the next piece, which matters if that is the middle of a text.
+    """
 
     form: Form
     start: int
     stop: int
     data: bytes | None
+    between: bytes = b""
 
     def joined(self, following: Piece) -> Piece:
         """Return this piece and the next one, with what is between them."""
-        data = None if self.data is None or following.data is None else self.data + b"," + following.data
-        return Piece(self.form, self.start, following.stop, data)
+        data = None if self.data is None or following.data is None else self.data + self.between + following.data
+        return Piece(self.form, self.start, following.stop, data, following.between)
 
 
 def is_packed(path: Path) -> bool:
@@ -131,14 +138,15 @@ class _Window:
             view[rest : self.end] = chunk
         return bool(chunk)
 
-    def take(self, form: Form, end: int) -> Piece:
-        """Slide to a place, and return what was before it."""
+    def take(self, form: Form, end: int, following: int) -> Piece:
+        """Slide to where the next piece begins, and return what was before its end."""
         start, data = self.start, None
-        if self._copied:
-            with memoryview(self.data) as view:
+        with memoryview(self.data) as view:
+            if self._copied:
                 data = bytes(view[self.place : end])
-        self.place = end
-        return Piece(form, start, self.start, data)
+            between = bytes(view[end:following])
+        self.place = following
+        return Piece(form, start, self._base + end, data, between)
 
     def skip(self, unwanted: re.Pattern[bytes]) -> bytes:
         """Slide to the first byte that is none of those, and return it; b"" at the end."""
@@ -165,47 +173,70 @@ def _pieces(window: _Window, path: Path) -> Iterator[Piece]:
         first = window.skip(_BLANK)
     if first not in ((b"[", b"{", b"]") if is_list else (b"{",)):
         raise Fatal(f"{path}: byte {window.start}: expected saved pages, a JSON list of lists of hits, or answers to searches")
-    form = _form(window, first)
+    form, cut = _form(window, first)
     while (begin := window.skip(_SEPARATORS)) not in (b"", b"]"):
         if begin not in b"[{":
             raise Fatal(f"{path}: byte {window.start}: expected a page, found {begin.decode(errors='replace')!r}")
-        yield _next(window, form, path, is_list=is_list)
-    _check_end(window, begin, path, is_list=is_list)
+        yield _next(window, form, cut, path, is_list=is_list)
+    window.place += len(begin)
+    if window.skip(_BLANK):
+        raise Fatal(f"{path}: byte {window.start}: there is something behind its end")
 
 
-def _form(window: _Window, first: bytes) -> Form:
-    if first == b"[":
-        return "page"
+_Cut = Callable[[_Window, int], "int | None"]
+"""From a place on, where the next page begins; None where that can't be seen yet."""
+
+
+def _form(window: _Window, first: bytes) -> tuple[Form, _Cut]:
+    if first != b"{":
+        return "page", _next_page
     while window.end < SHORTEST and window.more():
         pass
     hits, source = (window.data.find(name, 0, window.end) for name in (b'"hits"', b'"_source"'))
-    return "answer" if hits >= 0 and (source < 0 or hits < source) else "hits"
+    if hits < 0 or 0 <= source < hits:
+        return "hits", _next_hit
+    name = _FIRST_NAME.match(window.data, window.place)
+    return "answer", partial(_next_answer, b'"took"' if name is None else name[1])
 
 
-def _next(window: _Window, form: Form, path: Path, *, is_list: bool) -> Piece:
-    looked = LONG if form == "hits" else 0
-    while True:
-        cut = _cut(form, window, window.place + looked)
-        if cut is not None:
-            return window.take(form, window.before(_SEPARATORS, cut))
-        # What separates two pages may lie across the edge.
-        looked = max(looked, window.end - window.place - SHORTEST)
-        if not window.more():
-            return window.take(form, _last(window, path, is_list=is_list))
-
-
-def _cut(form: Form, window: _Window, place: int) -> int | None:
-    """Return where the next page begins; None where that can't be seen yet."""
-    data, end = window.data, window.end
-    if form != "page":
-        found = _CUTS[form].search(data, place, end)
-        return None if found is None else found.end()
+def _next_page(window: _Window, place: int) -> int | None:
     # find() is seven times as fast as a search, and in documents there are few such brackets.
-    while (place := data.find(b"]", place, end)) >= 0:
-        if (found := _CUTS[form].match(data, place, end)) is not None:
+    while (place := window.data.find(b"]", place, window.end)) >= 0:
+        if (found := _NEXT_PAGE.match(window.data, place, window.end)) is not None:
             return found.end()
         place += 1
     return None
+
+
+def _next_hit(window: _Window, place: int) -> int | None:
+    found = _NEXT_HIT.search(window.data, place, window.end)
+    return None if found is None else found.end()
+
+
+def _next_answer(name: bytes, window: _Window, place: int) -> int | None:
+    """Find where something ends and an object begins with the name that all answers of a file begin with."""
+    data = window.data
+    while (place := data.find(name, place, window.end)) >= 0:
+        begin = window.before(_BLANK, place) - 1
+        if data[begin : begin + 1] == b"{" and data[(end := window.before(_SEPARATORS, begin)) - 1 : end] == b"}" and end > window.place:
+            return begin
+        place += 1
+    return None
+
+
+def _next(window: _Window, form: Form, cut: _Cut, path: Path, *, is_list: bool) -> Piece:
+    looked = LONG if form == "hits" else 0
+    while True:
+        following = cut(window, window.place + looked)
+        if following is not None:
+            return window.take(form, window.before(_SEPARATORS, following), following)
+        # What separates two pages may lie across the edge.
+        looked = max(looked, window.end - window.place - SHORTEST)
+        if window.end - window.place > LONGEST:
+            raise Fatal(f"{path}: byte {window.start}: the page that begins here is too long to be one; save pages of 10,000 hits")
+        if not window.more():
+            end = _last(window, path, is_list=is_list)
+            return window.take(form, end, end)
 
 
 def _last(window: _Window, path: Path, *, is_list: bool) -> int:
@@ -216,12 +247,3 @@ def _last(window: _Window, path: Path, *, is_list: bool) -> int:
     if window.data[end - 1 : end] != b"]" or end - 1 <= window.place:
         raise Fatal(f"{path}: it ends in the middle of the page that begins at byte {window.start}: is it all there?")
     return window.before(_BLANK, end - 1)
-
-
-def _check_end(window: _Window, begin: bytes, path: Path, *, is_list: bool) -> None:
-    if is_list and begin == b"":
-        raise Fatal(f"{path}: byte {window.start}: it ends before its list does")
-    if begin == b"]":
-        window.place += 1
-        if not is_list or window.skip(_BLANK):
-            raise Fatal(f"{path}: byte {window.start}: there is something behind its end")

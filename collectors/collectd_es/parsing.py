@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.collectd_es.documents import Decoder, Samples
-from collectors.collectd_es.pages import Piece, pieces
+from collectors.collectd_es.pages import LONGEST, Piece, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
 from tokiod.process import die_with_parent
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 FEW = 8 << 20
 """Bytes of a file that is not worth a process: it takes a third of a second to start."""
-
-MOST_JOINED = 64 << 20
-"""Bytes that pieces are joined to before a page is given up as no JSON."""
 
 AHEAD = 3
 """Pieces on their way to each process."""
@@ -155,7 +153,7 @@ def _in_order(coming: _Pieces, series: Series) -> Iterator[Samples]:
 
 def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tuple[Piece, Parsed]:
     """Join the next piece to one that is no page by itself."""
-    following = coming.next() if piece.stop - piece.start < MOST_JOINED else None
+    following = coming.next() if piece.stop - piece.start < LONGEST else None
     if following is None:
         raise Fatal(f"{coming.path}: byte {piece.start}: no page begins here: {reason}")
     numbers.learn(following[1])
@@ -167,8 +165,10 @@ def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tu
 def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece], Callable[[], Parsed]]]:
     """Start processes that parse; they end with the block, and with us.
 
-    Of a plain file they read the pieces themselves, which is cheaper than sending them.
+    Of a plain file they read the pieces themselves, which is cheaper than sending them. Ctrl-C reaches all processes of a terminal: it is
+    ours to end the others, which inherit from this thread that they don't hear it.
     """
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (shapes, os.getpid()))
 
     def submitted(piece: Piece) -> Callable[[], Parsed]:
@@ -178,6 +178,7 @@ def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece]
         yield submitted
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 _parsers: list[_Parser] = []

@@ -1,0 +1,100 @@
+"""Saved pages of collectd's documents to a sealed file, against decoding them and nothing else; and the memory it takes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tests.bench import collectd_pages
+from tests.bench.collectd_pages import ROW, START, STEP
+from tests.bench.measure import Row, paired, rated
+from tests.bench.memory import anonymous
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TARGET = "over 1 M/s with 2, aim 2 M"
+MEMORY = "under 200 MB, the same"
+
+
+class Source(msgspec.Struct, gc=False):
+    time: str = msgspec.field(name="@timestamp")
+    host: str = msgspec.field(name="hostname")
+    plugin: str
+    type: str = msgspec.field(name="collectd_type")
+    type_instance: str = ""
+    plugin_instance: str = ""
+    value: float | None = None
+    read: float | None = None
+    write: float | None = None
+
+
+class Hit(msgspec.Struct, gc=False):
+    source: Source = msgspec.field(name="_source")
+
+
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
+    """The floor is one process that is told where the pages are in a file that is not packed, and forgets what it decodes."""
+    steps = 56 if quick else 168
+    plain, packed = directory / "pages.json", directory / "pages.json.gz"
+    spans = collectd_pages.write(plain, steps)
+    collectd_pages.write(packed, steps)
+    for path, parsers in ((plain, 0), (plain, 1), (plain, 2), (packed, 2)):
+        pair = paired(lambda: decode(plain, spans), lambda: archived(path, steps, parsers), 1 if quick else 3)  # noqa: B023 - used at once
+        yield rated(_what(steps * ROW, path, parsers), "documents/s", steps * ROW, pair, TARGET)
+    plain.unlink()
+    packed.unlink()
+    yield from _memory(directory, (30, 120) if quick else (90, 720))
+
+
+def _what(documents: int, path: Path, parsers: int) -> str:
+    return f"saved collectd {path.name} to a sealed TTS file, {documents:,} documents, parse workers: {parsers}"
+
+
+def _memory(directory: Path, lengths: tuple[int, int]) -> Iterator[Row]:
+    first = None
+    for steps in lengths:
+        path = directory / "memory.json.gz"
+        collectd_pages.write(path, steps)
+        peak = archived(path, steps, 2)
+        first = first or peak
+        what = f"archive of {steps * STEP // 60} min of saved collectd pages (288 hosts), peak anonymous memory of all processes"
+        yield Row(what, "MB", first, peak, peak / first, MEMORY)
+        path.unlink()
+
+
+def decode(path: Path, spans: list[tuple[int, int]]) -> None:
+    decoder = msgspec.json.Decoder(list[Hit])
+    with path.open("rb", buffering=0) as file:
+        for start, end in spans:
+            file.seek(start)
+            decoder.decode(file.read(end - start))
+
+
+def archived(path: Path, steps: int, parsers: int) -> float:
+    """Archive a file as a person would; returns the peak memory of all processes, looked at now and then, in MB."""
+    output = path.with_name("pages.hdf5")
+    output.unlink(missing_ok=True)
+    span = [dt.datetime.fromtimestamp(t, dt.UTC).isoformat() for t in (START, START + steps * STEP)]
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "archive", "collectd_es", str(path), "--output", str(output)]
+    command += ["--start", span[0], "--end", span[1], "--parse-workers", str(parsers)]
+    peak = 0.0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            peak = max(peak, anonymous([process.pid, *_children(process.pid)]))
+            time.sleep(0.02)
+    assert process.returncode == 0
+    return peak
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
