@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import signal
 from collections import deque
@@ -48,9 +49,10 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """process: whose numbers the samples have; names: those that are new to it; samples: None for what is no page, and why not."""
+    """process: whose numbers the samples have; names: those that are new to it, from number `first` on; samples: None for no page."""
 
     process: int
+    first: int
     names: list[Name]
     samples: Samples | None
     reason: str = ""
@@ -70,9 +72,9 @@ class _Parser:
             samples = self._samples(piece)
         except Malformed as error:
             reason = str(error)
-        names = self._series.names(self._told)
+        first, names = self._told, self._series.names(self._told)
         self._told += len(names)
-        return Parsed(os.getpid(), names, samples, reason)
+        return Parsed(os.getpid(), first, names, samples, reason)
 
     def _samples(self, piece: Piece) -> Samples:
         data = piece.data or b""
@@ -89,9 +91,9 @@ class _Numbers:
         self._tables: dict[int, NDArray[np.uint32]] = {}
 
     def learn(self, parsed: Parsed) -> NDArray[np.uint32]:
-        """Take in a process's new names; returns its table."""
+        """Take in a process's new names, if they are not known; returns its table."""
         table = self._tables.get(parsed.process, np.empty(0, np.uint32))
-        if parsed.names:
+        if parsed.names and parsed.first == len(table):
             table = self._tables[parsed.process] = np.concatenate([table, self._series.merge(parsed.names)])
         return table
 
@@ -136,8 +138,10 @@ class _Pieces:
         piece, answer = self._waiting.popleft()
         return piece, answer()
 
-    def again(self, piece: Piece) -> Parsed:
-        """Parse a piece that was joined out of others."""
+    def again(self, piece: Piece, numbers: _Numbers) -> Parsed:
+        """Parse a piece that was joined out of others; what its process saw before is learnt first, though it comes later in the file."""
+        for _, answer in self._waiting:
+            numbers.learn(answer())
         return self._submit(piece)()
 
 
@@ -158,7 +162,7 @@ def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tu
         raise Fatal(f"{coming.path}: byte {piece.start}: no page begins here: {reason}")
     numbers.learn(following[1])
     whole = piece.joined(following[0])
-    return whole, coming.again(whole)
+    return whole, coming.again(whole, numbers)
 
 
 @contextmanager
@@ -168,6 +172,8 @@ def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece]
     Of a plain file they read the pieces themselves, which is cheaper than sending them. Ctrl-C reaches all processes of a terminal: it is
     ours to end the others, which inherit from this thread that they don't hear it.
     """
+    # It would let our threads hear it again when the first process is started.
+    multiprocessing.resource_tracker.ensure_running()
     heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (shapes, os.getpid()))
 
@@ -185,7 +191,10 @@ _parsers: list[_Parser] = []
 
 
 def _begin(shapes: Shapes, parent: int) -> None:
-    die_with_parent(parent)
+    try:
+        die_with_parent(parent)
+    except SystemExit:  # the pool would print it
+        os._exit(0)
     _parsers.append(_Parser(shapes))
 
 
