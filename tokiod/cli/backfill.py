@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 REFRESH = 0.5
 INTERRUPTED = 130
 LEDGER_SECONDS = 10.0
+LOOKS, GONE_LOOKS = 4, 25
+"""Looks, a fifth of a second apart, that find no writer before there is no daemon; a writer that died is back sooner."""
 
 
 @click.command("backfill")
@@ -70,12 +72,21 @@ def backfill_command(
     stanza = _stanza(config, source)
     wanted = Wanted(source, _span(config, stanza, clock, start, end), _datasets(stanza, datasets), force, parallel)
     _check_replayable(config, stanza, clock)
-    if lock_owner(config.archive.lock) is None:
+    if _is_down(config, LOOKS):
         if detach:
             raise Failed("--detach: no daemon runs on this archive that it could be left to; start it, or leave --detach out")
         _run_alone(config, config_path, clock, stanza, wanted, as_json=as_json)
     else:
         _follow(config, clock, wanted, detach=detach, as_json=as_json)
+
+
+def _is_down(config: Config, looks: int) -> bool:
+    for look in range(looks):
+        if look:
+            time.sleep(0.2)  # noqa: TID251 - a process's time
+        if lock_owner(config.archive.lock) is not None:
+            return False
+    return True
 
 
 def _stanza(config: Config, name: str) -> SourceConfig:
@@ -168,7 +179,7 @@ def _follow(config: Config, clock: Clock, wanted: Wanted, *, detach: bool, as_js
             with _Bar(job, jobs) as bar:
                 while not job.finished:
                     time.sleep(REFRESH)  # noqa: TID251 - a person's time
-                    if lock_owner(config.archive.lock) is None:
+                    if _is_down(config, GONE_LOOKS):
                         raise Failed(f"the daemon is gone; job {job.id} is kept: it goes on when the daemon runs again")
                     job = bar.show()
         except KeyboardInterrupt:
@@ -182,12 +193,13 @@ def _run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceCo
     log.setup("warning", json=False)
     click.echo("no daemon runs on this archive: collecting here", err=True)
     began = time.monotonic()
-    job = asyncio.run(_alone(config, config_path, clock, stanza, wanted))
-    with _ledger(config) as ledger:
-        if not job.finished:
-            click.echo(f"\njob {job.id} is kept: the daemon goes on with it, or the same command", err=True)
-            sys.exit(INTERRUPTED)
-        _report(job, Jobs(ledger), time.monotonic() - began, as_json=as_json)
+    with suppress(asyncio.CancelledError, KeyboardInterrupt):
+        job = asyncio.run(_alone(config, config_path, clock, stanza, wanted))
+        with _ledger(config) as ledger:
+            _report(job, Jobs(ledger), time.monotonic() - began, as_json=as_json)
+        return
+    click.echo("\nstopped; the job is kept: the daemon goes on with it, or the same command", err=True)
+    sys.exit(INTERRUPTED)
 
 
 async def _alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted) -> Job:
@@ -196,6 +208,9 @@ async def _alone(config: Config, config_path: Path, clock: Clock, stanza: Source
 
     arguments = ["--config", str(config_path), "--log-level", "warning", "--parent", str(os.getpid())]
     arguments += ["--clock", str(clock)] if "Simulated" in type(clock).__name__ else []
+    here = asyncio.current_task()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, here.cancel if here else sys.exit)
     writer = Child("writer", [sys.executable, "-m", "tokiod.cli.tokiod", "writer", *arguments])
     keeping = asyncio.create_task(writer.keep())
     try:
@@ -203,15 +218,14 @@ async def _alone(config: Config, config_path: Path, clock: Clock, stanza: Source
             jobs = Jobs(ledger)
             job = jobs.add(wanted, clock.time())
             working = asyncio.create_task(backfill(config, clock, stanza, job))
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-            with _Bar(job, jobs) as bar:
-                while not (working.done() or keeping.done()):
-                    await asyncio.wait({working, keeping}, timeout=REFRESH, return_when=asyncio.FIRST_COMPLETED)
-                    job = bar.show()
-            working.cancel()
-            with suppress(asyncio.CancelledError):
-                await working
+            try:
+                with _Bar(job, jobs) as bar:
+                    while not (working.done() or keeping.done()):
+                        await asyncio.wait({working, keeping}, timeout=REFRESH, return_when=asyncio.FIRST_COMPLETED)
+                        bar.show()
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
             return jobs.get(job.id) or job
     finally:
         await writer.stop()
