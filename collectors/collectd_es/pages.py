@@ -75,12 +75,12 @@ def pieces(path: Path, seen: Callable[[int], None] = lambda _bytes: None, *, cop
     """
     with path.open("rb") as file:
         packed = is_packed(path)
-        chunks = _unpacked(file, path, seen) if packed else _plain(file, seen)
+        chunks = _unpacked(file, path, seen) if packed else _plain(file, seen, READ)
         yield from _pieces(_Window(chunks, copied=copied or packed), path)
 
 
-def _plain(file: BufferedReader, seen: Callable[[int], None]) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(READ))
+def _plain(file: BufferedReader, seen: Callable[[int], None], size: int) -> Iterator[memoryview]:
+    buffer = memoryview(bytearray(size))
     while count := file.readinto(buffer):
         seen(count)
         yield buffer[:count]
@@ -88,7 +88,8 @@ def _plain(file: BufferedReader, seen: Callable[[int], None]) -> Iterator[memory
 
 def _unpacked(file: BufferedReader, path: Path, seen: Callable[[int], None]) -> Iterator[bytes]:
     unpacker, is_whole = zlib.decompressobj(wbits=31), False
-    for packed in _plain(file, seen):
+    # A smaller part at a time: what of it was not unpacked yet is copied each time.
+    for packed in _plain(file, seen, max(1, READ // 16)):
         rest: bytes | memoryview = packed
         while rest:
             try:
