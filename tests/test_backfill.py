@@ -288,6 +288,15 @@ def test_a_cancelled_job_stops_and_the_next_one_begins(site):
     assert not set(pieces(SPAN)[-4:]) & set(site.asked)
 
 
+def test_by_force_a_window_of_which_the_source_has_lost_records_replaces_nothing(site):
+    first = pieces(SPAN)[0]
+    site.ledger.store([StoredEntry("one", "lmt", "fs", first, 1, records=LONGEST // STEP + 1)], 0.0)
+    job = site.add(force=True)
+    site.runs(60)
+    assert site.jobs.get(job.id).state == "done"
+    assert [one.window for one in site.stored if one.extent == "whole"] == pieces(SPAN)[1:]
+
+
 def test_a_seam_that_is_still_to_come_is_left_to_live_polling(site):
     site.behave = lambda window: _raise(NotYet("not there")) if window.seconds == STEP else None
     job = site.add()

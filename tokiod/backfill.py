@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -97,6 +96,7 @@ class Backfill:
         self._config = config
         self._make = make
         self._lender = lender
+        self._ledger = ledger
         self._jobs = Jobs(ledger)
         self._submit = submit
         self._room = room
@@ -109,14 +109,11 @@ class Backfill:
         """Work on jobs as they come, until cancelled."""
         while True:
             try:
-                waiting = self._jobs.unfinished(self._config.name)
-            except sqlite3.Error as error:
-                self._log.warning("backfill.ledger", error=str(error))
-                waiting = []
-            if waiting:
-                await self.work(waiting[0])
-            else:
-                await self._clock.sleep(LOOK)
+                for job in self._jobs.unfinished(self._config.name)[:1]:
+                    await self.work(job)
+            except Exception:  # noqa: BLE001 - a full disk, or a fault of ours: it must not end live polling
+                self._log.exception("backfill.broken")
+            await self._clock.sleep(LOOK)
 
     async def work(self, job: Job) -> None:
         """Work on a job to its end, which is done, failed or cancelled; or until cancelled: then it stays to be resumed."""
@@ -175,6 +172,9 @@ class Backfill:
             try:
                 collected = await self._collected(job, collector, window)
                 collected = _seam(collected) if is_seam else collected
+                if self._has_shrunk(collected):
+                    self._jobs.collected(job, window, collected.records or 0, self._clock.time())
+                    return
                 async with self._room:
                     outcome = await (await self._submit(collected))
                 if not isinstance(outcome, Rejected):
@@ -191,6 +191,14 @@ class Backfill:
                 return  # live polling brings it
             failures += 1
             await self._wait(job, window, error, failures)
+
+    def _has_shrunk(self, collected: Collected) -> bool:
+        """Whether more records are stored than came now: the source has lost some, and nothing is replaced."""
+        known = self._ledger.records(collected.source, collected.window) if collected.extent == "whole" else None
+        if known is None or collected.records is None or collected.records >= known:
+            return False
+        self._log.warning("window.shrunk", window=str(collected.window), records=known, found=collected.records)
+        return True
 
     async def _after_live(self, window: Window) -> None:
         while self._lender.live_is_due() or not self._lender.lend(window):

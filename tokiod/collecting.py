@@ -16,6 +16,7 @@ from tokiod.bus.sender import Sender
 from tokiod.collector import Site
 from tokiod.ledger import Ledger
 from tokiod.poller import Poller
+from tokiod.recount import Recount
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
@@ -69,7 +70,12 @@ async def collect(config: Config, clock: Clock) -> None:
                 filling = _Filling(config, clock, sender, ledger)
                 backfills = [filling.of(source, poller) for (source, one), poller in zip(live, pollers, strict=True) if one.replayable]
                 log.info("collectors.ready", sources=len(pollers))
-                await _poll(pollers, backfills, [one for _, one in live])
+                recounts = [
+                    Recount(source, filling.make(source), poller, ledger, clock)
+                    for (source, one), poller in zip(live, pollers, strict=True)
+                    if one.replayable
+                ]
+                await _poll(pollers, [*backfills, *recounts], [one for _, one in live])
         finally:
             sending.cancel()
 
@@ -95,13 +101,16 @@ class _Filling:
         # Half of the bus is left to live polling.
         self._room = asyncio.Semaphore(max(1, config.bus.max_windows // 2))
 
+    def make(self, source: SourceConfig) -> Collector:
+        """Return another collector of a source."""
+        return plugins.load(source.kind).live(source, self._site)
+
     def of(self, source: SourceConfig, lender: Lender) -> Backfill:
         """Return the backfill of a source."""
-        plugin = plugins.load(source.kind)
         submit, clock = self._sender.submit, self._site.clock
         return Backfill(
             source,
-            lambda one: plugin.live(one, self._site),
+            self.make,
             lender,
             self._ledger,
             submit,
@@ -112,13 +121,13 @@ class _Filling:
         )
 
 
-async def _poll(pollers: list[Poller], backfills: list[Backfill], collectors: list[Collector]) -> None:
+async def _poll(pollers: list[Poller], others: list[Backfill | Recount], collectors: list[Collector]) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             for poller in pollers:
                 tasks.create_task(poller.run())
-            for filling in backfills:
-                tasks.create_task(filling.run())
+            for other in others:
+                tasks.create_task(other.run())
             await asyncio.Event().wait()
     finally:
         unanswered = sum(await asyncio.gather(*(poller.drain(GRACE) for poller in pollers)))

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """What every [[source]] stanza may hold; each collector's Config adds its own."""
+    """What every [[source]] stanza may hold; each collector's Config adds its own.
+
+    recount: how long after a window was stored the source is asked how many records it has by now, where it can tell.
+    """
 
     name: str
     kind: str
@@ -40,6 +43,7 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     settle: Duration = Duration(15)
     retention: Duration = Duration(90 * 86400)
     timeout: Duration = Duration(60)
+    recount: tuple[Duration, ...] = (Duration(3600), Duration(86400))
 
     @property
     def step(self) -> int:

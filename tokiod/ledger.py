@@ -3,6 +3,7 @@
     stored     one row per maximal range of stored seconds of a source; ten million windows without a hole are one row
     unstored   one row per span that was asked for and is not stored: failed (asked again), rejected (a person must look), lost
     source     what is known of a source: its last window, its sums, its state
+    counted    how many records windows had that are to be counted again (tokiod.recount)
     job        what people asked to have filled (tokiod.jobs)
 
 Only the writer says what is stored (store, forget), only the collectors say why something is not (register, set_state, failed, lost);
@@ -93,12 +94,30 @@ class Ledger:
                 if not entry.partial:
                     self._add(entry.source, entry.window)
                     self._cut(entry.source, entry.window)
+                    self._note_records(entry, now)
 
     def forget(self, system: str, window: Window, *, source: str | None = None) -> dict[str, list[Window]]:
         """Say that nothing of a system, or of one source of it, is stored in a window any more; returns what was, by source."""
         with self.transaction():
             names = [n for (n,) in self._sql.execute("SELECT name FROM source WHERE system = ?", (system,)) if source in (None, n)]
             return {name: gone for name in names if (gone := self._remove(name, window))}
+
+    def records(self, source: str, window: Window) -> int | None:
+        """Return how many records a stored window had, None where that is not known, or not of all of it."""
+        query = 'SELECT start, "end", records FROM counted WHERE source = ? AND start >= ? AND "end" <= ? ORDER BY start'
+        rows = self._sql.execute(query, (source, window.start, window.end)).fetchall()
+        if not Ranges((start, end) for start, end, _ in rows).covers(window):
+            return None
+        return sum(int(records) for _, _, records in rows)
+
+    def _note_records(self, entry: StoredEntry, now: float) -> None:
+        """Keep the number of records until the last time that they are counted again (tokiod.recount)."""
+        window = entry.window
+        overlapping = self._overlapping("counted", entry.source, window.start, window.end)
+        self._sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(entry.source, start) for start, _ in overlapping])
+        if entry.records is not None:
+            row = (entry.source, window.start, window.end, entry.records, now)
+            self._sql.execute('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', row)
 
     def _covers(self, source: str, window: Window) -> bool:
         return Ranges(self._overlapping("stored", source, window.start, window.end)).covers(window)

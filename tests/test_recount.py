@@ -1,0 +1,171 @@
+"""Recount with a real ledger, a source that a test scripts, and a clock that moves days in milliseconds."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from tokiod.backfill import Alone
+from tokiod.collector import SourceConfig
+from tokiod.errors import Transient
+from tokiod.jobs import Jobs
+from tokiod.ledger import Ledger, StoredEntry
+from tokiod.recount import LONGEST, Counts, Recount
+from tokiod.testing import FakeClock
+from tokiod.units import Duration
+from tokiod.window import Window
+
+NOON = 1_517_126_400 + 12 * 3600
+HOUR, DAY = 3600, 86400
+
+
+class Site:
+    """A source with `holds[window start]` records a minute."""
+
+    def __init__(self, directory, recount=(HOUR, DAY)):
+        self.clock = FakeClock(NOON)
+        self.ledger = Ledger.open(directory / "ledger.sqlite3")
+        self.config = SourceConfig(name="one", kind="x", system="fs", recount=tuple(map(Duration, recount)))
+        self.holds, self.asked, self.fails, self.cannot = {}, [], False, False
+        self.lender = Alone()
+
+    async def count(self, window):
+        self.asked.append((self.clock.time() - NOON, window))
+        if self.fails:
+            raise Transient("connection refused")
+        return None if self.cannot else sum(self.holds.get(start, 0) for start in range(window.start, window.end, 60))
+
+    async def close(self):
+        pass
+
+    def store(self, minutes, records=10, start=NOON - HOUR):
+        """Store some minutes and let the source hold as much."""
+        for minute in range(minutes):
+            window = Window(start + 60 * minute, start + 60 * minute + 60)
+            self.holds[window.start] = records
+            self.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=records)], self.clock.time())
+
+    def runs(self, seconds, by=60):
+        async def run():
+            task = asyncio.ensure_future(Recount(self.config, self, self.lender, self.ledger, self.clock).run())
+            for _ in range(int(seconds / by)):
+                await self.clock.advance(by)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(run())
+
+    @property
+    def left(self):
+        return [one.window for one in Counts(self.ledger, "one").due(self.clock.time() + 10 * DAY, (0,))]
+
+    @property
+    def again(self):
+        return [(job.source, job.span, job.force) for job in Jobs(self.ledger).all()]
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path)
+    with capture_logs():
+        yield site
+    site.ledger.close()
+
+
+def test_windows_are_counted_after_an_hour_and_a_day_in_one_question_and_then_forgotten(site):
+    site.store(30)
+    site.runs(HOUR - 120)
+    assert site.asked == []
+    site.runs(300)
+    span = Window(NOON - HOUR, NOON - HOUR + 1800)
+    assert [window for _, window in site.asked] == [span]
+    site.runs(DAY, by=600)
+    assert [window for _, window in site.asked] == [span, span]
+    assert (site.left, site.again) == ([], [])
+
+
+def test_only_the_window_that_grew_is_collected_again(site):
+    site.store(30)
+    site.holds[NOON - HOUR + 600] += 1
+    site.runs(HOUR + 300)
+    assert site.again == [("one", Window(NOON - HOUR + 600, NOON - HOUR + 660), True)]
+    assert len(site.asked) <= 11
+
+
+def test_a_window_that_shrank_is_told_and_replaces_nothing(site):
+    site.store(3)
+    site.holds[NOON - HOUR] = 4
+    with capture_logs() as told:
+        site.runs(HOUR + 300)
+    (event,) = [event for event in told if event["event"] == "window.shrunk"]
+    assert (event["records"], event["found"], event["source"]) == (30, 24, "one")
+    assert site.again == []
+
+
+def test_neighbours_are_asked_for_together_up_to_an_hour_and_never_across_a_hole(site):
+    site.store(90)
+    site.store(2, start=NOON + 6 * HOUR)
+    site.runs(HOUR + 300)
+    start = NOON - HOUR
+    later = Window(NOON + 6 * HOUR, NOON + 6 * HOUR + 120)
+    assert [window for _, window in site.asked] == [Window(start, start + LONGEST), Window(start + LONGEST, start + 5400), later]
+
+
+def test_what_could_not_be_counted_stays_due(site):
+    site.store(3)
+    site.fails = True
+    site.runs(HOUR + 300)
+    assert len(site.asked) > 2
+    site.fails, before = False, len(site.asked)
+    site.runs(180)
+    assert len(site.asked) == before + 1
+
+
+def test_a_source_that_can_not_count_is_asked_no_more_than_there_are_times(site):
+    site.store(3)
+    site.cannot = True
+    site.runs(2 * DAY, by=600)
+    assert (len(site.asked), site.left) == (2, [])
+
+
+def test_where_nothing_is_to_be_counted_again_nothing_is_asked_and_nothing_kept(tmp_path):
+    site = Site(tmp_path, recount=())
+    site.store(3)
+    site.runs(120)
+    assert (site.asked, site.left) == ([], [])
+    site.ledger.close()
+
+
+def test_a_window_that_is_stored_again_begins_anew(site):
+    site.store(1)
+    site.runs(HOUR + 120)
+    site.store(1, records=12)
+    site.runs(HOUR - 240)
+    assert len(site.asked) == 1
+    site.runs(300)
+    assert len(site.asked) == 2
+
+
+def test_live_polling_goes_first(site):
+    class Busy(Alone):
+        busy = True
+
+        def live_is_due(self):
+            return self.busy
+
+    site.lender = Busy()
+    site.store(1)
+    site.runs(2 * HOUR)
+    assert site.asked == []
+    site.lender.busy = False
+    site.runs(120)
+    assert len(site.asked) == 1
+
+
+def test_records_of_windows_that_lie_side_by_side_add_up_and_are_unknown_where_one_is(site):
+    site.store(3)
+    start = NOON - HOUR
+    assert site.ledger.records("one", Window(start, start + 180)) == 30
+    assert site.ledger.records("one", Window(start, start + 240)) is None
+    site.ledger.store([StoredEntry("one", "x", "fs", Window(start + 60, start + 120), 5)], NOON)
+    assert site.ledger.records("one", Window(start, start + 180)) is None

@@ -1,0 +1,134 @@
+"""Recount: closed windows are counted again at the source after a while, and what has grown since is collected again.
+
+counted      one row per stored window that is still to be counted again: how many records it had, when it was stored, how often it
+             was counted again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.errors import TokiodError
+from tokiod.jobs import Jobs, Wanted
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.backfill import Lender
+    from tokiod.clock import Clock
+    from tokiod.collector import Collector, SourceConfig
+    from tokiod.ledger import Ledger
+
+LOOK = 60.0
+"""Seconds between two looks for windows that are due."""
+YIELD = 0.1
+LONGEST = 3600
+"""Seconds of neighbouring windows that one question is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A stored window and its records; stage: how often it was counted again since stored_at, epoch seconds."""
+
+    window: Window
+    records: int
+    stored_at: float
+    stage: int
+
+
+class Counts:
+    """The windows of a source that are to be counted again. Raises sqlite3.Error."""
+
+    def __init__(self, ledger: Ledger, source: str) -> None:
+        self._ledger = ledger
+        self._source = source
+
+    def due(self, now: float, after: tuple[int, ...]) -> list[Counted]:
+        """Return the windows whose time has come, oldest first. after: seconds between storing and counting again, by stage."""
+        rows = self._ledger.sql.execute(
+            'SELECT start, "end", records, stored_at, stage FROM counted WHERE source = ? ORDER BY start', (self._source,)
+        )
+        found = [Counted(Window(start, end), *rest) for start, end, *rest in rows]
+        return [one for one in found if one.stage >= len(after) or now >= one.stored_at + after[one.stage]]
+
+    def settle(self, counted: list[Counted], stages: int) -> None:
+        """Note that windows were counted again; those that were for the last time are forgotten. One stored meanwhile begins anew."""
+        which = "source = ? AND start = ? AND stored_at = ?"
+        with self._ledger.transaction() as sql:
+            keys = [(self._source, one.window.start, one.stored_at) for one in counted]
+            sql.executemany(f"UPDATE counted SET stage = stage + 1 WHERE {which}", keys)  # noqa: S608 - our own words
+            sql.execute("DELETE FROM counted WHERE source = ? AND stage >= ?", (self._source, stages))
+
+
+# A question costs a source little, an answer of millions of documents much. So neighbours are asked for together, and only where their
+# sum has grown one by one. What has grown becomes a backfill by force of that window: it survives a restart, reaches any past, and
+# goes behind live polling.
+class Recount:
+    """Counts the windows of one source again, with a collector of its own."""
+
+    def __init__(self, config: SourceConfig, collector: Collector, lender: Lender, ledger: Ledger, clock: Clock) -> None:
+        self._after = tuple(int(seconds) for seconds in config.recount)
+        self._name = config.name
+        self._collector = collector
+        self._lender = lender
+        self._counts = Counts(ledger, config.name)
+        self._jobs = Jobs(ledger)
+        self._clock = clock
+        self._log = structlog.get_logger().bind(source=config.name)
+
+    async def run(self) -> None:
+        """Count whatever is due, until cancelled."""
+        try:
+            while True:
+                try:
+                    for group in _neighbours(self._counts.due(self._clock.time(), self._after)):
+                        await self._look_at(group)
+                except Exception:  # noqa: BLE001 - a full disk, or a fault of ours: it must not end live polling
+                    self._log.exception("recount.failed")
+                await self._clock.sleep(LOOK)
+        finally:
+            await self._collector.close()
+
+    async def _look_at(self, group: list[Counted]) -> None:
+        while self._lender.live_is_due():
+            await self._clock.sleep(YIELD)
+        try:
+            await self._check(group)
+        except (TokiodError, TimeoutError) as error:
+            self._log.info("recount.failed", window=str(_whole(group)), error=str(error))
+
+    async def _check(self, group: list[Counted]) -> None:
+        """Count a group; one that has grown by halves. Raises what count() raises; what is not settled stays due."""
+        whole, known = _whole(group), sum(one.records for one in group)
+        found = await self._collector.count(whole) if self._after else None
+        if found is not None and found > known:
+            if len(group) > 1:
+                await self._check(group[: len(group) // 2])
+                await self._check(group[len(group) // 2 :])
+                return
+            self._log.info("window.grown", window=str(whole), records=known, found=found)
+            self._jobs.add(Wanted(self._name, whole, force=True), self._clock.time())
+        elif found is not None and found < known:
+            self._log.warning("window.shrunk", window=str(whole), records=known, found=found)
+        self._counts.settle(group, len(self._after))
+
+
+def _whole(group: list[Counted]) -> Window:
+    return Window(group[0].window.start, group[-1].window.end)
+
+
+def _neighbours(due: list[Counted]) -> Iterator[list[Counted]]:
+    """Cut windows into runs without a hole, none longer than LONGEST."""
+    group: list[Counted] = due[:1]
+    for before, one in pairwise(due):
+        if one.window.start != before.window.end or one.window.end - group[0].window.start > LONGEST:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
