@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.collectd_es import pages as module
-from collectors.collectd_es.pages import is_packed, pieces
+from collectors.collectd_es.pages import pieces
+from collectors.collectd_es.sliding import is_packed
 from tokiod.errors import Fatal
 
 NASTY = ["],[", "]", '"],["', "\\", '\\"],[', "}]},{", '{"hits":{"hits":[', "é\u2028", "] , [", ""]
@@ -192,12 +193,12 @@ def test_memory_does_not_grow_with_the_file(sized, tmp_path):
     page = written([{"_id": chance.random()} for _ in range(50)])
     path.write_bytes(b"[" + b",".join([page] * 2000) + b"]")
     largest = 0
-    original = module._Window
+    original = module.Sliding
     made = []
-    module._Window = lambda *given, **named: made.append(original(*given, **named)) or made[-1]
+    module.Sliding = lambda *given, **named: made.append(original(*given, **named)) or made[-1]
     try:
         largest = max(len(piece.data) for piece in pieces(path))
     finally:
-        module._Window = original
+        module.Sliding = original
     assert largest == len(page)
     assert len(made[0].data) <= 2 * (4096 + 2 * len(page))
