@@ -32,8 +32,8 @@ LOOK = 1.0
 """Seconds between two looks for new and cancelled jobs."""
 YIELD = 0.1
 """Seconds between two looks whether live polling has something to do."""
-LONGEST = 300
-"""Seconds of a window: longer ones than live polling's are kinder to a source, and this is some ten MB of a large site."""
+LONGEST = 180
+"""Seconds of a window: longer ones than live polling's are kinder to a source, and three minutes of a large site are some 30 MB."""
 MOST_FAILURES = 8
 """Attempts at a window that failed by no fault of the source's."""
 
