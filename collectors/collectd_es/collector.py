@@ -14,11 +14,11 @@ from collectors.collectd_es.answers import ContextGone, Incomplete, NoIndex, che
 from collectors.collectd_es.cells import batches
 from collectors.collectd_es.documents import Decoder, Samples
 from collectors.collectd_es.fields import NAMES, NUMBERS
-from collectors.collectd_es.hits import Shards
-from collectors.collectd_es.mapping import asked_for, usable_names
+from collectors.collectd_es.hits import Shards  # noqa: TC001 - msgspec reads annotations
+from collectors.collectd_es.mapping import Mapping, asked_for, usable_names
 from collectors.collectd_es.query import query
 from collectors.collectd_es.search import Search, quoted
-from tokiod.errors import Fatal, Transient
+from tokiod.errors import Transient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -28,15 +28,11 @@ if TYPE_CHECKING:
     from collectors.collectd_es.query import Read, Wanted
     from collectors.collectd_es.series import Series
     from collectors.collectd_es.server import Server
-    from tokiod.clock import Clock
     from tokiod.collector import Tally
     from tokiod.sample import Batch
     from tokiod.window import Window
 
 DAY = 86400
-MAPPING_SECONDS = 600.0
-"""How long a mapping is believed. Of an index that is new, or not there, it is asked again in the next window."""
-
 ATTEMPTS = 3
 """At a window whose scroll or point in time the server has let go of."""
 
@@ -56,6 +52,19 @@ class Options:
     source_filter: bool
 
 
+class Count(msgspec.Struct, frozen=True):
+    """The answer to _count."""
+
+    count: int
+    shards: Shards = msgspec.field(name="_shards")
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The answer to GET /."""
+
+    version: dict[str, Any]
+
+
 # A window is what one search finds, read to its end, by one scroll or point in time; whatever goes wrong on the way, nothing of it counts.
 class CollectdEs:
     """The collector of an Elasticsearch or OpenSearch that holds collectd's documents."""
@@ -63,19 +72,17 @@ class CollectdEs:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, server: Server, series: Series, options: Options, clock: Clock) -> None:
+    def __init__(self, server: Server, series: Series, options: Options) -> None:
         self.step = options.step
         self._server = server
         self._series = series
         self._options = options
-        self._clock = clock
         self._decode = Decoder(series, options.fields).answer
         self._product: Product | None = None
-        self._names: dict[str, tuple[float, dict[str, str]]] = {}
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset; columns are all that were ever met. Raises Transient or Fatal."""
-        samples = await self._whole(window)
+        samples = await self._read(window)
         cellular = batches(samples, window, self.step, self._series)
         tally.records = sum(some.documents for some in samples)
         for some in samples:
@@ -90,24 +97,13 @@ class CollectdEs:
         search = await self._search(window)
         if search is None:
             return 0
-        answer = await self._server.json("POST", f"/{search.path}/_count?{search.leniency[1:]}", {"query": search.query})
-        check_shards(msgspec.convert(answer["_shards"], Shards))
-        return int(answer["count"])
+        answer = await self._server.json("POST", f"/{search.path}/_count?{search.leniency[1:]}", Count, {"query": search.query})
+        check_shards(answer.shards)
+        return answer.count
 
     async def close(self) -> None:
         """Give the server back what it holds for us, and the connections."""
         await self._server.close()
-
-    async def _whole(self, window: Window) -> list[Samples]:
-        """Read a window, once more where the server refuses: what we believe of the indices may have been true some minutes ago."""
-        has_beliefs = bool(self._names)
-        try:
-            return await self._read(window)
-        except Fatal:
-            if not has_beliefs:
-                raise
-        self._names = {}
-        return await self._read(window)
 
     async def _read(self, window: Window) -> list[Samples]:
         """Read a window from scratch, until the server has kept what we read from to the end."""
@@ -134,8 +130,7 @@ class CollectdEs:
 
     async def _by_point_in_time(self, search: Search) -> list[Samples]:
         options, product = self._options, self._product or "elasticsearch"
-        _, names = self._names[search.index]
-        sort = point_in_time.order(product, options.fields.time, [names[role] for role in NAMES if role in names])
+        sort = point_in_time.order(product, options.fields.time, search.keys)
         async with point_in_time.opened(self._server, search, product) as pit:
             slices = [point_in_time.Slice(self._server, search, pit, sort, n, options.slices) for n in range(options.slices)]
             return await _together(one.read(self._decode) for one in slices)
@@ -148,18 +143,18 @@ class CollectdEs:
         if names is None:
             return None
         source = tuple(getattr(options.fields, role) for role in ("time", *NAMES, *NUMBERS)) if options.source_filter else ()
-        return Search(index, lenient, query(window, options.wanted, options.fields, names), options.page, options.keep_alive, source)
+        keys = tuple(names[role] for role in NAMES if role in names)
+        return Search(index, lenient, query(window, options.wanted, options.fields, names), keys, options.page, options.keep_alive, source)
 
     async def _names_in(self, index: str, *, lenient: bool) -> dict[str, str] | None:
-        """Return what filtered and sorted fields are called in an index; also learns what kind of server it is."""
-        now = self._clock.monotonic()
-        known = self._names.get(index)
-        if known is not None and now - known[0] < MAPPING_SECONDS:
-            return known[1]
+        """Return what filtered and sorted fields are called in an index; also learns what kind of server it is.
+
+        Of every window anew, which takes a few milliseconds: a new index that calls them otherwise would be one without documents.
+        """
         fields = self._options.fields
         parameters = "?ignore_unavailable=true&allow_no_indices=true" if lenient else ""
         try:
-            mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{asked_for(fields, NAMES)}{parameters}")
+            mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{asked_for(fields, NAMES)}{parameters}", Mapping)
         except NoIndex:
             if lenient:
                 return None
@@ -168,16 +163,14 @@ class CollectdEs:
         if not mapping:
             return None
         is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
-        names = usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
-        self._names = {index: (now, names)}
-        return names
+        return usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
 
     async def _ask_product(self) -> Product:
         """Return which product it is: Elasticsearch says so with every answer."""
         if self._server.product:
             return "elasticsearch"
-        answer = await self._server.json("GET", "/")
-        return "opensearch" if answer.get("version", {}).get("distribution") == "opensearch" else "elasticsearch"
+        answer = await self._server.json("GET", "/", Root)
+        return "opensearch" if answer.version.get("distribution") == "opensearch" else "elasticsearch"
 
 
 def indices(pattern: str, window: Window) -> tuple[str, bool]:

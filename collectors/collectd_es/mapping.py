@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 DATES = {"date", "date_nanos"}
 EXACT = {"keyword", "constant_keyword", "wildcard"}
 
-Mapping = dict[str, Any]
+Properties = dict[str, Any]
+Mapping = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """The answer to GET INDEX/_mapping/field/NAMES: {index: {"mappings": {field: {"mapping": {last part of its name: properties}}}}}"""
 
 
@@ -35,13 +36,15 @@ def usable_names(mapping: Mapping, fields: Fields, roles: Iterable[str], pattern
     return {role: _usable(getattr(fields, role), properties, pattern) for role, properties in found.items() if role != "time"}
 
 
-def _properties(mapping: Mapping, field: str) -> dict[str, Mapping]:
+def _properties(mapping: Mapping, field: str) -> dict[str, Properties]:
     """Return a field's properties in each index that has it."""
-    found = {index: whole.get("mappings", {}).get(field, {}).get("mapping", {}) for index, whole in mapping.items()}
+    found: dict[str, dict[str, Properties]] = {
+        index: whole.get("mappings", {}).get(field, {}).get("mapping", {}) for index, whole in mapping.items()
+    }
     return {index: next(iter(leaf.values())) for index, leaf in found.items() if leaf}
 
 
-def _usable(field: str, properties: dict[str, Mapping], pattern: str) -> str:
+def _usable(field: str, properties: dict[str, Properties], pattern: str) -> str:
     names = {_name(index, field, one): index for index, one in properties.items()}
     if len(names) > 1:
         where = ", ".join(f"{name} in {index}" for name, index in sorted(names.items()))
@@ -49,7 +52,7 @@ def _usable(field: str, properties: dict[str, Mapping], pattern: str) -> str:
     return next(iter(names), field)
 
 
-def _name(index: str, field: str, properties: Mapping) -> str:
+def _name(index: str, field: str, properties: Properties) -> str:
     if properties.get("type") in EXACT and properties.get("index", True) and properties.get("doc_values", True):
         return field
     for name, inner in properties.get("fields", {}).items():

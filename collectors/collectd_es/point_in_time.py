@@ -34,8 +34,8 @@ def opened(server: Server, search: Search, product: Product) -> AbstractAsyncCon
         name, closing = "id", lambda pit: server.ask("DELETE", "/_pit", {"id": pit})
 
     async def opening() -> str:
-        answer = await server.json("POST", target + search.leniency)
-        if not isinstance(answer, dict) or not isinstance(pit := answer.get(name), str):
+        answer = await server.json("POST", target + search.leniency, dict[str, Any])
+        if not isinstance(pit := answer.get(name), str):
             raise Transient(f"{server} opened a point in time and did not name it")
         return pit
 

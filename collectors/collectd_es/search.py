@@ -30,13 +30,15 @@ _TOTAL = re.compile(rb'"total"\s*:\s*(?:\{\s*"value"\s*:\s*(\d+)\s*,\s*"relation
 class Search:
     """One search, in whatever way it is read.
 
-    index: names and wildcards joined by commas; lenient: indices that are not there are no error; size: documents of a page;
+    index: names and wildcards joined by commas; lenient: indices that are not there are no error; keys: the fields, besides the time,
+    that tell documents apart, as sorts call them; size: documents of a page;
     keep_alive: seconds between two pages after which the server may forget us; source: the only fields wanted, () for all.
     """
 
     index: str
     lenient: bool
     query: Query
+    keys: tuple[str, ...]
     size: int
     keep_alive: int
     source: tuple[str, ...] = ()

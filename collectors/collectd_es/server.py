@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,6 +75,7 @@ class Server:
         except ConnectionTimeout:
             raise Transient(f"{self} gave no whole answer within {self._access.timeout:g} s") from None
         except TlsError as error:
+            await self._disconnect()
             raise Fatal(f"{self} shows a certificate that is not trusted: {error.message}; check tls_ca and the host in url") from None
         except TransportError as error:
             raise Transient(f"{self} does not answer: {error.message}") from None
@@ -85,13 +87,14 @@ class Server:
         self.product = answer.meta.headers.get(PRODUCT)
         return _bytes(answer.body)
 
-    async def json(self, method: str, target: str, body: Any = None) -> Any:
-        """Return what the JSON of an answer says; raises Transient for what is none."""
+    async def json(self, method: str, target: str, into: type[T], body: Any = None) -> T:
+        """Return an answer as what it should be; raises Transient for what is no JSON, or another."""
         answer = await self.ask(method, target, body)
         try:
-            return msgspec.json.decode(answer)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise Transient(f"{self} answered {target.partition('?')[0]} with no JSON: is something between us and the server?") from None
+            return msgspec.json.decode(answer, type=into)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f"{self} answered {target.partition('?')[0]} with something else ({error})"
+            raise Transient(f"{what}: is there something between us and the server?") from None
 
     @asynccontextmanager
     async def lent(self, opening: Coroutine[Any, Any, T], give_back: Callable[[T], Awaitable[object]]) -> AsyncIterator[T]:
@@ -114,6 +117,8 @@ class Server:
 
     def _connected(self) -> AsyncTransport:
         access = self._access
+        # It tells of every request, at debug with all that is in it: the poller says what matters.
+        logging.getLogger("elastic_transport").setLevel(logging.WARNING)
         authorization = access.authorization()
         self._headers = HttpHeaders({"accept": JSON, "content-type": JSON})
         if authorization:

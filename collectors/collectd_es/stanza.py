@@ -32,7 +32,7 @@ def connected(config: Config, site: Site) -> Collector:
         tls=lambda: _tls(config),
     )
     series = Series(*(None if shape is None else re.compile(shape) for shape in (config.hosts, config.devices)))
-    return CollectdEs(Server(access, config.index), series, options, site.clock)
+    return CollectdEs(Server(access, config.index), series, options)
 
 
 def _authorization(config: Config, site: Site) -> str:

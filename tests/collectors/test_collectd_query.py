@@ -1,0 +1,205 @@
+"""Queries, mappings and answers of collectd_es, by themselves; what real servers make of them is in tests/system."""
+
+import json
+
+import msgspec
+import pytest
+
+from collectors.collectd_es.answers import ContextGone, Incomplete, NoIndex, check_all_read, check_shards, check_whole, refused
+from collectors.collectd_es.collector import indices
+from collectors.collectd_es.documents import Decoder
+from collectors.collectd_es.fields import Fields
+from collectors.collectd_es.hits import Shards
+from collectors.collectd_es.mapping import asked_for, usable_names
+from collectors.collectd_es.point_in_time import order
+from collectors.collectd_es.query import TERMS, Wanted, query
+from collectors.collectd_es.search import Search, total_found
+from collectors.collectd_es.series import DATASETS, Series
+from tokiod.errors import Fatal, Transient
+from tokiod.window import Window
+
+WINDOW = Window(1_513_152_000, 1_513_152_060)
+NAMES = {
+    "plugin": "plugin",
+    "type": "collectd_type.keyword",
+    "type_instance": "type_instance",
+    "host": "hostname",
+    "plugin_instance": "dev",
+}
+
+
+def conditions(wanted):
+    (time, *others) = query(WINDOW, wanted, Fields(), NAMES)["constant_score"]["filter"]["bool"]["filter"]
+    assert time == {"range": {"@timestamp": {"gte": 1_513_152_000_000, "lt": 1_513_152_060_000, "format": "epoch_millis"}}}
+    return others
+
+
+def test_one_plugins_datasets_are_asked_for_by_type_and_instance():
+    (found,) = conditions(Wanted(frozenset({"dataservers/memfree", "dataservers/memused"})))
+    wanted = [
+        {"term": {"plugin": "memory"}},
+        {"terms": {"collectd_type.keyword": ["memory"]}},
+        {"terms": {"type_instance": ["free", "used"]}},
+    ]
+    assert found == {"bool": {"filter": wanted}}
+
+
+def test_several_plugins_are_alternatives_and_prefixes_narrow_hosts_and_disks():
+    prefix, found = conditions(Wanted(frozenset(DATASETS), "bb", "nvme"))
+    assert prefix == {"prefix": {"hostname": "bb"}}
+    assert found["bool"]["minimum_should_match"] == 1
+    plugins = [one["bool"]["filter"] for one in found["bool"]["should"]]
+    assert [filters[0] for filters in plugins] == [{"term": {"plugin": name}} for name in ("disk", "memory", "cpu")]
+    assert [{"prefix": {"dev": "nvme"}} in filters for filters in plugins] == [True, False, False]
+    assert plugins[0][1] == {"terms": {"collectd_type.keyword": ["disk_octets", "disk_ops"]}}
+
+
+def test_what_is_filtered_by_is_what_the_mapping_is_asked_for():
+    assert Wanted(frozenset()).filtered == TERMS
+    assert Wanted(frozenset(), "bb", "nvme").filtered == (*TERMS, "host", "plugin_instance")
+    assert asked_for(Fields(type="t"), TERMS) == "@timestamp,plugin,t,type_instance"
+
+
+def mapped(**fields):
+    """An index's part of the answer to _mapping/field."""
+    return {"mappings": {name: {"full_name": name, "mapping": {name.rpartition(".")[2]: what}} for name, what in fields.items()}}
+
+
+DATE, KEYWORD = {"type": "date"}, {"type": "keyword"}
+TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+
+
+def test_a_keyword_is_used_as_it_is_and_a_text_by_its_keyword():
+    found = usable_names(
+        {"i": mapped(**{"@timestamp": DATE, "plugin": KEYWORD, "hostname": TEXT})}, Fields(), ("plugin", "host", "type"), "i"
+    )
+    assert found == {"plugin": "plugin", "host": "hostname.keyword", "type": "collectd_type"}
+
+
+def test_a_field_inside_an_object_is_found_by_its_whole_name():
+    fields = Fields(host="host.name")
+    assert usable_names({"i": mapped(**{"@timestamp": DATE, "host.name": TEXT})}, fields, ("host",), "i") == {"host": "host.name.keyword"}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "said"),
+    [
+        ({"i": mapped(**{"@timestamp": DATE, "hostname": {"type": "text"}})}, "i: hostname is mapped as text"),
+        ({"i": mapped(**{"@timestamp": {"type": "text"}})}, "i: @timestamp is no date but text"),
+        ({"i": mapped(**{"@timestamp": DATE, "hostname": KEYWORD | {"index": False}})}, "i: hostname is mapped as keyword"),
+        (
+            {"i": mapped(**{"@timestamp": DATE, "hostname": KEYWORD}), "j": mapped(**{"@timestamp": DATE, "hostname": TEXT})},
+            "p: the indices don't agree on hostname: it is hostname in i, hostname.keyword in j",
+        ),
+    ],
+)
+def test_a_mapping_that_can_not_be_used_is_an_error_that_names_field_and_index(mapping, said):
+    with pytest.raises(Fatal) as caught:
+        usable_names(mapping, Fields(), ("host",), "p")
+    assert str(caught.value).startswith(said)
+
+
+def test_a_template_names_the_utc_days_of_a_window_and_those_beside_it():
+    midnight = 1_513_123_200
+    assert indices("c-%Y.%m.%d", Window(midnight - 60, midnight)) == ("c-2017.12.11,c-2017.12.12,c-2017.12.13", True)
+    assert indices("c-%Y.%m.%d", Window(midnight, midnight + 60)) == ("c-2017.12.12,c-2017.12.13,c-2017.12.14", True)
+    assert indices("c-%Y.%m", Window(midnight, midnight + 60)) == ("c-2017.12", True)
+    assert (indices("c-*", WINDOW), indices("c", WINDOW)) == (("c-*", True), ("c", False))
+
+
+def said(kind, reason, **more):
+    return json.dumps({"error": {"type": kind, "reason": reason, **more}, "status": 0}).encode()
+
+
+REFUSALS = [
+    (401, said("security_exception", "missing credentials"), Fatal, "password"),
+    (403, said("security_exception", "no permissions"), Fatal, "allowed to read logs"),
+    (404, said("index_not_found_exception", "no such index [logs]"), NoIndex, "no index and no alias logs"),
+    (404, said("search_context_missing_exception", "No search context found for id [7]"), ContextGone, "No search context"),
+    (
+        404,
+        said("search_phase_execution_exception", "all", root_cause=[{"type": "search_context_missing_exception", "reason": "gone"}]),
+        ContextGone,
+        "gone",
+    ),
+    (429, said("circuit_breaking_exception", "Data too large"), Transient, "Data too large"),
+    (500, said("x", "Trying to create too many scroll contexts"), Transient, "too many"),
+    (400, said("x", "Trying to create too many scroll contexts"), Transient, "too many"),
+    (400, said("illegal_argument_exception", "Result window is too large"), Fatal, "Result window is too large"),
+    (502, b"<html>nginx</html>", Transient, "no JSON"),
+    (503, b"", Transient, "no JSON"),
+    (302, b"", Fatal, "no JSON"),
+    (405, b'{"error":"Incorrect HTTP method"}', Fatal, "Incorrect HTTP method"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "text"), REFUSALS)
+def test_a_refusal_has_its_class_and_says_what_the_server_said(status, body, kind, text):
+    error = refused(status, body, "https://es", "logs", "me")
+    assert type(error) is kind
+    assert text in str(error)
+    assert "https://es" in str(error)
+    assert "\n" not in str(error)
+
+
+def answer(**more):
+    body = {"timed_out": False, "_shards": {"total": 2, "successful": 2, "skipped": 1, "failed": 0}, "hits": {"hits": []}} | more
+    return Decoder(Series()).answer(msgspec.json.encode(body))
+
+
+def test_an_answer_is_whole_where_every_shard_answered_also_those_that_were_skipped():
+    check_whole(answer())
+    check_whole(answer(terminated_early=False))
+    check_shards(None)
+    check_all_read(5, 5)
+    check_all_read(5, None)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"timed_out": True},
+        {"terminated_early": True},
+        {"_shards": {"total": 2, "successful": 1, "skipped": 0, "failed": 1}},
+        {"_shards": {"total": 2, "successful": 2, "skipped": 0, "failed": 1}},
+        {"_shards": {"total": 2, "successful": 1, "skipped": 1, "failed": 0}},
+    ],
+)
+def test_an_answer_that_is_not_all_is_incomplete_though_its_status_is_200(more):
+    with pytest.raises(Incomplete):
+        check_whole(answer(**more))
+
+
+def test_fewer_or_more_documents_than_the_server_had_found_are_incomplete():
+    for read in (4, 6):
+        with pytest.raises(Incomplete, match=f"{read} documents came of 5"):
+            check_all_read(read, 5)
+    with pytest.raises(Incomplete):
+        check_shards(Shards(total=3, successful=2))
+
+
+@pytest.mark.parametrize(
+    ("head", "total"),
+    [
+        (b'{"_scroll_id":"x","took":1,"hits":{"total":{"value":17,"relation":"eq"},"max_score":null', 17),
+        (b'{"took":1, "hits" : { "total" : { "value" : 17 , "relation" : "eq" }, "hits":[', 17),
+        (b'{"hits":{"total":{"value":10000,"relation":"gte"},"max_score":1', None),
+        (b'{"_shards":{"total":5,"successful":5},"hits":{"total":17,"max_score":1', 17),
+        (b'{"_shards":{"total":5,"successful":5},"hits":{"max_score":1', None),
+    ],
+)
+def test_the_number_of_documents_is_read_from_the_head_of_an_answer(head, total):
+    assert total_found(head) == total
+
+
+def test_names_stand_in_a_url_as_they_are_or_quoted():
+    search = Search("a-*,b/c?", True, {}, (), 10, 60)
+    assert (search.path, search.leniency) == ("a-*,b%2Fc%3F", "&ignore_unavailable=true&allow_no_indices=true")
+    assert (search.filter, search.body(0, 1)) == ("", {"size": 10, "query": {}, "track_total_hits": True})
+    assert search.body(1, 3)["slice"] == {"id": 1, "max": 3}
+
+
+def test_elasticsearch_has_an_order_of_its_own_and_opensearch_needs_all_that_tells_documents_apart():
+    assert order("elasticsearch", "@timestamp", ("hostname",)) == ["_shard_doc"]
+    names = [next(iter(one)) for one in order("opensearch", "@timestamp", ("hostname", "plugin"))]
+    assert names == ["@timestamp", "hostname", "plugin", "_seq_no"]
