@@ -1,6 +1,6 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
-python -m tests.bench [--quick] [--only storage|lmt|mariadb|collectd|memory]
+python -m tests.bench [--quick] [--only storage|lmt|mariadb|collectd|elasticsearch|memory]
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import collectd, lmt, mariadb, memory, storage
+from tests.bench import collectd, collectd_live, lmt, mariadb, memory, storage
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
 
-PARTS = {"storage": storage.rows, "lmt": lmt.rows, "mariadb": mariadb.rows, "collectd": collectd.rows, "memory": memory.rows}
+PARTS = {
+    "storage": storage.rows,
+    "lmt": lmt.rows,
+    "mariadb": mariadb.rows,
+    "collectd": collectd.rows,
+    "elasticsearch": collectd_live.rows,
+    "memory": memory.rows,
+}
 
 
 def main() -> None:
