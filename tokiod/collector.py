@@ -67,16 +67,22 @@ def _no_secret(name: str) -> str:
     raise KeyError(name)
 
 
+def _untold(_bytes: int) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """What a collector may know of the place it works for.
 
     secret: reads the secret named by a `*_file` or `*_env` field (raises ConfigError where it can't be had).
+    read: told how many bytes of saved files were read, by a collector that reads all of them before its first window; by any thread.
     """
 
     calendar: Calendar
     clock: Clock
     secret: Callable[[str], str] = field(default=_no_secret, repr=False)
+    read: Callable[[int], None] = field(default=_untold, repr=False)
 
 
 @dataclass(slots=True)

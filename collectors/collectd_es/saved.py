@@ -24,7 +24,7 @@ from tokiod.sample import Batch
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from tokiod.collector import Collector, Site, Tally
 
@@ -51,7 +51,7 @@ class Saved(msgspec.Struct, kw_only=True, frozen=True):
     write_field: Annotated[str, msgspec.Meta(description="... of what a disk wrote.")] = _OF_HITS.write
 
 
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector:  # noqa: ARG001 - their times are UTC
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector:
     """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
     paths = [Path(name) for name in inputs]
     for path in paths:
@@ -62,9 +62,8 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector
     fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})
     for fault in field_faults(fields):
         raise TokiodError(f"--{fault.replace('_', '-').replace(':', '-field:', 1)}")
-    return SavedPages(
-        paths, options.step, Shapes(_shape("hosts", options.hosts), _shape("devices", options.devices), fields), options.parse_workers
-    )
+    shapes = Shapes(_shape("hosts", options.hosts), _shape("devices", options.devices), fields)
+    return SavedPages(paths, options.step, shapes, options.parse_workers, site.read)
 
 
 def _shape(option: str, text: str | None) -> re.Pattern[str] | None:
@@ -80,11 +79,12 @@ class SavedPages:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], step: int, shapes: Shapes, workers: int) -> None:
+    def __init__(self, paths: Sequence[Path], step: int, shapes: Shapes, workers: int, read: Callable[[int], None]) -> None:
         self.step = step
         self._paths = paths
         self._shapes = shapes
         self._workers = workers
+        self._told = read
         self._series = Series(shapes.hosts, shapes.devices)
         self._loading: asyncio.Future[Spool] | None = None
         self._dropped: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class SavedPages:
         return spool
 
     def _read(self, path: Path, spool: Spool) -> None:
-        for samples in parsed(path, self._shapes, self._series, self._workers, lambda _bytes: None):
+        for samples in parsed(path, self._shapes, self._series, self._workers, self._told):
             if self._stopping.is_set():
                 raise Fatal("stopped while reading saved pages")
             spool.add(samples.time, samples.series, samples.value)

@@ -223,6 +223,14 @@ def test_a_file_that_is_cut_off_fails_in_other_processes_too(cut, large):
             told(saved(path, parse_workers=2))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reading_is_told_byte_by_byte_to_who_shows_it(workers, large):
+    told_bytes = []
+    site = Site(Calendar("UTC"), FakeClock(), read=told_bytes.append)
+    told(collectd_es.saved(large, collectd_es.Saved(parse_workers=workers), site))
+    assert sum(told_bytes) == sum(path.stat().st_size for path in large)
+
+
 def test_a_list_without_pages_has_columns_of_nothing(tmp_path):
     batches, tally = told(saved(write(tmp_path / "x.json", [])))
     assert {batch.dataset for batch in batches} == DATASETS

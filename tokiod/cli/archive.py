@@ -23,8 +23,10 @@ from tokiod.secret import secret
 from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
+
+    from click._termui_impl import ProgressBar
 
     from tokiod.collector import Collector, Plugin
 
@@ -95,21 +97,33 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
     file_span = None
     if given["init_start"] is not None or given["init_end"] is not None:
         file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
-    job = Job(kind, _collector(kind, given, calendar), span, file_span, given["output"])
     with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
+        job = Job(kind, _collector(kind, given, site), span, file_span, given["output"])
         result = asyncio.run(_closing(job, calendar, bar.update))
     _report(given, span, result)
 
 
-def _collector(kind: str, given: dict[str, Any], calendar: Calendar) -> Collector:
+def _reading(bar: ProgressBar[int], inputs: Sequence[str]) -> Callable[[int], None]:
+    """Return what a collector tells of files that it reads as a whole: there are no seconds of the span to show meanwhile."""
+    total, done = sum(Path(name).stat().st_size for name in inputs if Path(name).is_file()), 0
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        bar.label = "archiving" if done >= total else f"reading {100 * done // total} %"
+        bar.render_progress()
+
+    return read
+
+
+def _collector(kind: str, given: dict[str, Any], site: Site) -> Collector:
     plugin = plugins.load(kind)
     names = {f.name for f in msgspec.structs.fields(plugin.Saved)}
     options = {n: given[n] for n in names if given.get(n) is not None}
     if given["step"] is not None and "step" not in names:
         raise Failed(f"the step of {kind} is fixed by its files: leave --step out")
-    return plugin.saved(
-        list(given["inputs"]), plugin.Saved(**options), Site(calendar, SystemClock(), lambda reference: secret(reference, Path()))
-    )
+    return plugin.saved(list(given["inputs"]), plugin.Saved(**options), site)
 
 
 async def _closing(job: Job, calendar: Calendar, progress: Callable[[int], None]) -> Result:
