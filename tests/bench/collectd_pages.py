@@ -20,19 +20,21 @@ MEMORY = "cached", "buffered", "free", "used", "slab_recl", "slab_unrecl"
 ROW = HOSTS * (2 * DEVICES + len(MEMORY) + 3 * CORES)
 """Documents of a step: 2,304 of disks, 1,728 of memory, 13,824 of cores."""
 
+VARIANTS = 8
 _TIME = "DD-HH-MM-S"
 _GZIP_LEVEL = 1
 
 
-# Only the time changes from step to step, and every host has said its own in the ten seconds of one: the text of a step is made once.
+# Every host says its own once in the ten seconds of a step, and from step to step only times and numbers change: a few texts of a step
+# are made, and the time is put into them.
 def pages(steps: int) -> Iterator[bytes]:
     """Yield the JSON of each page; of all documents of some steps, in order of time."""
-    row, waiting = _row(), []
+    rows, waiting = [_row(seed) for seed in range(VARIANTS)], []
     for step in range(steps):
         seconds = START + step * STEP
         day, hour, minute = 13 + (seconds - START + 8 * 3600) // 86400, seconds // 3600 % 24, seconds // 60 % 60
         stamp = f"{day:02}T{hour:02}:{minute:02}:{seconds // 10 % 6}".encode()
-        waiting += [hit.replace(_TIME.encode(), stamp) for hit in row]
+        waiting += [hit.replace(_TIME.encode(), stamp) for hit in rows[step % VARIANTS]]
         while len(waiting) >= PAGE:
             yield b"[" + b",".join(waiting[:PAGE]) + b"]"
             del waiting[:PAGE]
@@ -54,8 +56,8 @@ def write(path: Path, steps: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _row() -> list[bytes]:
-    chance = random.Random(1)
+def _row(seed: int) -> list[bytes]:
+    chance = random.Random(seed)
     hosts = [(f"bb{n}", f"{n % 10}.{n * 37 % 1000:03}Z") for n in range(1, HOSTS + 1)]
     found = [_hit(chance, host, f"2017-12-{_TIME}{phase}", *kind) for host, phase in hosts for kind in _KINDS]
     chance.shuffle(found)
