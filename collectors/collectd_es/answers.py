@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 NOT_ALLOWED = {401, 403}
 NOT_FOUND = 404
-BAD_REQUEST = 400
-BUSY = 429
+BUSY = {408, 429}
 BROKEN = 500
 _BUSY = re.compile(r"too many|rejected_execution|circuit_breaking", re.IGNORECASE)
 _LONGEST = 300
+NO_JSON = "and no JSON"
 
 
 class ContextGone(Transient):
@@ -40,12 +40,14 @@ def check_whole(answer: Answer) -> None:
         raise Incomplete("the search ran out of time on the server: what it had found by then is not all")
     if answer.terminated_early:
         raise Incomplete("the search was ended early by the server: what it had found by then is not all")
+    if answer.shards is None:
+        raise Incomplete("the answer does not say which shards it is from")
     check_shards(answer.shards)
 
 
-def check_shards(shards: Shards | None) -> None:
+def check_shards(shards: Shards) -> None:
     """Raise Incomplete unless every shard answered; servers count those that are gone as failed, or don't count them at all."""
-    if shards is not None and (shards.failed or shards.successful < shards.total):
+    if shards.failed or shards.successful < shards.total:
         raise Incomplete(f"only {shards.successful} of {shards.total} shards answered: the rest of the documents is elsewhere")
 
 
@@ -63,11 +65,11 @@ def refused(status: int, body: bytes, server: str, pattern: str, user: str) -> C
     if status in NOT_ALLOWED:
         who = f"as {user}: check the user and its password" if user else "without a user: set user and password_file"
         return Fatal(f"{said}; we came {who}, and it must be allowed to read {pattern}")
-    if status == BUSY or status >= BROKEN or _BUSY.search(said):
-        return Transient(said)
     # No fields of no indices is what a wildcard without a match has for a mapping.
     if status == NOT_FOUND and (b"index_not_found_exception" in body or body.strip() == b"{}"):
         return NoIndex(f"{said}; there is no index and no alias {pattern}: check index")
+    if status in BUSY or status >= BROKEN or _BUSY.search(said) or NO_JSON in said:
+        return Transient(said)
     return Fatal(f"{said}; that was about {pattern}")
 
 
@@ -77,7 +79,7 @@ def reason(status: int, body: bytes) -> str:
         error = msgspec.json.decode(body)["error"]
         causes = list(_causes(error)) if isinstance(error, dict) else [str(error)]
     except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError):
-        return f"HTTP status {status} and no JSON: is there something else between us and the server?"
+        return f"HTTP status {status} {NO_JSON}: is there something else between us and the server?"
     return f"HTTP status {status}: {'; '.join(dict.fromkeys(causes))}"[:_LONGEST].replace("\n", " ")
 
 

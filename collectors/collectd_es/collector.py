@@ -110,19 +110,19 @@ class CollectdEs:
         search = await self._search(window)
         if search is None:
             return []
-        by_scroll = self._options.read == "scroll" or (self._options.read == "auto" and self._product != "elasticsearch")
-        for attempt in range(ATTEMPTS):
+        # Only an Elasticsearch that names itself is new enough for a point in time with an order of its own.
+        by_scroll = self._options.read == "scroll" or (self._options.read == "auto" and not self._server.product)
+        for _ in range(ATTEMPTS):
             try:
                 return await (self._by_scroll(search) if by_scroll else self._by_point_in_time(search))
-            except ContextGone:
-                if attempt == ATTEMPTS - 1:
-                    raise
+            except ContextGone as gone:
+                reason = str(gone)
             except Incomplete:
                 # Documents that no order can tell apart may be skipped between two pages of a point in time; of a scroll, none is.
                 if by_scroll:
                     raise
-                by_scroll = True
-        raise Transient(f"{self._server} lets go of what we read from, again and again: is keep_alive too short?")
+                return await self._by_scroll(search)
+        raise Transient(f"{reason}; that was the attempt number {ATTEMPTS}: is keep_alive too short?")
 
     async def _by_scroll(self, search: Search) -> list[Samples]:
         slices = self._options.slices

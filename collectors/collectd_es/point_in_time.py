@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from collectors.collectd_es.answers import ContextGone, NoIndex
 from collectors.collectd_es.documents import last_sort
-from collectors.collectd_es.search import HEAD, Search, read
+from collectors.collectd_es.search import Search, named, read
 from tokiod.errors import Transient
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class Slice:
         """Ask for the documents behind the last one of a page."""
         if (last := last_sort(body)) is None:
             raise Transient("an answer without sort values")
-        if (found := _ID.search(body, 0, HEAD)) is not None:
-            self.pit = found[1].decode()
+        self.pit = named(_ID, body) or self.pit
         return await self._ask({"search_after": last, "track_total_hits": False})
 
     async def _ask(self, more: dict[str, Any]) -> bytes:

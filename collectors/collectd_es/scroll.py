@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from collectors.collectd_es.search import HEAD, Search, read
+from collectors.collectd_es.search import Search, named, read
 from tokiod.errors import Transient
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ class _Pages:
 
 def _id(body: bytes) -> str:
     """Find the scroll's name at the head of an answer, before the rest of it is decoded."""
-    found = _ID.search(body, 0, HEAD)
-    if found is None:
+    if (found := named(_ID, body)) is None:
         raise Transient("an answer without a scroll id")
-    return found[1].decode()
+    return found

@@ -22,7 +22,8 @@ RETRY_SECONDS = 0.2
 TURNS_TO_SEND = 6
 """Turns of the event loop after which a request is on its way: decoding stops the loop, and the server should work meanwhile."""
 
-HEAD = 4096
+TOTAL = 200
+"""Bytes behind the name "hits" in which the total stands."""
 _TOTAL = re.compile(rb'"total"\s*:\s*(?:\{\s*"value"\s*:\s*(\d+)\s*,\s*"relation"\s*:\s*"eq"|(\d+)\s*,\s*"(?:max_score|hits)")')
 
 
@@ -125,8 +126,16 @@ async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> li
 
 def total_found(body: bytes) -> int | None:
     """Return how many documents a search found, from the head of its answer; None where the server did not count them to the end."""
-    found = _TOTAL.search(body, 0, HEAD)
+    begin = max(0, body.find(b'"hits"'))
+    found = _TOTAL.search(body, begin, begin + TOTAL)
     return int(found[1] or found[2]) if found else None
+
+
+def named(name: re.Pattern[bytes], body: bytes) -> str | None:
+    """Return what a pattern finds in front of an answer's hits: ids are as long as there are shards."""
+    end = body.find(b'"hits"')
+    found = name.search(body, 0, end if end >= 0 else len(body))
+    return found[1].decode() if found else None
 
 
 def _whole(decode: Callable[[bytes], Answer], body: bytes) -> Answer:

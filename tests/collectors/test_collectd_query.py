@@ -1,6 +1,7 @@
 """Queries, mappings and answers of collectd_es, by themselves; what real servers make of them is in tests/system."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from collectors.collectd_es.hits import Shards
 from collectors.collectd_es.mapping import asked_for, usable_names
 from collectors.collectd_es.point_in_time import order
 from collectors.collectd_es.query import TERMS, Wanted, query
-from collectors.collectd_es.search import Search, total_found
+from collectors.collectd_es.search import Search, named, total_found
 from collectors.collectd_es.series import DATASETS, Series
 from tokiod.errors import Fatal, Transient
 from tokiod.window import Window
@@ -128,7 +129,11 @@ REFUSALS = [
     (400, said("illegal_argument_exception", "Result window is too large"), Fatal, "Result window is too large"),
     (502, b"<html>nginx</html>", Transient, "no JSON"),
     (503, b"", Transient, "no JSON"),
-    (302, b"", Fatal, "no JSON"),
+    (302, b"", Transient, "no JSON"),
+    (408, said("timeout", "too slow"), Transient, "too slow"),
+    (404, b"<html>not here</html>", Transient, "no JSON"),
+    (404, b"{}", NoIndex, "no index and no alias logs"),
+    (403, b"<html>go away</html>", Fatal, "password"),
     (405, b'{"error":"Incorrect HTTP method"}', Fatal, "Incorrect HTTP method"),
 ]
 
@@ -150,7 +155,6 @@ def answer(**more):
 def test_an_answer_is_whole_where_every_shard_answered_also_those_that_were_skipped():
     check_whole(answer())
     check_whole(answer(terminated_early=False))
-    check_shards(None)
     check_all_read(5, 5)
     check_all_read(5, None)
 
@@ -160,6 +164,7 @@ def test_an_answer_is_whole_where_every_shard_answered_also_those_that_were_skip
     [
         {"timed_out": True},
         {"terminated_early": True},
+        {"_shards": None},
         {"_shards": {"total": 2, "successful": 1, "skipped": 0, "failed": 1}},
         {"_shards": {"total": 2, "successful": 2, "skipped": 0, "failed": 1}},
         {"_shards": {"total": 2, "successful": 1, "skipped": 1, "failed": 0}},
@@ -190,6 +195,19 @@ def test_fewer_or_more_documents_than_the_server_had_found_are_incomplete():
 )
 def test_the_number_of_documents_is_read_from_the_head_of_an_answer(head, total):
     assert total_found(head) == total
+
+
+@pytest.mark.parametrize("length", [10, 4_000, 100_000])
+def test_an_id_may_be_as_long_as_there_are_shards_and_the_total_is_found_behind_it(length):
+    body = json.dumps({"_scroll_id": "s" * length, "pit_id": "p" * length, "took": 1, "hits": {"total": {"value": 17, "relation": "eq"}}})
+    assert total_found(body.encode()) == 17
+    for name, letter in (("_scroll_id", "s"), ("pit_id", "p")):
+        assert named(re.compile(rf'"{name}"\s*:\s*"([^"]+)"'.encode()), body.encode()) == letter * length
+
+
+def test_what_looks_like_an_id_inside_a_document_is_none():
+    body = b'{"took":1,"hits":{"total":{"value":1,"relation":"eq"},"hits":[{"_source":{"_scroll_id":"evil"}}]}}'
+    assert named(re.compile(rb'"_scroll_id"\s*:\s*"([^"]+)"'), body) is None
 
 
 def test_names_stand_in_a_url_as_they_are_or_quoted():
