@@ -1,10 +1,11 @@
 """collectd's documents in Elasticsearch or OpenSearch, as its write_http or Logstash puts them there, or saved pages of them.
 
-fields.py         what a site calls their fields                          series.py     the names of what they measure
-documents.py      pages to samples: hits.py, odd.py, stamps.py            cells.py      samples to batches
-query.py          what is asked; mapping.py: by which names               server.py     one transport for all servers
-search.py         page after page; scroll.py, point_in_time.py: how       answers.py    is this all?
-collector.py      the join of them; stanza.py: made of a stanza           saved.py      the same over saved pages
+fields.py         what a site calls their fields                        series.py     the names of what they measure
+documents.py      pages to samples: hits.py, odd.py, stamps.py, tail.py  cells.py      samples to batches
+query.py          what is asked; mapping.py: by which names             server.py     one transport for all servers
+search.py         page after page; scroll.py, point_in_time.py: how     answers.py    is this all?
+collector.py      the join of them; stanza.py: made of a stanza
+saved.py          the same over saved pages: pages.py, sliding.py cut them out, parsing.py decodes them, spool.py keeps their samples
 """
 
 from __future__ import annotations
