@@ -93,7 +93,12 @@ class _Application:
         else:
             row, column = rows.repeat(len(batch.columns)), cells.column
         if batch.form == "counter":
-            self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
+            counter = volume.counter(batch.dataset)
+            if rows is None:
+                stored = counter.store(row + 1, column, cells.value, compare=self.compare)
+            else:
+                stored = counter.store_rows(int(rows[0]) + 1, cells.value.reshape(len(rows), -1), compare=self.compare)
+            self._changed(volume, batch, stored)
             self._tell_neighbours(volume, cells, row)
             return
         changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)

@@ -1,17 +1,14 @@
 """Samples stored in any order, split, duplicated, replaced, killed between and losing power leave the cells of one ordered run."""
 
-import os
-
 import numpy as np
 import pytest
+from counter_day import Day
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokiod.tts.counters import Counter
 from tokiod.tts.deltas import day
-from tokiod.tts.files import REAL, Files
-from tokiod.tts.matrix import Matrix, OpenFile
-from tokiod.tts.schema import ABSENT, MISSING, NO_ROW
+from tokiod.tts.files import Files
+from tokiod.tts.schema import ABSENT, NO_ROW
 
 
 class Killed(Exception):  # noqa: N818 - nothing went wrong with the program
@@ -34,51 +31,6 @@ class KillableFiles(Files):
                 raise Killed
             self.left -= 1
         super().pwrite(fd, data, offset)
-
-
-class Day:
-    """The three matrices of a counter in a real file, as a live file has them."""
-
-    def __init__(self, rows, width, files=REAL):
-        self.fd = os.memfd_create("day")
-        file, names = OpenFile(self.fd, files, dirty=False), tuple(map(str, range(width)))
-        self.cells = Matrix(file, 0, rows, names, np.float64)
-        self.raw = Matrix(file, 8 * rows * width, rows + 2, names, np.int64)
-        self.span = Matrix(file, 8 * (2 * rows + 2) * width, 2, names, np.int64)
-        self.put(np.full((rows, width), MISSING), np.full((rows + 2, width), ABSENT), np.full((2, width), NO_ROW))
-        self.reopen()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        os.close(self.fd)
-
-    def put(self, *arrays):
-        for matrix, array in zip((self.cells, self.raw, self.span), arrays, strict=True):
-            matrix.write_rows(0, array)
-
-    def get(self):
-        return [matrix.read(0, matrix.rows) for matrix in (self.cells, self.raw, self.span)]
-
-    def bits(self):
-        return [array.view(np.int64).tolist() for array in self.get()]
-
-    def reopen(self, *, keep=False):
-        self.counter = Counter(self.cells, self.raw, self.span, keep=keep)
-
-    def seal(self):
-        """Forget raw but for what a sealed file keeps of it: the guards, each column's first, first nonzero and last sample."""
-        cells, raw, span = self.get()
-        rows = np.arange(len(raw))[:, None]
-        first = np.where((raw >= 0) & (rows > 0), rows, len(raw)).min(axis=0)
-        kept = (rows == 0) | (rows == len(raw) - 1) | (rows == first) | (rows == span[0]) | (rows == span[1])
-        self.put(cells, np.where(kept, raw, ABSENT), span)
-        self.reopen(keep=True)
-
-    def store(self, batch, **options):
-        row, column, value = (np.array(part, dtype) for part, dtype in zip(batch.T, (np.int64, np.intp, np.int64), strict=True))
-        return self.counter.store(row, column, value, **options)
 
 
 def whole(raw):

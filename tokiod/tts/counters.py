@@ -9,6 +9,7 @@ import numpy as np
 
 from tokiod.tts.deltas import SLAB, Deltas, anchored
 from tokiod.tts.evidence import Evidence
+from tokiod.tts.onward import follows, span_onward, steps_onward
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
 from tokiod.tts.update import Gap, Update
 
@@ -81,7 +82,27 @@ class Counter:
         """
         if not len(row):
             return Changes.joined([])
-        span = self._span.read(0, 2)
+        return self._store(self._span.read(0, 2), row, column, value, compare=compare)
+
+    def store_rows(self, first: int, block: NDArray[np.int64], *, compare: bool = True) -> Changes:
+        """Do the same with whole rows of raw from row `first` on, i8[rows, columns]: at little cost behind all others, if nothing falls."""
+        span, stop = self._span.read(0, 2), first + len(block)
+        steps = None
+        # Where raw was lost, differences need Evidence.
+        if len(block) and not self._keep and follows(span, first, stop, self.last_row):
+            steps = steps_onward(span, self._raw, first, block)
+        if steps is None:
+            row, column = np.arange(first, stop).repeat(block.shape[1]), np.tile(np.arange(block.shape[1]), len(block))
+            return self._store(span, row, column, block.ravel(), compare=compare) if len(row) else Changes.joined([])
+        self._span.write_rows(0, span_onward(span, first, block))
+        self._gap.shrink(first, stop)
+        self._raw.write_rows(first, block)
+        write = self._write if compare else self._overwrite
+        return write(first - CLOSING, np.arange(block.shape[1]), steps.astype(np.float64))
+
+    def _store(
+        self, span: NDArray[np.int64], row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64], *, compare: bool
+    ) -> Changes:
         update = Update(span, self.last_row, row, column, value)
         if (update.span != span).any():
             self._span.write_rows(0, update.span)
@@ -171,6 +192,10 @@ class Counter:
         changed = self._choose(block, columns).view(np.int64) != cells.view(np.int64)
         if self._keep:
             changed &= ~missing(cells)
+        if len(columns) == self._cells.width and changed.all():
+            self._cells.write_rows(top, cells)
+            every = np.arange(top, top + len(cells)).repeat(len(columns)), np.tile(columns, len(cells))
+            return Changes(*every, np.where(missing(cells), np.nan, cells).ravel())
         place = np.flatnonzero(changed)
         row = np.arange(len(changed)).repeat(np.count_nonzero(changed, axis=1))
         column, value = columns[place - row * len(columns)], cells.ravel()[place]
