@@ -3,9 +3,9 @@
 A module collectors/KIND.py is a plugin of that kind. It holds
 
     class Config(SourceConfig)   its part of a [[source]] stanza
-    class Saved(msgspec.Struct)  the options of `tokioctl archive KIND`, one option per field
+    class Saved(SavedOptions)    the options of `tokioctl archive KIND`, one option per field, and of a [[source]] with `watch`
     def live(config, site)       a Collector that asks the configured source
-    def saved(inputs, options, site)  a Collector over files that are finished
+    def saved(inputs, options, site)  a SavedCollector over files that are finished
 
 and is named nowhere else. A collector never knows whether a window is now, a retry, a repair or a backfill of last March.
 It has three parts that can be tested apart: fetch (awaitable: raw bytes or rows), parse (pure), and the join of the two.
@@ -60,6 +60,23 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 
     def faults(self) -> list[str]:
         """Return what is wrong between fields, each as "field: sentence"; nothing by default."""
+        return []
+
+
+class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
+    """How to read a kind's saved files; each collector's Saved adds its own, as options of `archive` and as keys beside `watch`."""
+
+    @property
+    def step(self) -> int:
+        """Seconds between the rows of the kind's datasets; a field where files don't fix it."""
+        raise NotImplementedError(f"{type(self).__module__}.Saved must have a step")
+
+    def datasets(self) -> frozenset[str]:
+        """Return the logical names of all datasets that the files can fill."""
+        raise NotImplementedError(f"{type(self).__module__}.Saved must tell its datasets")
+
+    def faults(self) -> list[str]:
+        """Return what is wrong between options, each as "option: sentence"; nothing by default."""
         return []
 
 
@@ -128,17 +145,28 @@ class Collector(Protocol):
         ...
 
 
+class SavedCollector(Collector, Protocol):
+    """Files that are finished, asked window by window."""
+
+    async def spans(self) -> list[Window]:
+        """Return where the files hold samples, oldest first, see tokiod.spans: whoever collects these has collected every sample.
+
+        Raises TokiodError for a file that can't be read.
+        """
+        ...
+
+
 class Plugin(Protocol):
     """What a module in collectors/ holds."""
 
     Config: type[SourceConfig]
-    Saved: type[msgspec.Struct]
+    Saved: type[SavedOptions]
 
     def live(self, config: Any, site: Site) -> Collector:
         """Return the collector of a [[source]] stanza. Opens nothing: the first collect does."""
         ...
 
-    def saved(self, inputs: Sequence[str | Path], options: Any, site: Site) -> Collector:
+    def saved(self, inputs: Sequence[str | Path], options: Any, site: Site) -> SavedCollector:
         """Return the collector over saved files, or over a server that is read as it stands where the kind knows such URLs.
 
         Raises TokiodError for a file that is missing or no such thing.

@@ -1,0 +1,25 @@
+"""Where samples lie: the few spans of time that hold all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+APART = 3600
+"""Seconds of nothing that part two spans: one stray sample of 1970 must not make fifty years of windows."""
+
+
+def spans_of(times: NDArray[np.int64], step: int) -> list[Window]:
+    """Return the spans that hold i8[n] epoch seconds in any order, oldest first; a sample takes `step` seconds, spans are APART apart."""
+    if not len(times):
+        return []
+    ordered = np.unique(times)
+    last = np.append(np.diff(ordered) > APART + step, True)
+    first = np.append(True, last[:-1])
+    return [Window(start, end + step) for start, end in zip(ordered[first].tolist(), ordered[last].tolist(), strict=True)]
