@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ def test_every_sample_lies_in_one_span_and_spans_are_tight_and_apart(times, step
     spans = spans_of(np.array(times), step)
     assert all(sum(span.start <= time < span.end for span in spans) == 1 for time in times)
     assert all(span.start in times and span.end - step in times for span in spans)
-    assert all(later.start - earlier.end > APART for earlier, later in zip(spans, spans[1:], strict=False))
+    assert all(later.start - earlier.end > APART for earlier, later in itertools.pairwise(spans))
     inside = sorted(set(times))
-    gaps = [later - earlier for earlier, later in zip(inside, inside[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(inside)]
     assert len(spans) == 1 + sum(gap > APART + step for gap in gaps)

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.ranges import Ranges
 from tokiod.window import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 APART = 3600
@@ -23,3 +26,8 @@ def spans_of(times: NDArray[np.int64], step: int) -> list[Window]:
     last = np.append(np.diff(ordered) > APART + step, True)
     first = np.append(True, last[:-1])
     return [Window(start, end + step) for start, end in zip(ordered[first].tolist(), ordered[last].tolist(), strict=True)]
+
+
+def joined(spans: Iterable[Window]) -> list[Window]:
+    """Return spans that may overlap as such that don't, oldest first."""
+    return [Window(start, end) for start, end in Ranges((span.start, span.end) for span in spans)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import threading
 from collections import Counter
@@ -17,21 +18,22 @@ from collectors.collectd_es.documents import Samples
 from collectors.collectd_es.fields import Fields
 from collectors.collectd_es.fields import faults as field_faults
 from collectors.collectd_es.parsing import Shapes, cores, parsed
-from collectors.collectd_es.series import Series
+from collectors.collectd_es.series import DATASETS, Series
 from collectors.collectd_es.spool import BUCKET, Spool
-from tokiod.errors import Fatal, TokiodError
+from tokiod.collector import SavedOptions
+from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.sample import Batch
 from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-    from tokiod.collector import Collector, Site, Tally
+    from tokiod.collector import SavedCollector, Site, Tally
 
 _OF_HITS = Fields()
 
 
-class Saved(msgspec.Struct, kw_only=True, frozen=True):
+class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved pages. Their samples wait in a file in TMPDIR, some 20 bytes of each."""
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 10
@@ -50,8 +52,12 @@ class Saved(msgspec.Struct, kw_only=True, frozen=True):
     read_field: Annotated[str, msgspec.Meta(description="... of what a disk read.")] = _OF_HITS.read
     write_field: Annotated[str, msgspec.Meta(description="... of what a disk wrote.")] = _OF_HITS.write
 
+    def datasets(self) -> frozenset[str]:
+        """Return the names of all that collectd measures."""
+        return frozenset(DATASETS)
 
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector:
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
     paths = [Path(name) for name in inputs]
     for path in paths:
@@ -92,9 +98,7 @@ class SavedPages:
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset. What gave no sample is told with the first window. Raises Fatal for a file that is broken."""
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        spool = await asyncio.shield(self._loading)
+        spool = await self._loaded()
         dropped, self._dropped = self._dropped, Counter()
         tally.dropped.update(dropped)
         for batch in _joined([self._cells(part, spool, tally) for part in _parts(window, self.step)]):
@@ -103,6 +107,10 @@ class SavedPages:
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: files don't grow, so there is nothing to compare."""
         return None
+
+    async def spans(self) -> list[Window]:
+        """Return where there are samples, to within a bucket of the spool."""
+        return (await self._loaded()).spans()
 
     async def close(self) -> None:
         """Stop reading, and let go of the samples."""
@@ -113,6 +121,11 @@ class SavedPages:
                     spool.close()
             self._loading = None
 
+    async def _loaded(self) -> Spool:
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        return await asyncio.shield(self._loading)
+
     def _load(self) -> Spool:
         spool = Spool()
         try:
@@ -120,7 +133,8 @@ class SavedPages:
                 self._read(path, spool)
         except OSError as error:
             spool.close()
-            raise Fatal(f"{error.filename or 'the samples in TMPDIR'}: {error.strerror}") from None
+            is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            raise (Transient if is_full else Fatal)(f"{error.filename or 'the samples in TMPDIR'}: {error.strerror}") from None
         except BaseException:
             spool.close()
             raise

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.spans import spans_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -52,6 +54,10 @@ class Spool:
                 time, series, value = self._read(offset, count)
                 inside = (time >= start) & (time < end)
                 yield (time, series, value) if inside.all() else (time[inside], series[inside], value[inside])
+
+    def spans(self) -> list[Window]:
+        """Return where there are samples, in whole buckets."""
+        return spans_of(np.array(list(self._parts), np.int64) * (BUCKET // 1000), BUCKET // 1000)
 
     def close(self) -> None:
         """Let go of the file."""

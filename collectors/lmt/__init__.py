@@ -24,7 +24,7 @@ from collectors.lmt.inventory import MdtNames  # noqa: TC001 - msgspec reads ann
 from collectors.lmt.mysql import Mysql, Server
 from collectors.lmt.sqlite import Sqlite
 from collectors.lmt.tables import DATASETS
-from tokiod.collector import SourceConfig
+from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
 from tokiod.units import Duration
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from collectors.lmt.database import Database
-    from tokiod.collector import Collector, Site
+    from tokiod.collector import Collector, SavedCollector, Site
 
 MAGIC = b"SQLite format 3\0"
 SQLITE, MYSQL = "sqlite", "mysql"
@@ -94,7 +94,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             yield "url: a SQLite file has no password and no TLS"
 
 
-class Saved(msgspec.Struct, kw_only=True, frozen=True):
+class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved copies, and servers that are read as they stand."""
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 5
@@ -108,6 +108,10 @@ class Saved(msgspec.Struct, kw_only=True, frozen=True):
     tls_key: Annotated[str | None, msgspec.Meta(description="The key of our certificate.")] = None
     read_timeout: Annotated[int, msgspec.Meta(description="Seconds that a server may be silent.")] = 60
 
+    def datasets(self) -> frozenset[str]:
+        """Return the names of what LMT measures."""
+        return DATASETS
+
 
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of a database that LMT is filling."""
@@ -118,7 +122,7 @@ def live(config: Config, site: Site) -> Collector:
     return Lmt(Mysql(_server(config.url, config, site)), options)
 
 
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> Collector:
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved copies, or of a server that is read as it stands; local times are in the site's time zone.
 
     Raises TokiodError for a file that is missing or not SQLite, and for a URL that is none of LMT's.

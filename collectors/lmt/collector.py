@@ -16,6 +16,7 @@ from collectors.lmt.inventory import INFO, Info, Inventory, MdtNames, inventory
 from collectors.lmt.stamps import DAY, HOUR, REACH, LocalTime, seconds, text
 from collectors.lmt.tables import NEEDED, TABLES, Table
 from tokiod.errors import Fatal, NotYet
+from tokiod.spans import spans_of
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
@@ -79,6 +80,15 @@ class Lmt:
         stock = await self._inventory(schema)
         span = await self._span(window, await self._local_time())
         return sum([await self._database.count(ask) for table in TABLES for ask in _asks(table, (), stock, span)])
+
+    async def spans(self) -> list[Window]:
+        """Return where there are time stamps; one of a repeated hour may have been at either of its two instants."""
+        local, shown = await self._local_time(), self._database.local
+        hours = await self._database.select(
+            f"SELECT min({shown}), max({shown}) FROM TIMESTAMP_INFO WHERE {shown} IS NOT NULL GROUP BY substr({shown}, 1, 13)"
+        )
+        edges = seconds([edge for hour in hours for edge in hour]).tolist()
+        return spans_of(np.array([instant for edge in edges for instant in local.instants(edge)], np.int64), self.step)
 
     async def close(self) -> None:
         """Let go of the database."""

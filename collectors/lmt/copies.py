@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tokiod.sample import Batch
+from tokiod.spans import joined
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -36,6 +37,11 @@ class Copies:
         """Return how many rows the copies hold, together."""
         counts = [await copy.count(window) for copy in self._copies]
         return sum(count or 0 for count in counts)
+
+    async def spans(self) -> list[Window]:
+        """Return where the copies have time stamps, together."""
+        spans = [span for copy in self._copies for span in await copy.spans()]
+        return joined(spans)
 
     async def close(self) -> None:
         """Close the files."""

@@ -69,8 +69,12 @@ class LocalTime:
 
     def instant(self, local: int) -> int:
         """Return the instant of a local time; the first of two."""
+        return self.instants(local)[0]
+
+    def instants(self, local: int) -> tuple[int, int]:
+        """Return the two instants of a local time, the same but in a repeated hour."""
         shown = dt.datetime.fromtimestamp(local, dt.UTC).replace(tzinfo=self.zone)
-        return int(shown.timestamp())
+        return int(shown.timestamp()), int(shown.replace(fold=1).timestamp())
 
     def _offset(self, time: int) -> int:
         offset = dt.datetime.fromtimestamp(time, self.zone).utcoffset()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from collectors import collectd_es
 from collectors.collectd_es import parsing
 from tokiod.collector import Site, Tally
-from tokiod.errors import Fatal, TokiodError
+from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.testing import FakeClock
 from tokiod.window import Calendar, Window
 
@@ -254,7 +254,7 @@ def test_a_full_disk_for_the_samples_is_said_to_be_that(tmp_path, monkeypatch):
     path = write(tmp_path / "x.json", [Documents().hits(START, START + 60)])
     with Path("/dev/full").open("r+b", buffering=0) as full:
         monkeypatch.setattr("collectors.collectd_es.spool.tempfile.TemporaryFile", lambda **_named: full)
-        with pytest.raises(Fatal, match="the samples in TMPDIR: No space left on device"):
+        with pytest.raises(Transient, match="the samples in TMPDIR: No space left on device"):
             told(saved(path))
 
 

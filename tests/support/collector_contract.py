@@ -116,6 +116,22 @@ class CollectorContract:
             pytest.skip("this kind has no saved files")
         assert within(saved(), lambda c: samples(c, window)) == within(collector(), lambda c: samples(c, window))
 
+    def test_saved_files_tell_spans_that_hold_every_sample(self, saved, window):
+        if saved is None:
+            pytest.skip("this kind has no saved files")
+
+        async def both(c):
+            found = {}
+            for span in await c.spans():
+                for dataset, cells in (await samples(c, Window(span.start // c.step * c.step, -(-span.end // c.step) * c.step))).items():
+                    found.setdefault(dataset, []).extend(cells)
+            return found, await samples(c, Window(window.start - window.seconds, window.end + window.seconds))
+
+        in_spans, whole = within(saved(), both)
+        assert {dataset: sorted(cells) for dataset, cells in in_spans.items()} == {
+            dataset: sorted(cells) for dataset, cells in whole.items()
+        }
+
     def test_cancelled_at_any_turn_it_stays_usable(self, collector, window):
         async def cancelled_each_turn(c):
             results = []
