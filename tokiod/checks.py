@@ -81,7 +81,8 @@ def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
     own = [_of_plugin(fault, type(config).__struct_fields__, key) for fault in config.faults()]
     yield from own
     if not own:
-        yield from _spans(config, key, zone)
+        yield from _spans(config, key) if config.polled else ()
+        yield from _off_grid(config, key, zone)
 
 
 def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Iterator[Fault]:
@@ -92,6 +93,8 @@ def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Itera
     for (first, one), (second, two) in combinations(configs.items(), 2):
         if one.name == two.name:
             yield Fault((*second, "name"), "another source has the same name", (*first, "name"))
+        if (folder := getattr(one, "watch", None)) is not None and folder == getattr(two, "watch", None):
+            yield Fault((*second, "watch"), "another source watches the same folder", (*first, "watch"))
         if one.system == two.system and not (one.faults() or two.faults()):
             yield from _rivals(one, two, first, second)
             if first in whole and second in whole:
@@ -151,7 +154,7 @@ def _of_plugin(fault: str, names: tuple[str, ...], key: Key) -> Fault:
     return Fault((*key, field), sentence) if field in names else Fault(key, fault)
 
 
-def _spans(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
+def _spans(config: SourceConfig, key: Key) -> Iterator[Fault]:
     window, step = config.window, config.step
     if step < 1 or window < 1:
         yield Fault((*key, "window"), f"windows of {window} s and steps of {step} s must be longer than nothing")
@@ -162,7 +165,11 @@ def _spans(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
         yield Fault((*key, "window"), f"windows of {window} s don't divide a day of {_DAY} s")
     if config.retention < window:
         yield Fault((*key, "retention"), f"{config.retention} s is shorter than a window of {window} s")
-    if zone is not None and (grid := _grid(zone)) % step:
+
+
+def _off_grid(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
+    step = config.step
+    if step >= 1 and zone is not None and (grid := _grid(zone)) % step:
         yield Fault(key, f"steps of {step} s don't divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
 
 

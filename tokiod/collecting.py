@@ -17,14 +17,17 @@ from tokiod.collector import Site
 from tokiod.ledger import Ledger
 from tokiod.poller import Poller
 from tokiod.recount import Recount
+from tokiod.watch.intake import Intake
+from tokiod.watch.stanza import Watched
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
+    from pathlib import Path
 
     from tokiod.backfill import Lender
     from tokiod.clock import Clock
-    from tokiod.collector import Collector, SourceConfig
+    from tokiod.collector import Collector, SavedCollector, SourceConfig
     from tokiod.config import Config
     from tokiod.jobs import Job
 
@@ -65,17 +68,18 @@ async def collect(config: Config, clock: Clock) -> None:
             await sender.welcomed()
             with Ledger.open(config.archive.ledger) as ledger:
                 calendar = Calendar(config.timezone)
-                live = _live(config.source, Site(calendar, clock, config.secret), ledger)
+                live = _live([source for source in config.source if source.polled], Site(calendar, clock, config.secret), ledger)
                 pollers += [Poller(source, one, ledger, sender.submit, calendar, clock, Random()) for source, one in live]  # noqa: S311 - jitter
                 filling = _Filling(config, clock, sender, ledger)
                 backfills = [filling.of(source, poller) for (source, one), poller in zip(live, pollers, strict=True) if one.replayable]
-                log.info("collectors.ready", sources=len(pollers))
+                intakes = [filling.intake(source) for source in config.source if isinstance(source, Watched)]
+                log.info("collectors.ready", sources=len(config.source))
                 recounts = [
                     Recount(source, filling.make(source), poller, ledger, clock)
                     for (source, one), poller in zip(live, pollers, strict=True)
                     if one.replayable
                 ]
-                await _poll(pollers, [*backfills, *recounts], [one for _, one in live])
+                await _poll(pollers, [*backfills, *recounts, *intakes], [one for _, one in live])
         finally:
             sending.cancel()
 
@@ -120,8 +124,18 @@ class _Filling:
             Random(),  # noqa: S311 - jitter
         )
 
+    def intake(self, source: Watched) -> Intake:
+        """Return who collects the files of a watched folder."""
+        submit, clock = self._sender.submit, self._site.clock
+        plugin, options = plugins.load(source.kind), source.options
 
-async def _poll(pollers: list[Poller], others: list[Backfill | Recount], collectors: list[Collector]) -> None:
+        def make(path: Path) -> SavedCollector:
+            return plugin.saved([path], options, self._site)
+
+        return Intake(source, make, self._ledger, submit, self._room, self._calendar, clock, Random())  # noqa: S311 - jitter
+
+
+async def _poll(pollers: list[Poller], others: list[Backfill | Recount | Intake], collectors: list[Collector]) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             for poller in pollers:

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """What every [[source]] stanza may hold; each collector's Config adds its own.
 
+    polled: asked window by window; not so are watched folders (tokiod.watch), whose files are collected as they come.
     recount: how long after a window was stored the source is asked how many records it has by now, where it can tell.
     """
+
+    polled: ClassVar[bool] = True
 
     name: str
     kind: str

@@ -18,6 +18,7 @@ from tokiod.collector import SourceConfig
 from tokiod.errors import ConfigError
 from tokiod.secret import secret
 from tokiod.units import Size
+from tokiod.watch.stanza import watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,8 @@ def _source(stanza: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
     struct: type[SourceConfig] = _OfNoKind
     if isinstance(stanza, dict) and isinstance(stanza.get("kind"), str):
         try:
-            struct = plugins.load(stanza["kind"]).Config
+            plugin = plugins.load(stanza["kind"])
+            struct = watched(plugin.Saved) if "watch" in stanza else plugin.Config
         except ConfigError as error:
             faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
     if struct is _OfNoKind and isinstance(stanza, dict):

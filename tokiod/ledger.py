@@ -4,6 +4,7 @@
     unstored   one row per span that was asked for and is not stored: failed (asked again), rejected (a person must look), lost
     source     what is known of a source: its last window, its sums, its state
     counted    how many records windows had that are to be counted again (tokiod.recount)
+    received   what came out of watched folders (tokiod.watch.received)
     job        what people asked to have filled (tokiod.jobs)
 
 Only the writer says what is stored (store, forget), only the collectors say why something is not (register, set_state, failed, lost);

@@ -110,6 +110,8 @@ def _jobs(ledger: Ledger) -> Iterator[JobLine]:
 
 
 def _late(line: SourceLine, source: SourceConfig) -> bool:
+    if not source.polled:
+        return False
     tolerated = LATE * source.window
     return (line.lag or 0) > tolerated + source.settle or line.gaps.seconds > tolerated
 
@@ -117,6 +119,8 @@ def _late(line: SourceLine, source: SourceConfig) -> bool:
 def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:
     if known is None or ledger is None:
         return SourceLine(config.name, config.kind, config.system)
+    if not config.polled:
+        return _folder(config, known)
     unstored = ledger.unstored(config.name)
     worst = max(unstored, key=lambda one: one.last_try, default=None)
     watermark = ledger.watermark(config.name)
@@ -143,6 +147,24 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
     )
 
 
+def _folder(config: SourceConfig, known: SourceStatus) -> SourceLine:
+    """Tell of a watched folder: it is never late and has no gaps, for nobody knows which files there should be."""
+    last = known.last
+    return SourceLine(
+        name=config.name,
+        kind=config.kind,
+        system=config.system,
+        state=known.state,
+        reason=known.state_reason,
+        last_start=None if last is None else last.start,
+        last_end=None if last is None else last.end,
+        stored_at=known.stored_at,
+        windows=known.windows,
+        cells=known.cells,
+        dropped=known.dropped,
+    )
+
+
 def _gaps(ledger: Ledger, source: str, since: int, due: int, unstored: list[Unstored]) -> Gaps:
     settled = ledger.stored(source)
     lost = [one.window for one in unstored if one.state == "lost"]
@@ -164,6 +186,6 @@ def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float
 
 def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float:
     span = Window(day.start, day.end)
-    names = [source.name for source in config.source if source.system == system]
+    names = [source.name for source in config.source if source.system == system and source.polled]
     stored = sum(part.seconds for name in names for part in ledger.stored(name).within(span.start, span.end))
-    return stored / (span.seconds * len(names))
+    return stored / (span.seconds * max(1, len(names)))

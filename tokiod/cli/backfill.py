@@ -91,6 +91,8 @@ def _is_down(config: Config, looks: int) -> bool:
 
 def _stanza(config: Config, name: str) -> SourceConfig:
     names = {source.name: source for source in config.source}
+    if name in names and not names[name].polled:
+        raise Failed(f"{name} is a watched folder: put the files of that time into it")
     if name in names:
         return names[name]
     near = difflib.get_close_matches(name, names, 1)
