@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinks.cells import Cells, select
+from sinks.cells import Cells, Selection
 from tokiod.sample import Batch
 from tokiod.sink import Applied, Refused
 from tokiod.tts.counters import Changes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sinks.cells import RowsOfFile
     from sinks.shelf import Shelf, Volume
     from tokiod.sink import Collected, SetAside
 
@@ -69,7 +70,8 @@ class _Application:
 
     def apply(self, collected: Collected) -> Applied:
         place = self.shelf.place(collected.system, collected.window.start)
-        chosen = [select(batch, collected.window, self.applied.dropped) for batch in collected.batches]
+        selection = Selection(collected.window, self.applied.dropped)
+        chosen = [selection.cells(batch) for batch in collected.batches]
         if place is None or (collected.extent == "seam" and not self.shelf.holds(place)):
             self._close_span(collected, chosen)
             return self.applied
@@ -88,44 +90,43 @@ class _Application:
         if batch.form == "gauge" and rows is not None:
             self._rewrite(volume, cells, rows)
             return
-        if rows is None:
-            row, column = (cells.time - volume.place.start) // batch.step, volume.columns(batch)[cells.column]
-        else:
-            row, column = rows.repeat(len(batch.columns)), cells.column
+        if batch.form == "counter" and rows is not None:
+            block = cells.value.reshape(rows.count, -1)
+            self._changed(volume, batch, volume.counter(batch.dataset).store_rows(rows.first + 1, block, compare=self.compare))
+            width = len(batch.columns) if rows.first == 0 else 0
+            self._tell_neighbours(volume, cells, np.arange(len(cells.time)) < width)
+            return
+        row, column = (cells.time - volume.place.start) // batch.step, volume.columns(batch)[cells.column]
         if batch.form == "counter":
-            counter = volume.counter(batch.dataset)
-            if rows is None:
-                stored = counter.store(row + 1, column, cells.value, compare=self.compare)
-            else:
-                stored = counter.store_rows(int(rows[0]) + 1, cells.value.reshape(len(rows), -1), compare=self.compare)
-            self._changed(volume, batch, stored)
-            self._tell_neighbours(volume, cells, row)
+            self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
+            self._tell_neighbours(volume, cells, row == 0)
             return
         changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
         if changed is not None:
             self._changed(volume, batch, Changes(row[changed], column[changed], cells.value[changed]))
 
-    def _rewrite(self, volume: Volume, cells: Cells, rows: NDArray[np.int64]) -> None:
+    def _rewrite(self, volume: Volume, cells: Cells, rows: RowsOfFile) -> None:
         """Write consecutive whole rows of a gauge; mostly all of them change, and then nothing is said cell by cell."""
-        matrix, first, block = volume.file.cells[cells.batch.dataset], int(rows[0]), cells.value.reshape(len(rows), -1)
+        matrix, first, block = volume.file.cells[cells.batch.dataset], rows.first, cells.value.reshape(rows.count, -1)
         if not self.compare:
             matrix.write_rows(first, block)
             return
-        different = matrix.read(first, first + len(rows)).view(np.int64) != block.view(np.int64)
+        different = matrix.read(first, first + rows.count).view(np.int64) != block.view(np.int64)
         matrix.write_rows(first, block)
         if not different.all():
             row, column = np.nonzero(different)
             self._changed(volume, cells.batch, Changes(row + first, column, block[different]))
             return
-        batch, edges = cells.batch, volume.place.start + rows * cells.batch.step
-        time = batch.time if (edges == cells.times).all() else edges.repeat(block.shape[1])
+        batch, time = cells.batch, cells.batch.time
+        if not rows.aligned:
+            time = (volume.place.start + np.arange(first, first + rows.count) * batch.step).repeat(block.shape[1])
         self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, batch.columns, time, batch.column, cells.value))
 
-    def _tell_neighbours(self, volume: Volume, cells: Cells, row: NDArray[np.int64]) -> None:
-        first = row == 0
+    def _tell_neighbours(self, volume: Volume, cells: Cells, first: NDArray[np.bool_]) -> None:
+        """Keep the guard rows of the days beside right; first: which cells stand in the day's first row."""
         if first.any() and (before := self.shelf.beside(volume.place, -1)) is not None:
             self._guard_after(before, cells.batch, cells.column[first], cells.value[first])
-        if len(row) and (after := self.shelf.beside(volume.place, +1)) is not None:
+        if len(first) and (after := self.shelf.beside(volume.place, +1)) is not None:
             column = np.unique(cells.column)
             last = volume.counter(cells.batch.dataset).last_samples()[volume.columns(cells.batch)[column]]
             self._guard(after, cells.batch, column[last != ABSENT], last[last != ABSENT], 0)
@@ -162,9 +163,8 @@ class _Application:
         self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, names, time, column, changes.value))
 
 
-def _whole_rows(volume: Volume, cells: Cells) -> NDArray[np.int64] | None:
-    """Return the rows of cells that are consecutive whole rows of the file, None for others."""
-    if cells.times is None or not volume.is_whole(cells.batch):
+def _whole_rows(volume: Volume, cells: Cells) -> RowsOfFile | None:
+    """Return where cells stand that are consecutive whole rows of the file, None for others."""
+    if cells.whole is None or not volume.is_whole(cells.batch):
         return None
-    rows: NDArray[np.int64] = (cells.times - volume.place.start) // cells.batch.step
-    return rows if (rows[1:] - rows[:-1] == 1).all() else None
+    return cells.whole.rows(volume.place.start, cells.batch.step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -92,8 +93,8 @@ class Counter:
         if len(block) and not self._keep and follows(span, first, stop, self.last_row):
             steps = steps_onward(span, self._raw, first, block)
         if steps is None:
-            row, column = np.arange(first, stop).repeat(block.shape[1]), np.tile(np.arange(block.shape[1]), len(block))
-            return self._store(span, row, column, block.ravel(), compare=compare) if len(row) else Changes.joined([])
+            row, column = _grid(*block.shape)
+            return self._store(span, row + first, column, block.ravel(), compare=compare) if len(row) else Changes.joined([])
         self._span.write_rows(0, span_onward(span, first, block))
         self._gap.shrink(first, stop)
         self._raw.write_rows(first, block)
@@ -194,8 +195,8 @@ class Counter:
             changed &= ~missing(cells)
         if len(columns) == self._cells.width and changed.all():
             self._cells.write_rows(top, cells)
-            every = np.arange(top, top + len(cells)).repeat(len(columns)), np.tile(columns, len(cells))
-            return Changes(*every, np.where(missing(cells), np.nan, cells).ravel())
+            row, column = _grid(*cells.shape)
+            return Changes(row + top, column, np.where(missing(cells), np.nan, cells).ravel())
         place = np.flatnonzero(changed)
         row = np.arange(len(changed)).repeat(np.count_nonzero(changed, axis=1))
         column, value = columns[place - row * len(columns)], cells.ravel()[place]
@@ -212,3 +213,12 @@ class Counter:
             cells = block
         self._cells.write_rows(top, cells)
         return Changes.joined([])
+
+
+# The same for every window of a source: made once, not once per dataset and minute.
+@lru_cache(maxsize=8)
+def _grid(rows: int, columns: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Return row and column of each cell of a block, row after row."""
+    row, column = np.arange(rows).repeat(columns), np.tile(np.arange(columns), rows)
+    row.flags.writeable = column.flags.writeable = False
+    return row, column

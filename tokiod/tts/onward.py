@@ -43,6 +43,7 @@ def span_onward(span: NDArray[np.int64], first: int, block: NDArray[np.int64]) -
     """Return span with these rows, which must be such as have steps_onward()."""
     onward = span.copy()
     onward[1] = first + len(block) - 1
-    moved = np.flatnonzero((span[0] == NO_ROW) & (block[-1] > 0))
-    onward[0, moved] = first + (block[:, moved] > 0).argmax(axis=0)
+    if span[0].min() == NO_ROW:
+        moved = np.flatnonzero((span[0] == NO_ROW) & (block[-1] > 0))
+        onward[0, moved] = first + (block[:, moved] > 0).argmax(axis=0)
     return onward
