@@ -10,7 +10,7 @@ import numpy as np
 
 from tokiod.tts.deltas import SLAB, Deltas, anchored
 from tokiod.tts.evidence import Evidence
-from tokiod.tts.onward import follows, span_onward, steps_onward
+from tokiod.tts.rising import follows, span_onward, steps_between, steps_onward
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
 from tokiod.tts.update import Gap, Update
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.tts.matrix import Matrix
+
+    Plain = tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]
 
 T = TypeVar("T", bound=np.generic)
 
@@ -86,20 +88,29 @@ class Counter:
         return self._store(self._span.read(0, 2), row, column, value, compare=compare)
 
     def store_rows(self, first: int, block: NDArray[np.int64], *, compare: bool = True) -> Changes:
-        """Do the same with whole rows of raw from row `first` on, i8[rows, columns]: at little cost behind all others, if nothing falls."""
+        """Do the same with whole rows of raw from row `first` on, i8[rows, columns]: at little cost where nothing falls."""
+        if not len(block):
+            return Changes.joined([])
         span, stop = self._span.read(0, 2), first + len(block)
-        steps = None
-        # Where raw was lost, differences need Evidence.
-        if len(block) and not self._keep and follows(span, first, stop, self.last_row):
-            steps = steps_onward(span, self._raw, first, block)
+        steps, span_after = self._rising(span, first, block)
         if steps is None:
             row, column = _grid(*block.shape)
-            return self._store(span, row + first, column, block.ravel(), compare=compare) if len(row) else Changes.joined([])
-        self._span.write_rows(0, span_onward(span, first, block))
+            return self._store(span, row + first, column, block.ravel(), compare=compare)
+        if span_after is not None:
+            self._span.write_rows(0, span_after)
         self._gap.shrink(first, stop)
         self._raw.write_rows(first, block)
         write = self._write if compare else self._overwrite
         return write(first - CLOSING, np.arange(block.shape[1]), steps.astype(np.float64))
+
+    def _rising(self, span: NDArray[np.int64], first: int, block: NDArray[np.int64]) -> Plain:
+        """Return the differences of whole rows where they are plain ones, and span where it changes."""
+        if self._keep:
+            return None, None  # where raw was lost, differences need Evidence
+        if not follows(span, first, first + len(block), self.last_row):
+            return steps_between(span, self._raw, first, block), None
+        steps = steps_onward(span, self._raw, first, block)
+        return steps, None if steps is None else span_onward(span, first, block)
 
     def _store(
         self, span: NDArray[np.int64], row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64], *, compare: bool

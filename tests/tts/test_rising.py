@@ -1,4 +1,4 @@
-"""Whole rows stored behind all others leave the bytes, and tell the changes, that the general way does."""
+"""Whole rows stored behind all others, or in the middle of them, leave the bytes, and tell the changes, that the general way does."""
 
 import numpy as np
 import pytest
@@ -67,6 +67,57 @@ def test_both_ways_agree_wherever_three_rows_of_any_kind_came_before(data, heigh
             day.counter.store(place[0] + 1, place[1], before[place])
         general, onward = both_ways(slow, fast, len(before) + 1, block, compare=True)
         assert general == onward
+        assert slow.bits() == fast.bits()
+
+
+@given(st.data(), st.integers(1, 4), st.booleans())
+def test_both_ways_agree_in_the_middle_of_rows_of_any_kind(data, height, compare):
+    grid = st.lists(st.tuples(*[steps] * WIDTH).map(np.array), min_size=24, max_size=24)
+    values = 3 + counts(data.draw(grid), 24)
+    odd = data.draw(st.lists(st.tuples(st.integers(0, 23), st.integers(0, WIDTH - 1), st.sampled_from([ABSENT, 0, 2])), max_size=3))
+    for row, column, value in odd:
+        values[row, column] = value
+    first = data.draw(st.integers(1, 24 - height))
+    earlier, later = values[:first][-1], values[first + height - 1 :][0]
+    rising = np.linspace(np.maximum(earlier, 0), np.maximum(later, 0), height + 1).astype(np.int64)[1:]
+    block = data.draw(st.sampled_from([rising, rising + 1, rising + 50, np.maximum(rising - 5, 0)]))
+    with Day(24, WIDTH) as slow, Day(24, WIDTH) as fast:
+        for day in (slow, fast):
+            place = np.nonzero(values >= 0)
+            day.counter.store(place[0] + 1, place[1], values[place])
+        general, between = both_ways(slow, fast, first, block, compare=compare)
+        assert general == between
+        assert slow.bits() == fast.bits()
+
+
+@given(st.data(), st.integers(1, 3))
+def test_both_ways_agree_in_the_middle_wherever_rows_of_any_kind_are_around(data, height):
+    row = st.tuples(*[st.sampled_from([ABSENT, 0, 0, 0, 1, 2, 3])] * WIDTH)
+    before = np.array(data.draw(st.lists(row, min_size=3, max_size=6)))
+    rising = np.array(data.draw(st.lists(st.tuples(*[st.integers(0, 2)] * WIDTH), min_size=height + 5, max_size=height + 5)))
+    values = np.concatenate([before, np.maximum(before[-1], 0) + np.cumsum(rising, axis=0)])
+    later = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, WIDTH - 1), st.sampled_from([ABSENT, 0, 1])), max_size=1))
+    for place, column, value in later:
+        values[len(before) + height + place, column] = value
+    block = values[len(before) : len(before) + height]
+    old = block + data.draw(st.sampled_from([0, 1, 20]))
+    with Day(ROWS, WIDTH) as slow, Day(ROWS, WIDTH) as fast:
+        for day in (slow, fast):
+            stored = np.concatenate([before, old, values[len(before) + height :]])
+            place = np.nonzero(stored >= 0)
+            day.counter.store(place[0] + 1, place[1], stored[place])
+        general, between = both_ways(slow, fast, len(before) + 1, block, compare=True)
+        assert general == between
+        assert slow.bits() == fast.bits()
+
+
+def test_a_rising_window_in_the_middle_is_stored_without_a_search_for_anchors(monkeypatch):
+    with Day(ROWS, WIDTH) as slow, Day(ROWS, WIDTH) as fast:
+        values = 10 * np.arange(1, ROWS + 1).repeat(WIDTH).reshape(ROWS, WIDTH)
+        both_ways(slow, fast, 1, values, compare=True)
+        slow.counter.store_rows(12, values[11:15] + 3)
+        monkeypatch.setattr(type(fast.counter), "_compute", None)
+        fast.counter.store_rows(12, values[11:15] + 3)
         assert slow.bits() == fast.bits()
 
 
