@@ -1,0 +1,59 @@
+"""The legend of an output: what each of its columns measures."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+ENTRY = re.compile(rb"[ \t]*(\d{1,9}):[ \t]+(\S.*?)[ \t]*")
+LONGEST = 400
+"""Bytes of a key."""
+
+
+class Metric(NamedTuple):
+    """`host|sensor|id|...|counter`: none, one (an interface, an NSD) or more ids (a cluster and its file system)."""
+
+    host: str
+    sensor: str
+    ids: tuple[str, ...]
+    counter: str
+
+
+class Legend:
+    """What columns 1, 2, ... measure, None where that can't be told; counters: the names that the tables' headers must have.
+
+    A class with an identity, because legends repeat: read() gives the same one for the same bytes, and what is made of it is kept.
+    """
+
+    def __init__(self, metrics: tuple[Metric | None, ...], strange: int = 0) -> None:
+        self.metrics = metrics
+        self.counters = [b"" if metric is None else metric.counter.encode() for metric in metrics]
+        self.strange = strange
+
+
+NONE = Legend(())
+
+
+@lru_cache(maxsize=512)
+def read(text: bytes) -> Legend:
+    """Read the lines below "Legend:"; `strange` counts those that are none of it, and entries that name nothing."""
+    found: dict[int, Metric | None] = {}
+    strange = 0
+    for line in text.split(b"\n"):
+        entry = ENTRY.fullmatch(line)
+        if entry is None:
+            strange += bool(line.strip())
+            continue
+        metric = _metric(entry[2])
+        strange += metric is None
+        found[int(entry[1])] = metric
+    # Numbers are those of columns; there can't be more columns than lines, whatever a broken number says.
+    return Legend(tuple(found.get(number) for number in range(1, 1 + min(len(found), max(found, default=0)))), strange)
+
+
+def _metric(key: bytes) -> Metric | None:
+    parts = key.decode(errors="replace").split("|")
+    if len(key) > LONGEST or len(parts) < 3 or not all(part and part.isprintable() and "\ufffd" not in part for part in parts):  # noqa: PLR2004 - host, sensor, counter
+        return None
+    return Metric(parts[0], parts[1], tuple(parts[2:-1]), parts[-1])

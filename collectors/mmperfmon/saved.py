@@ -1,0 +1,166 @@
+"""Saved outputs of `mmperfmon query`: files, directories and archives of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import msgspec
+
+from collectors.mmperfmon.cells import Buckets, batches, measured
+from collectors.mmperfmon.inputs import outputs
+from collectors.mmperfmon.series import Series, datasets_of, maps
+from collectors.mmperfmon.spool import Spool
+from collectors.mmperfmon.tables import parse
+from tokiod.collector import SavedOptions
+from tokiod.errors import Fatal, TokiodError, Transient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from collectors.mmperfmon.series import Maps
+    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.sample import Batch
+    from tokiod.window import Window
+
+NO_OUTPUT = "file without a legend"
+
+
+class Saved(SavedOptions, kw_only=True, frozen=True):
+    """How to read saved outputs, whose time stamps are local to the site."""
+
+    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows: the length of the query's buckets.")] = 60
+    lun_map: Annotated[
+        tuple[str, ...], msgspec.Meta(description="REGEX=datatarget or REGEX=mdtarget, of NSDs' names; if given, others are left out.")
+    ] = ()
+    server_map: Annotated[
+        tuple[str, ...], msgspec.Meta(description="REGEX=dataserver or REGEX=mdserver, of hosts' names; others are data servers.")
+    ] = ()
+    cpu_scale: Annotated[
+        float, msgspec.Meta(gt=0, description="What CPU figures are multiplied with; pytokio's are 100 times percent.")
+    ] = 1.0
+
+    def datasets(self) -> frozenset[str]:
+        """Return the names of all that mmperfmon measures of what the maps know."""
+        try:
+            return datasets_of(["usage"], maps(self.lun_map, self.server_map))
+        except TokiodError:
+            return frozenset()
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the maps."""
+        return map_faults(self.lun_map, self.server_map)
+
+
+def map_faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
+    """Return what is wrong with maps, each as "field: sentence"."""
+    found = []
+    for text in nsds:
+        found += _faults([text], [])
+    for text in servers:
+        found += _faults([], [text])
+    return found
+
+
+def _faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
+    try:
+        maps(nsds, servers)
+    except TokiodError as error:
+        return [str(error)]
+    return []
+
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read, and options that can't be."""
+    paths = [Path(name) for name in inputs]
+    for path in paths:
+        try:
+            next(path.iterdir(), None) if path.is_dir() else path.open("rb").close()
+        except OSError as error:
+            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
+    try:
+        known = maps(options.lun_map, options.server_map)
+    except TokiodError as error:
+        raise TokiodError(f"--{str(error).replace('_', '-', 1)}") from None
+    return SavedOutputs(paths, Buckets(site.calendar.zone, options.step), known, options.cpu_scale, site.read)
+
+
+class SavedOutputs:
+    """The collector of saved outputs: they are read once, when the first window is asked for, and from then on a window is its rows."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], buckets: Buckets, known: Maps, cpu_scale: float, told: Callable[[int], None]) -> None:
+        self.step = buckets.step
+        self._paths = paths
+        self._buckets = buckets
+        self._cpu_scale = cpu_scale
+        self._told = told
+        self._series = Series(known)
+        self._loading: asyncio.Future[Spool] | None = None
+        self._dropped: Counter[str] = Counter()
+        self._stopping = threading.Event()
+
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield a batch per dataset. What gave no row is told with the first window. Raises Fatal for a file that is broken."""
+        spool = await self._loaded()
+        dropped, self._dropped = self._dropped, Counter()
+        tally.dropped.update(+dropped)
+        rows = list(spool.within(window))
+        tally.records = sum(int(part.records.sum()) for part in rows)
+        for batch in batches(rows, window, self.step, self._series, self._cpu_scale):
+            yield batch
+
+    async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
+        """Return None: files don't grow, so there is nothing to compare."""
+        return None
+
+    async def spans(self) -> list[Window]:
+        """Return where there are rows."""
+        return (await self._loaded()).spans(self.step)
+
+    async def close(self) -> None:
+        """Stop reading, and let go of the rows."""
+        self._stopping.set()
+        if self._loading is not None:
+            for spool in await asyncio.gather(self._loading, return_exceptions=True):
+                if isinstance(spool, Spool):
+                    spool.close()
+            self._loading = None
+
+    async def _loaded(self) -> Spool:
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        return await asyncio.shield(self._loading)
+
+    def _load(self) -> Spool:
+        spool = Spool()
+        try:
+            for path in self._paths:
+                self._read(path, spool)
+        except OSError as error:
+            spool.close()
+            is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            raise (Transient if is_full else Fatal)(f"{error.filename or 'the rows in TMPDIR'}: {error.strerror}") from None
+        except BaseException:
+            spool.close()
+            raise
+        return spool
+
+    def _read(self, path: Path, spool: Spool) -> None:
+        has_legend = False
+        for _, data in outputs(path, self._told):
+            if self._stopping.is_set():
+                raise Fatal("stopped while reading saved outputs")
+            output = parse(data)
+            has_legend = has_legend or bool(output.legends)
+            self._dropped.update(output.dropped if output.legends else {NO_OUTPUT: 1})
+            for table in output.tables:
+                spool.add(measured(table, self._buckets, self._series, None, self._dropped))
+        if not has_legend:
+            raise Fatal(f"{path}: no output of `mmperfmon query`: there is no legend in it")

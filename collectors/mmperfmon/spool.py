@@ -1,0 +1,71 @@
+"""Rows of files on their way to windows: on disk, so that memory does not grow with what is read."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from collectors.mmperfmon.cells import Rows
+from tokiod.spans import spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tokiod.window import Window
+
+
+class _Part(NamedTuple):
+    """Rows whose values are at `offset` of the file, in the order of their time."""
+
+    time: NDArray[np.int64]
+    series: NDArray[np.int64]
+    records: NDArray[np.int64]
+    offset: int
+
+
+# Files come in any order, and a window needs what all of them say of it. Values take eight bytes each, in a file without a name that is
+# gone with the process; times and columns stay in memory, as files of one hour share theirs.
+class Spool:
+    """Rows, put in in any order, taken out by window in the order in which they were put in. Raises OSError."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="tokiod-spool-")  # noqa: SIM115 - close() closes it
+        self._parts: list[_Part] = []
+        self._end = 0
+
+    def add(self, rows: Rows) -> None:
+        """Put rows in."""
+        time, value, records = rows.time, rows.value, rows.records
+        if not len(time):
+            return
+        if (np.diff(time) < 0).any():
+            order = np.argsort(time, kind="stable")
+            time, value, records = time[order], value[order], records[order]
+        self._parts.append(_Part(time, rows.series, records, self._end))
+        self._end += self._file.write(value.tobytes())
+
+    def within(self, window: Window) -> Iterator[Rows]:
+        """Yield the rows of a window."""
+        for part in self._parts:
+            if part.time[0] >= window.end or part.time[-1] < window.start:
+                continue
+            first, last = np.searchsorted(part.time, [window.start, window.end]).tolist()
+            yield Rows(part.time[first:last], part.series, self._read(part, first, last), part.records[first:last])
+
+    def spans(self, step: int) -> list[Window]:
+        """Return where there are rows."""
+        times = np.unique(np.concatenate([part.time for part in self._parts])) if self._parts else np.empty(0, np.int64)
+        return spans_of(times, step)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _read(self, part: _Part, first: int, last: int) -> NDArray[np.float64]:
+        width = len(part.series)
+        self._file.seek(part.offset + 8 * width * first)
+        return np.frombuffer(self._file.read(8 * width * (last - first)), np.float64).reshape(last - first, width)

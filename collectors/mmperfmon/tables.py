@@ -1,0 +1,230 @@
+"""The output of `mmperfmon query`, bytes in, numbers out.
+
+    output   (blank | "Legend:" entry* | table)*
+    entry    number ":" key                             of the column
+    table    "Row" "Timestamp" name* newline row*       the next columns of the legend, in its order
+    row      number stamp (value [unit] | "null")*      right-aligned below the names
+
+The legend comes once; what does not fit the terminal's width goes into more tables, with the same rows. A row is whole, with all of its
+columns and a newline, or it is none: half a number is a number too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from collectors.mmperfmon import legend as legends
+from collectors.mmperfmon.rows import UNITS, ends, row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from collectors.mmperfmon.legend import Legend
+
+BLANK = b" \t\n"
+STAMP = len("2019-05-15-12:01:00")
+CUT, STRANGE = "cut short", "not a row"
+
+_TABLE = re.compile(rb"\n(?=[ \t]*Row[ \t]+Timestamp)")
+_LEGEND = re.compile(rb"\n[ \t]*(?=Legend:)")
+_STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
+_OF_ROWS = b"0123456789.:- \t\nkKMGTPB"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Columns of a legend, from `first` on. stamps: the rows' time stamps, one behind the other; value: f8[rows, columns], NaN: null."""
+
+    legend: Legend
+    first: int
+    stamps: bytes
+    value: NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Output:
+    """What was read of an output. dropped: values that can't be told, or lines where their number can't either, by reason."""
+
+    tables: list[Table] = field(default_factory=list)
+    legends: list[Legend] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+class _Block(NamedTuple):
+    """One table as it stands there; value: f8[columns, rows]."""
+
+    numbers: list[int] | range
+    stamps: bytes
+    value: NDArray[np.float64]
+
+
+def parse(data: bytes) -> Output:
+    """Read an output, or several behind one another."""
+    output = Output()
+    before, *rest = _sections(_whole(data, output.dropped), b"\nLegend:", b"Legend:", _LEGEND)
+    _read(before, output, legends.NONE)
+    for section in rest:
+        _read(section.removeprefix(b"Legend:"), output)
+    output.dropped = +output.dropped
+    return output
+
+
+def _whole(data: bytes, dropped: Counter[str]) -> bytes:
+    """Leave out a last line without its end, and begin with a newline so that one stands before every line."""
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+    end = data.rfind(b"\n") + 1
+    dropped[CUT] += bool(data[end:].strip())
+    return b"\n" + data[:end]
+
+
+def _sections(data: bytes, plain: bytes, word: bytes, odd: re.Pattern[bytes]) -> list[bytes]:
+    """Cut where lines begin in one way; the plain way is many times as fast, and right where the word stands nowhere else."""
+    found = data.split(plain)
+    return found if len(found) - 1 == data.count(word) else odd.split(data)
+
+
+def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
+    """Read a legend and its tables."""
+    text, *tables = _sections(section, b"\nRow ", b"Timestamp", _TABLE)
+    if legend is None:
+        legend = legends.read(text)
+        output.legends.append(legend)
+        output.dropped["legend not understood"] += legend.strange
+    else:
+        output.dropped[STRANGE] += _lines(text)
+    blocks: list[_Block] = []
+    column, is_known = 0, True
+    for table in tables:
+        header, _, body = table.partition(b"\n")
+        if not header.lstrip().startswith(b"Row"):
+            header = b"Row " + header
+        names = header.split()[2:]
+        block = _block(header, len(names), body, output.dropped)
+        # All names of a legend may be the same, so behind a table that is not the next one no other can be told either.
+        is_known = is_known and bool(names) and names == legend.counters[column : column + len(names)]
+        if is_known:
+            blocks.append(block)
+            column += len(names)
+        else:
+            output.dropped["no such column in the legend"] += int(np.isfinite(block.value).sum())
+    output.dropped["no table for a column"] += len(legend.metrics) - column if is_known else 0
+    output.tables += _joined(blocks, legend, output.dropped)
+
+
+def _lines(text: bytes) -> int:
+    return sum(1 for line in text.split(b"\n") if line.strip())
+
+
+def _block(header: bytes, width: int, body: bytes, dropped: Counter[str]) -> _Block:
+    if (regular := _regular(width, body)) is None or _is_cut(header, body):
+        regular = _irregular(header, body, dropped)
+    impossible = np.isinf(regular.value) | (regular.value < 0)
+    if impossible.any():
+        dropped["no possible amount"] += int(impossible.sum())
+        regular.value[impossible] = np.nan
+    return regular
+
+
+# Nearly every table is regular: as many words in each row, of the same meaning. Then all words at once are read at several times the
+# speed of a row at a time. What makes sure of it: rows are numbered 1, 2, ... and all have a time stamp behind that, so each begins where
+# it should; there is no letter that float() might take for a number; and units stand where the first row has them.
+def _regular(width: int, body: bytes) -> _Block | None:
+    """Read the rows of a table, if it is such a one."""
+    words, rows = body.split(), body.strip(BLANK).count(b"\n") + 1
+    length, rest = divmod(len(words), rows)
+    if not words or rest or length < 2 + width or body.translate(None, _OF_ROWS):
+        return None
+    stamps = b"".join(words[1::length])
+    if words[::length] != _numbers(rows) or len(stamps) != STAMP * rows or not _are_stamps(stamps):
+        return None
+    places = _places(words[2:length])
+    if len(places) != width:
+        return None
+    try:
+        value = np.fromiter(map(float, chain.from_iterable([words[place::length] for place, _ in places])), np.float64, width * rows)
+        value = value.reshape(width, rows)
+        for column, (place, has_unit) in enumerate(places):
+            if has_unit:
+                value[column] *= _scale(words[place + 1 :: length])
+    except (ValueError, KeyError):
+        return None
+    return _Block(range(1, rows + 1), stamps, value)
+
+
+def _places(words: list[bytes]) -> list[tuple[int, bool]]:
+    """Return which words of a row are values, and whether a unit follows."""
+    units = [word in UNITS for word in [*words, b""]]
+    return [(2 + place, units[place + 1]) for place in range(len(words)) if not units[place]]
+
+
+def _scale(units: list[bytes]) -> float | NDArray[np.float64]:
+    if units.count(units[0]) == len(units):
+        return UNITS[units[0]]
+    return np.array([UNITS[unit] for unit in units])
+
+
+_longest = [b"%d" % number for number in range(1, 1441)]
+
+
+def _numbers(rows: int) -> list[bytes]:
+    """Return the numbers of so many rows, as they stand there."""
+    return _longest[:rows] if rows <= len(_longest) else [b"%d" % number for number in range(1, rows + 1)]
+
+
+@lru_cache(maxsize=256)
+def _are_stamps(joined: bytes) -> bool:
+    return _STAMPS.fullmatch(joined) is not None
+
+
+def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:
+    """Read the rows of a table one by one."""
+    edges = ends(header)
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if _is_cut(header, body):
+        lines.pop()
+        dropped[CUT] += 1
+    rows = [row(line, edges) for line in lines]
+    dropped.update(found for found in rows if isinstance(found, str))
+    whole = [found for found in rows if not isinstance(found, str)]
+    value = np.array([values for _, _, values in whole], np.float64).reshape(len(whole), len(edges) - 2)
+    return _Block([number for number, _, _ in whole], b"".join(stamp for _, stamp, _ in whole), value.T.copy())
+
+
+def _is_cut(header: bytes, body: bytes) -> bool:
+    """Tell whether a table's last row ends before its last column does, and is so one of an output that another follows."""
+    *_, before, last = [header, *body.rstrip(BLANK).rsplit(b"\n", 2)[-2:]]
+    return len(last) < len(header.rstrip()) and len(last) < len(before.rstrip())
+
+
+def _joined(blocks: list[_Block], legend: Legend, dropped: Counter[str]) -> Iterator[Table]:
+    """Put tables that have the same rows beside one another, and what agrees of the others behind them."""
+    if not blocks:
+        return
+    first = blocks[0]
+    same = [block for block in blocks if block.stamps == first.stamps and list(block.numbers) == list(first.numbers)]
+    if len(same) == len(blocks):
+        yield Table(legend, 0, first.stamps, np.concatenate([block.value for block in blocks]).T)
+        return
+    known: dict[int, bytes] = {}
+    column = 0
+    for block in blocks:
+        yield _agreeing(block, known, legend, column, dropped)
+        column += len(block.value)
+
+
+def _agreeing(block: _Block, known: dict[int, bytes], legend: Legend, column: int, dropped: Counter[str]) -> Table:
+    stamps = [block.stamps[place : place + STAMP] for place in range(0, len(block.stamps), STAMP)]
+    agrees = np.array([known.setdefault(*one) == one[1] for one in zip(block.numbers, stamps, strict=True)], bool)
+    dropped["stamps disagree"] += int(np.isfinite(block.value[:, ~agrees]).sum())
+    kept = b"".join(stamp for stamp, agree in zip(stamps, agrees.tolist(), strict=True) if agree)
+    return Table(legend, column, kept, block.value[:, agrees].T)
