@@ -5,7 +5,9 @@ PYTHON ?= python3
 KILLS  ?= 300
 SEED   ?=
 
-.PHONY: help demo test lint bench docs torture install servers clean
+INPUTS ?= 1000000
+
+.PHONY: help demo test lint bench docs torture fuzz install servers clean
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -14,6 +16,7 @@ help:
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make docs      the command reference, docs/cli.md, from the commands themselves"
 	@echo "make torture   KILLS=300 [SEED=n]: SIGKILL of writer and collectors at random instants, every cell compared"
+	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
 
 install: $(VENV)/.installed
 
@@ -51,6 +54,9 @@ docs: install
 
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+fuzz: install
+	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

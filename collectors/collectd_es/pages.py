@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Form = Literal["page", "answer", "hits"]
 
 READ = 4 << 20
+LEAST, UNPACKS = 1 << 16, 32
+"""Bytes read at a time of small files, and how many times as large a gzip file may become: pages are some 20."""
 LONG = 2 << 20
 """Bytes of bare hits that make a page."""
 
@@ -67,7 +69,8 @@ def pieces(path: Path, seen: Callable[[int], None] = lambda _bytes: None, *, cop
     """
     with path.open("rb", buffering=0) as file:
         is_gzip = is_packed(path)
-        window = Sliding(packed(file, path, seen, READ) if is_gzip else plain(file, seen), READ)
+        size = min(READ, max(LEAST, UNPACKS * path.stat().st_size))  # a buffer is filled with zeros first, which takes its time
+        window = Sliding(packed(file, path, seen, size) if is_gzip else plain(file, seen), size)
         yield from _pieces(window, path, copied=copied or is_gzip)
 
 

@@ -59,7 +59,7 @@ class Lmt:
         self._info: Info = {}
         self._stock: Inventory
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:  # noqa: ARG002 - every row is a cell's
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset, each with all of the file system's components as columns.
 
         Raises NotYet until a TS_ID at the window's end or later is there, and what Database raises.
@@ -68,6 +68,8 @@ class Lmt:
         local = await self._local_time()
         await self._wait_for(window, local)
         stock = await self._inventory(schema)
+        if stock.unnamed:
+            tally.dropped["a component whose name is none"] += stock.unnamed
         span = await self._span(window, local)
         async with _all_at_once(self._numbers(table, _present(table, schema), stock, span) for table in TABLES) as reading:
             for table, numbers in zip(TABLES, reading, strict=True):

@@ -33,10 +33,13 @@ class Roster:
     """Components of one sort: their ids and the column of each.
 
     Several ids may share a name (the MDTs of a host, an OST that was registered anew): they share its column.
+    unnamed: how many have a name that is none, as in a damaged file.
     """
 
-    def __init__(self, components: Iterable[tuple[int, str | None]]) -> None:
-        named = {identity: name for identity, name in components if name}
+    def __init__(self, components: Iterable[tuple[int, Any]]) -> None:
+        told = {identity: name for identity, name in components if name}
+        named = {identity: name for identity, name in told.items() if isinstance(name, str) and name.isprintable() and name == name.strip()}
+        self.unnamed = len(told) - len(named)
         self.names = tuple(dict.fromkeys(named.values()))
         position = {name: column for column, name in enumerate(self.names)}
         self.ids: NDArray[np.int64] = np.array(sorted(named), np.int64)
@@ -59,6 +62,11 @@ class Inventory:
     mdss: Roster
     mdts: Roster
     operations: dict[str, tuple[int, ...]]
+
+    @property
+    def unnamed(self) -> int:
+        """How many components have a name that is none."""
+        return sum(roster.unnamed for roster in (self.osts, self.osss, self.mdss, self.mdts))
 
 
 def inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inventory:

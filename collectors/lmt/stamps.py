@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MINUTE = 60
 HOUR = 3600
 DAY = 24 * HOUR
+FIRST, LAST = DAY, 253_370_764_800
+"""Local times that have an instant with a date in any zone: what a damaged file holds may be none."""
 REACH = 3 * HOUR
 """How far from a window a change of the clocks still matters for telling its time stamps."""
 
@@ -72,7 +74,8 @@ class LocalTime:
         return self.instants(local)[0]
 
     def instants(self, local: int) -> tuple[int, int]:
-        """Return the two instants of a local time, the same but in a repeated hour."""
+        """Return the two instants of a local time, the same but in a repeated hour; of one of before 1970 or after 9998 its bound."""
+        local = min(max(local, FIRST), LAST)
         shown = dt.datetime.fromtimestamp(local, dt.UTC).replace(tzinfo=self.zone)
         return int(shown.timestamp()), int(shown.replace(fold=1).timestamp())
 

@@ -102,3 +102,8 @@ def test_a_roster_finds_the_column_of_every_id_and_of_no_stranger(components, as
     wanted = [roster.names.index(named[i]) if named.get(i) else -1 for i in asked]
     assert roster.columns(np.array(asked, np.int64)).tolist() == wanted
     assert roster.columns(np.array(asked, np.float64)).tolist() == wanted
+
+
+def test_a_name_that_is_none_is_left_out_and_counted():
+    roster = Roster([(1, "oss1"), (2, "oss\x002"), (3, " oss3"), (4, b"oss4"), (5, None)])
+    assert (roster.names, roster.unnamed) == (("oss1",), 3)

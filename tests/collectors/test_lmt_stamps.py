@@ -106,3 +106,12 @@ def test_no_time_stamps_are_no_instants():
         LocalTime(ZoneInfo("Europe/Berlin")).epochs(seconds([]), Window(AUTUMN["Europe/Berlin"], AUTUMN["Europe/Berlin"] + 1)).tolist()
         == []
     )
+
+
+@pytest.mark.parametrize(
+    "shown", ["-4713-11-24T12:00:00", "0001-01-01T00:00:00", "1969-12-31T23:59:59", "9999-12-31T23:59:59", "29999-01-01"]
+)
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Pacific/Kiritimati"])
+def test_a_time_that_no_lmt_has_ever_stored_has_an_instant_all_the_same(shown, zone):
+    first, last = LocalTime(ZoneInfo(zone)).instants(int(seconds([shown])[0]))
+    assert 0 <= first <= last < 253_402_300_800

@@ -1,0 +1,138 @@
+"""What is fuzzed: a few small files of every kind, read the way that `tokioctl archive` reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import collectd_documents
+import lmt_database
+import numpy as np
+
+from tokiod import plugins
+from tokiod.collector import Site, Tally
+from tokiod.errors import TokiodError
+from tokiod.testing import FakeClock
+from tokiod.window import Calendar, Window
+
+START = 1_517_126_400
+MOST_WINDOWS = 40
+"""A stray time stamp must not take longer than the rest: what lies in other windows than the first is not looked at."""
+
+Cell = tuple[str, str, int, float]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind's files. suffix: of their names; options: of its Saved.
+
+    text: whether lossy mutations can be told by their cells: not where bytes stand for themselves, as in SQLite's pages.
+    rewritten: datasets whose cells are made of several samples, so that losing one makes another value.
+    """
+
+    name: str
+    suffix: str
+    seeds: tuple[bytes, ...]
+    timezone: str = "UTC"
+    options: dict[str, Any] = field(default_factory=dict)
+    text: bool = True
+    rewritten: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an input: its cells, and how many samples were dropped; or the error that a person sees."""
+
+    cells: frozenset[Cell] = frozenset()
+    dropped: int = 0
+    error: str = ""
+
+
+def read(kind: Kind, data: bytes, place: Path) -> Outcome:
+    """Read an input. Raises whatever a collector must not."""
+    path = place / f"input{kind.suffix}"
+    path.write_bytes(data)
+    try:
+        return _runner().run(_read(kind, path))
+    except TokiodError as error:
+        return Outcome(error=str(error))
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """Return this process's event loop: a new one with its threads for each input would take longer than the input."""
+    return asyncio.Runner()
+
+
+@cache
+def _plugin(name: str) -> Any:
+    return plugins.load(name)
+
+
+async def _read(kind: Kind, path: Path) -> Outcome:
+    plugin, calendar = _plugin(kind.name), Calendar(kind.timezone)
+    collector = plugin.saved([path], plugin.Saved(**kind.options), Site(calendar, FakeClock()))
+    cells: set[Cell] = set()
+    dropped = 0
+    try:
+        windows = [window for span in await collector.spans() for window in calendar.split(_aligned(calendar, span, collector.step), 900)]
+        for window in windows[:MOST_WINDOWS]:
+            tally = Tally()
+            async for batch in collector.collect(window, tally):
+                cells |= _cells(batch, window)
+            dropped += sum(tally.dropped.values())
+    finally:
+        await collector.close()
+    return Outcome(frozenset(cells), dropped)
+
+
+def _aligned(calendar: Calendar, span: Window, step: int) -> Window:
+    return Window(calendar.window(span.start, step).start, calendar.window(span.end - 1, step).end)
+
+
+def _cells(batch: Any, window: Window) -> set[Cell]:
+    """Return a batch's cells; raises AssertionError where it is none that may be sent."""
+    assert len(batch.time) == len(batch.column) == len(batch.value), "arrays of different lengths"
+    assert ((batch.time >= window.start) & (batch.time < window.end)).all(), "a sample outside the window"
+    assert np.isfinite(batch.value).all(), "a value that is no number"
+    assert all(name.isprintable() and name.strip() == name != "" for name in batch.columns), f"an odd name among {batch.columns}"
+    assert len(set(batch.columns)) == len(batch.columns), "a column twice"
+    assert not len(batch.column) or batch.column.max() < len(batch.columns), "a column without a name"
+    names = [batch.columns[column] for column in batch.column.tolist()]
+    found = set(zip([batch.dataset] * len(names), names, batch.time.tolist(), batch.value.tolist(), strict=True))
+    assert len(found) == len(names) == len({cell[:3] for cell in found}), "a cell twice"
+    return found
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """Return all of them."""
+    return _collectd(), _lmt()
+
+
+def _collectd() -> Kind:
+    small = collectd_documents.Documents(hosts=2, devices=1, cores=2).hits(START, START + 20)
+    pages = json.dumps([small[:9], small[9:]]).encode()
+    response = json.dumps(
+        {"_scroll_id": "x", "took": 1, "hits": {"total": {"value": len(small), "relation": "eq"}, "hits": small}}
+    ).encode()
+    lines = json.dumps([small[:3]], indent=1).encode()
+    averages = frozenset(collectd_documents.CPU)
+    return Kind("collectd_es", ".json", (pages, response, lines), options={"parse_workers": 0}, rewritten=averages)
+
+
+def _lmt() -> Kind:
+    with tempfile.TemporaryDirectory() as directory:
+        path = lmt_database.save(Path(directory) / "copy.sqlite3", lmt_database.tables(steps=4, osts=2, osss=1, mdts=1))
+        return Kind("lmt", ".sqlite3", (Path(path).read_bytes(),), timezone=lmt_database.ZONE, text=False)
+
+
+def zipped(kind: Kind) -> Kind:
+    """Return the same files, compressed, for kinds that read such."""
+    return Kind(kind.name, f"{kind.suffix}.gz", tuple(gzip.compress(seed) for seed in kind.seeds), kind.timezone, kind.options, text=False)
