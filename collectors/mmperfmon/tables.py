@@ -62,7 +62,7 @@ class Output:
 class _Block(NamedTuple):
     """One table as it stands there; value: f8[columns, rows]."""
 
-    numbers: list[int] | range
+    numbers: tuple[int, ...]
     stamps: bytes
     value: NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             blocks.append(block)
             column += len(names)
         else:
-            output.dropped["no such column in the legend"] += int(np.isfinite(block.value).sum())
+            output.dropped["no such column in the legend"] += int(np.count_nonzero(~np.isnan(block.value)))
     output.dropped["no table for a column"] += len(legend.metrics) - column if is_known else 0
     output.tables += _joined(blocks, legend, output.dropped)
 
@@ -126,13 +126,18 @@ def _lines(text: bytes) -> int:
 
 
 def _block(header: bytes, width: int, body: bytes, dropped: Counter[str]) -> _Block:
-    if (regular := _regular(width, body)) is None or _is_cut(header, body):
-        regular = _irregular(header, body, dropped)
-    impossible = np.isinf(regular.value) | (regular.value < 0)
+    if not _is_cut(header, body) and (block := _regular(width, body)) is not None:
+        return block
+    return _irregular(header, body, dropped)
+
+
+def _possible(value: NDArray[np.float64], dropped: Counter[str]) -> NDArray[np.float64]:
+    """Leave out what no sensor measures."""
+    impossible = (value < 0) | (value == np.inf)
     if impossible.any():
-        dropped["no possible amount"] += int(impossible.sum())
-        regular.value[impossible] = np.nan
-    return regular
+        dropped["no possible amount"] += int(np.count_nonzero(impossible))
+        value[impossible] = np.nan
+    return value
 
 
 # Nearly every table is regular: as many words in each row, of the same meaning. Then all words at once are read at several times the
@@ -158,7 +163,7 @@ def _regular(width: int, body: bytes) -> _Block | None:
                 value[column] *= _scale(words[place + 1 :: length])
     except (ValueError, KeyError):
         return None
-    return _Block(range(1, rows + 1), stamps, value)
+    return _Block(_counted(rows), stamps, value)
 
 
 def _places(words: list[bytes]) -> list[tuple[int, bool]]:
@@ -171,6 +176,11 @@ def _scale(units: list[bytes]) -> float | NDArray[np.float64]:
     if units.count(units[0]) == len(units):
         return UNITS[units[0]]
     return np.array([UNITS[unit] for unit in units])
+
+
+@lru_cache(maxsize=256)
+def _counted(rows: int) -> tuple[int, ...]:
+    return tuple(range(1, rows + 1))
 
 
 _longest = [b"%d" % number for number in range(1, 1441)]
@@ -197,13 +207,13 @@ def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:
     dropped.update(found for found in rows if isinstance(found, str))
     whole = [found for found in rows if not isinstance(found, str)]
     value = np.array([values for _, _, values in whole], np.float64).reshape(len(whole), len(edges) - 2)
-    return _Block([number for number, _, _ in whole], b"".join(stamp for _, stamp, _ in whole), value.T.copy())
+    return _Block(tuple(number for number, _, _ in whole), b"".join(stamp for _, stamp, _ in whole), value.T.copy())
 
 
 def _is_cut(header: bytes, body: bytes) -> bool:
     """Tell whether a table's last row ends before its last column does, and is so one of an output that another follows."""
-    *_, before, last = [header, *body.rstrip(BLANK).rsplit(b"\n", 2)[-2:]]
-    return len(last) < len(header.rstrip()) and len(last) < len(before.rstrip())
+    *_, before, last = [header, *body.strip(b"\n").rstrip(BLANK).rsplit(b"\n", 2)[-2:]]
+    return bool(last) and len(last) < len(header.rstrip()) and len(last) < len(before.rstrip())
 
 
 def _joined(blocks: list[_Block], legend: Legend, dropped: Counter[str]) -> Iterator[Table]:
@@ -211,9 +221,8 @@ def _joined(blocks: list[_Block], legend: Legend, dropped: Counter[str]) -> Iter
     if not blocks:
         return
     first = blocks[0]
-    same = [block for block in blocks if block.stamps == first.stamps and list(block.numbers) == list(first.numbers)]
-    if len(same) == len(blocks):
-        yield Table(legend, 0, first.stamps, np.concatenate([block.value for block in blocks]).T)
+    if all(block.stamps == first.stamps and block.numbers == first.numbers for block in blocks):
+        yield Table(legend, 0, first.stamps, _possible(np.concatenate([block.value for block in blocks]), dropped).T)
         return
     known: dict[int, bytes] = {}
     column = 0
@@ -225,6 +234,6 @@ def _joined(blocks: list[_Block], legend: Legend, dropped: Counter[str]) -> Iter
 def _agreeing(block: _Block, known: dict[int, bytes], legend: Legend, column: int, dropped: Counter[str]) -> Table:
     stamps = [block.stamps[place : place + STAMP] for place in range(0, len(block.stamps), STAMP)]
     agrees = np.array([known.setdefault(*one) == one[1] for one in zip(block.numbers, stamps, strict=True)], bool)
-    dropped["stamps disagree"] += int(np.isfinite(block.value[:, ~agrees]).sum())
+    dropped["stamps disagree"] += int(np.count_nonzero(~np.isnan(block.value[:, ~agrees])))
     kept = b"".join(stamp for stamp, agree in zip(stamps, agrees.tolist(), strict=True) if agree)
-    return Table(legend, column, kept, block.value[:, agrees].T)
+    return Table(legend, column, kept, _possible(block.value[:, agrees], dropped).T)
