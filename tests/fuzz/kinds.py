@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import math
 import tempfile
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,7 +14,6 @@ from typing import Any
 
 import collectd_documents
 import lmt_database
-import numpy as np
 
 from tokiod import plugins
 from tokiod.collector import Site, Tally
@@ -97,17 +97,15 @@ def _aligned(calendar: Calendar, span: Window, step: int) -> Window:
 
 
 def _cells(batch: Any, window: Window) -> set[Cell]:
-    """Return a batch's cells; raises AssertionError where it is none that may be sent."""
+    """Return a batch's cells that the writer stores (it counts and drops what is no number); AssertionError for a batch that is none."""
     assert len(batch.time) == len(batch.column) == len(batch.value), "arrays of different lengths"
     assert ((batch.time >= window.start) & (batch.time < window.end)).all(), "a sample outside the window"
-    assert np.isfinite(batch.value).all(), "a value that is no number"
     assert all(name.isprintable() and name.strip() == name != "" for name in batch.columns), f"an odd name among {batch.columns}"
     assert len(set(batch.columns)) == len(batch.columns), "a column twice"
     assert not len(batch.column) or batch.column.max() < len(batch.columns), "a column without a name"
-    names = [batch.columns[column] for column in batch.column.tolist()]
-    found = set(zip([batch.dataset] * len(names), names, batch.time.tolist(), batch.value.tolist(), strict=True))
-    assert len(found) == len(names) == len({cell[:3] for cell in found}), "a cell twice"
-    return found
+    places = [(batch.dataset, batch.columns[column], time) for column, time in zip(batch.column.tolist(), batch.time.tolist(), strict=True)]
+    assert len(set(places)) == len(places), "a cell twice"
+    return {(*place, value) for place, value in zip(places, batch.value.tolist(), strict=True) if math.isfinite(value)}
 
 
 @cache
