@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from collectors.mmperfmon.queries import COMMAND, QUERIES, counters
+from collectors.mmperfmon.queries import COMMAND, QUERIES, Asked, counters
 from collectors.mmperfmon.saved import Saved, map_faults, saved
 from collectors.mmperfmon.series import datasets_of, maps
 from tokiod.collector import SourceConfig
@@ -92,6 +92,9 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             yield f"timeout: {self.timeout} s are not enough for {len(self.queries)} runs of {self.run_timeout} s, one after the other"
 
 
-def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - the contract's
+def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - mmperfmon is asked in UTC
     """Return the collector that runs mmperfmon."""
-    raise TokiodError("mmperfmon: only saved outputs can be read yet")
+    from collectors.mmperfmon.live import Mmperfmon  # noqa: PLC0415 - asyncio's subprocesses are the daemon's alone
+
+    asked = Asked(config.prefix, config.command, config.queries, config.arguments, config.step)
+    return Mmperfmon(asked, maps(config.lun_map, config.server_map), config.cpu_scale, config.run_timeout)

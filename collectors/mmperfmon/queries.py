@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tokiod.command import Output
     from tokiod.window import Window
 
 COMMAND = ("/usr/lpp/mmfs/bin/mmperfmon", "query")
@@ -23,6 +27,15 @@ NAMED = {
 
 REMOTE = ("env", "LC_ALL=C", "TZ=UTC", "COLUMNS=30000")
 """What runs a command elsewhere, where our environment does not come along."""
+
+
+REMOTE_FAILED = 255
+CANNOT_RUN = (126, 127)
+TOLD = 4096
+_NO_DATA = re.compile(r"(?i)no data (is )?available|no data (was )?found")
+_OURS = re.compile(
+    r"(?i)\busage:|\b(invalid|unknown|incorrect|unrecognized|not a valid|not found in metric|permission denied|not authorized)\b"
+)
 
 
 class Asked(NamedTuple):
@@ -42,6 +55,22 @@ def command_line(asked: Asked, query: str, window: Window) -> list[str]:
     elsewhere = [*asked.prefix, *REMOTE] if asked.prefix else []
     times = (_time(window.start), _time(window.end + asked.bucket))
     return [*elsewhere, *asked.command, query, *times, "-b", str(asked.bucket), *asked.arguments]
+
+
+# IBM documents no more than that a failure is not 0, so what it says decides: of what a person must mend, and of no data, which is an
+# answer. 126 and 127 are what env and shells say of a program that can't be run; 255 is ssh's own, of a node that can't be reached.
+def printed(output: Output, query: str) -> bytes:
+    """Return what a run printed, nothing where there is no data. Raises Fatal for what waits for a person, Transient for the rest."""
+    said = f"{output.stderr}\n{output.stdout[-TOLD:].decode(errors='replace') if output.code else ''}"
+    if not output.code:
+        return output.stdout
+    if output.code != REMOTE_FAILED and _NO_DATA.search(said):
+        return b""
+    complaint = output.complaint or next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "nothing")
+    sentence = f"query {query}: ended with {output.code}, and said: {complaint[:400]}"
+    if output.code in CANNOT_RUN or (output.code != REMOTE_FAILED and _OURS.search(said)):
+        raise Fatal(sentence)
+    raise Transient(sentence)
 
 
 def counters(queries: Sequence[str]) -> list[str]:

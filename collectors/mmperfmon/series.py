@@ -92,7 +92,7 @@ def _pattern(text: str, option: str, what: str) -> tuple[re.Pattern[str], Kind]:
 def datasets_of(counters: Sequence[str], maps: Maps) -> frozenset[str]:
     """Return the datasets that counters can fill; of names that are no counters, the whole of what mmperfmon can."""
     known = {**_OF_SERVER, **_OF_TARGET}
-    wanted = min(set(counters), set(known))
+    wanted = set(counters) if all(name in known for name in counters) else set(known)
     server = {_OF_SERVER[name] for name in wanted & set(_OF_SERVER)}
     if server.issuperset(OF_LOAD):
         server.add(LOAD)

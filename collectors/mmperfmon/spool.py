@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.window import Window
+
+
+BUCKET = 3600
+"""Seconds of time by which rows are found."""
 
 
 class _Part(NamedTuple):
@@ -34,7 +39,8 @@ class Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="tokiod-spool-")  # noqa: SIM115 - close() closes it
-        self._parts: list[_Part] = []
+        self._parts: dict[int, dict[int, _Part]] = defaultdict(dict)
+        self._count = 0
         self._end = 0
 
     def add(self, rows: Rows) -> None:
@@ -45,21 +51,26 @@ class Spool:
         if (np.diff(time) < 0).any():
             order = np.argsort(time, kind="stable")
             time, value, records = time[order], value[order], records[order]
-        self._parts.append(_Part(time, rows.series, records, self._end))
+        part = _Part(time, rows.series, records, self._end)
+        for bucket in np.unique(time // BUCKET).tolist():
+            self._parts[bucket][self._count] = part
+        self._count += 1
         self._end += self._file.write(value.tobytes())
 
     def within(self, window: Window) -> Iterator[Rows]:
         """Yield the rows of a window."""
-        for part in self._parts:
-            if part.time[0] >= window.end or part.time[-1] < window.start:
-                continue
+        found: dict[int, _Part] = {}
+        for bucket in range(window.start // BUCKET, -(-window.end // BUCKET)):
+            found |= self._parts.get(bucket, {})
+        for _, part in sorted(found.items()):
             first, last = np.searchsorted(part.time, [window.start, window.end]).tolist()
-            yield Rows(part.time[first:last], part.series, self._read(part, first, last), part.records[first:last])
+            if first < last:
+                yield Rows(part.time[first:last], part.series, self._read(part, first, last), part.records[first:last])
 
     def spans(self, step: int) -> list[Window]:
         """Return where there are rows."""
-        times = np.unique(np.concatenate([part.time for part in self._parts])) if self._parts else np.empty(0, np.int64)
-        return spans_of(times, step)
+        times = [part.time for parts in self._parts.values() for part in parts.values()]
+        return spans_of(np.unique(np.concatenate(times)), step) if times else []
 
     def close(self) -> None:
         """Let go of the file."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BLANK = b" \t\n"
 STAMP = len("2019-05-15-12:01:00")
-CUT, STRANGE = "cut short", "not a row"
+CUT, STRANGE, NO_TABLE = "cut short", "not a row", "no table for a column"
 
 _TABLE = re.compile(rb"\n(?=[ \t]*Row[ \t]+Timestamp)")
 _LEGEND = re.compile(rb"\n[ \t]*(?=Legend:)")
@@ -117,7 +117,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             column += len(names)
         else:
             output.dropped["no such column in the legend"] += int(np.count_nonzero(~np.isnan(block.value)))
-    output.dropped["no table for a column"] += len(legend.metrics) - column if is_known else 0
+    output.dropped[NO_TABLE] += len(legend.metrics) - column if is_known else 0
     output.tables += _joined(blocks, legend, output.dropped)
 
 

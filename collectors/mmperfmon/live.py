@@ -1,0 +1,80 @@
+"""Ask mmperfmon window by window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+from collectors.mmperfmon.cells import Buckets, Rows, batches, measured
+from collectors.mmperfmon.queries import command_line, printed
+from collectors.mmperfmon.series import Series
+from collectors.mmperfmon.tables import CUT, NO_TABLE, Output, parse
+from tokiod.command import Commands
+from tokiod.errors import Transient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from collectors.mmperfmon.queries import Asked
+    from collectors.mmperfmon.series import Maps
+    from tokiod.collector import Tally
+    from tokiod.sample import Batch
+    from tokiod.window import Window
+
+UTC = ZoneInfo("UTC")
+
+
+# A window is what all queries print of it, or nothing: half of one would look like a site whose other half is down.
+class Mmperfmon:
+    """The collector of a cluster whose sensors mmperfmon knows of, here or on a node that can be reached."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, asked: Asked, known: Maps, cpu_scale: float, seconds: float) -> None:
+        self.step = asked.bucket
+        self._asked = asked
+        self._cpu_scale = cpu_scale
+        self._seconds = seconds
+        self._series = Series(known)
+        self._commands = Commands()
+
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield a batch per dataset. Raises Transient and Fatal for a run that failed, see queries.printed."""
+        rows, dropped = await self._rows(window)
+        tally.dropped.update(+dropped)
+        tally.records = _records(rows)
+        for batch in batches(rows, window, self.step, self._series, self._cpu_scale):
+            yield batch
+
+    async def count(self, window: Window) -> int | None:
+        """Return how many values mmperfmon has for a window by now."""
+        rows, _ = await self._rows(window)
+        return _records(rows)
+
+    async def close(self) -> None:
+        """Do nothing: a command ends with the collect that ran it."""
+
+    async def _rows(self, window: Window) -> tuple[list[Rows], Counter[str]]:
+        dropped: Counter[str] = Counter()
+        rows = []
+        for query in self._asked.queries:
+            output = await self._output(query, window)
+            dropped.update(output.dropped)
+            rows += [measured(table, Buckets(UTC, self.step), self._series, window, dropped) for table in output.tables]
+        return rows, dropped
+
+    async def _output(self, query: str, window: Window) -> Output:
+        line = command_line(self._asked, query, window)
+        text = printed(await self._commands.run(line, key=query, seconds=self._seconds, environment={"COLUMNS": "30000"}), query)
+        output = parse(text)
+        if output.dropped[CUT] or output.dropped[NO_TABLE]:
+            raise Transient(f"query {query}: what was printed breaks off")
+        if text.strip() and not output.legends:
+            raise Transient(f"query {query}: no table was printed but {text.split()[0].decode(errors='replace')[:100]!r}...")
+        return output
+
+
+def _records(rows: list[Rows]) -> int:
+    return sum(int(part.records.sum()) for part in rows)
