@@ -126,13 +126,14 @@ def batches(parts: Iterable[Rows], window: Window, step: int, series: Series, cp
 
 def _put(part: Rows, grid: Grid) -> None:
     row = (part.time - grid.window.start) // grid.step
-    is_one_each = len(row) < 2 or bool((np.diff(row) > 0).all())  # noqa: PLR2004 - of one there are no two
-    # Two buckets of one row come one after the other, so that the later one counts.
-    for some in [slice(None)] if is_one_each else [slice(place, place + 1) for place in range(len(row))]:
-        place = row[some, None], part.series
-        is_none = np.isnan(part.value[some])
-        grid.value[place] = np.where(is_none, grid.value[place], part.value[some])
-        grid.is_null[place] |= is_none
+    is_none = np.isnan(part.value)
+    # Two buckets of one row, or one column twice, come one after the other, so that the later value counts.
+    if not is_none.any() and (len(row) < 2 or (np.diff(row) > 0).all()):  # noqa: PLR2004 - of one there are no two
+        grid.value[row[:, None], part.series] = part.value
+        return
+    for place, values, without in zip(row.tolist(), part.value, is_none, strict=True):
+        grid.value[place, part.series[~without]] = values[~without]
+        grid.is_null[place, part.series[without]] = True
 
 
 def _sums(grid: Grid, columns: Mapping[str, list[int]]) -> NDArray[np.float64]:

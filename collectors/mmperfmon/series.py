@@ -119,6 +119,8 @@ class Series:
         self._maps = maps
         self._numbers: dict[Place, int] = {}
         self._of_legend: dict[Legend, NDArray[np.int64]] = {}
+        self._columns: dict[str, dict[str, list[int]]] = {}
+        self._columns_of = 0
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -131,10 +133,11 @@ class Series:
 
     def columns(self) -> dict[str, dict[str, list[int]]]:
         """Return {dataset: {column: [series]}} of all that was seen."""
-        found: dict[str, dict[str, list[int]]] = {}
-        for place, number in self._numbers.items():
-            found.setdefault(place.dataset, {}).setdefault(place.column, []).append(number)
-        return found
+        if self._columns_of != len(self):
+            self._columns, self._columns_of = {}, len(self)
+            for place, number in self._numbers.items():
+                self._columns.setdefault(place.dataset, {}).setdefault(place.column, []).append(number)
+        return self._columns
 
     def _number(self, metric: Metric | None) -> int:
         place = NO_LEGEND if metric is None else _place(metric, self._maps)
