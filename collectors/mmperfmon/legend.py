@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-ENTRY = re.compile(rb"[ \t]*(\d{1,9}):[ \t]+(\S.*?)[ \t]*")
+ENTRY = re.compile(rb"(\d{1,9}):[ \t]+(\S.*)")
 LONGEST = 400
 """Bytes of a key."""
 
@@ -41,7 +41,7 @@ def read(text: bytes) -> Legend:
     found: dict[int, Metric | None] = {}
     strange = 0
     for line in text.split(b"\n"):
-        entry = ENTRY.fullmatch(line)
+        entry = ENTRY.fullmatch(line.strip())
         if entry is None:
             strange += bool(line.strip())
             continue

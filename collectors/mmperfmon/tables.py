@@ -108,10 +108,14 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
         header, _, body = table.partition(b"\n")
         if not header.lstrip().startswith(b"Row"):
             header = b"Row " + header
-        names = header.split()[2:]
+        words, names = header.split()[:2], header.split()[2:]
+        if words != [b"Row", b"Timestamp"] or not names:
+            output.dropped[STRANGE] += 1 + _lines(body)
+            is_known = False
+            continue
         block = _block(header, len(names), body, output.dropped)
         # All names of a legend may be the same, so behind a table that is not the next one no other can be told either.
-        is_known = is_known and bool(names) and names == legend.counters[column : column + len(names)]
+        is_known = is_known and names == legend.counters[column : column + len(names)]
         if is_known:
             blocks.append(block)
             column += len(names)

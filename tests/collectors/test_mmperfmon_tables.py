@@ -136,6 +136,14 @@ def test_tables_behind_one_that_the_legend_does_not_know_are_nobodys():
     assert (cells(found), found.dropped) == ({}, {"no such column in the legend": 6})
 
 
+def test_a_broken_header_takes_its_table_and_those_behind_it_along():
+    columns, times = filled(2, KEYS[3:5]), stamps(HOUR, 2)
+    text = output(columns, times, 40)
+    found = parse(text.replace(b"Row           Timestamp", b"Row           Tmestamp ", 1))
+    assert cells(found) == {}
+    assert found.dropped.total() > 0
+
+
 def test_a_table_without_a_legend_is_counted():
     text = output(filled(2, KEYS[:1]), stamps(HOUR, 2))
     found = parse(text[text.index(b"Row") :])
@@ -200,3 +208,13 @@ def test_whatever_is_done_to_an_output_it_is_read_to_finite_amounts(changes, wid
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read(data):
     assert parse(data).tables == []
+
+
+@pytest.mark.parametrize(
+    "line", [b"1:\tx" + b" " * 200_000 + b"y", b" " * 200_000 + b"x", b"1:\t" + b"a|" * 100_000, b"Row " * 50_000, b"9" * 200_000]
+)
+@pytest.mark.timeout(10)
+def test_long_lines_take_no_longer_than_they_are(line):
+    text = output(filled(2, KEYS[:1]), stamps(HOUR, 2))
+    for place in (0, text.index(b" 1:"), text.index(b"Row"), len(text)):
+        parse(text[:place] + b"\n" + line + b"\n" + text[place:])
