@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from collectors.mmperfmon.rows import looks_like_one
+
 ENTRY = re.compile(rb"(\d{1,9}):[ \t]+(\S.*)")
 LONGEST = 400
 """Bytes of a key."""
@@ -26,10 +28,11 @@ class Legend:
     A class with an identity, because legends repeat: read() gives the same one for the same bytes, and what is made of it is kept.
     """
 
-    def __init__(self, metrics: tuple[Metric | None, ...], strange: int = 0) -> None:
+    def __init__(self, metrics: tuple[Metric | None, ...], strange: int = 0, *, is_whole: bool = True) -> None:
         self.metrics = metrics
         self.counters = [b"" if metric is None else metric.counter.encode() for metric in metrics]
         self.strange = strange
+        self.is_whole = is_whole
 
 
 NONE = Legend(())
@@ -37,19 +40,23 @@ NONE = Legend(())
 
 @lru_cache(maxsize=512)
 def read(text: bytes) -> Legend:
-    """Read the lines below "Legend:"; `strange` counts those that are none of it, and entries that name nothing."""
+    """Read the lines below "Legend:"; `strange` counts those that are none of it, and entries that name nothing.
+
+    Rows among them are those of a table without its header: then the legend is not whole, and no table behind them can be told.
+    """
     found: dict[int, Metric | None] = {}
-    strange = 0
+    strange, is_whole = 0, True
     for line in text.split(b"\n"):
         entry = ENTRY.fullmatch(line.strip())
         if entry is None:
             strange += bool(line.strip())
+            is_whole = is_whole and not looks_like_one(line)
             continue
         metric = _metric(entry[2])
         strange += metric is None
         found[int(entry[1])] = metric
     # Numbers are those of columns; there can't be more columns than lines, whatever a broken number says.
-    return Legend(tuple(found.get(number) for number in range(1, 1 + min(len(found), max(found, default=0)))), strange)
+    return Legend(tuple(found.get(number) for number in range(1, 1 + min(len(found), max(found, default=0)))), strange, is_whole=is_whole)
 
 
 def _metric(key: bytes) -> Metric | None:

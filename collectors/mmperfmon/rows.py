@@ -9,6 +9,9 @@ from itertools import pairwise
 UNITS = {b"B": 1.0, b"kB": 1024.0, b"KB": 1024.0, b"MB": 1024.0**2, b"GB": 1024.0**3, b"TB": 1024.0**4, b"PB": 1024.0**5}
 NULL = b"null"
 
+Row = tuple[int, bytes, list[float]]
+"""Its number, time stamp and values (NaN: null)."""
+
 _ROW = re.compile(rb"[ \t]*([1-9]\d{0,8})[ \t]+(\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)(?=[ \t]|$)")
 _NUMBER = re.compile(rb"-?\d{1,40}(\.\d{0,40})?([eE][-+]?\d{1,3})?")
 _UNIT = re.compile(rb"[A-Za-z%/]{1,16}")
@@ -20,8 +23,13 @@ def ends(header: bytes) -> list[int]:
     return [name.end() for name in _NAME.finditer(header)]
 
 
-def row(line: bytes, edges: list[int]) -> tuple[int, bytes, list[float]] | str:
-    """Read a line of a table whose header has these ends: its number, time stamp and values (NaN: null), or what is wrong with it."""
+def looks_like_one(line: bytes) -> bool:
+    """Tell whether a line begins as a row does."""
+    return _ROW.match(line) is not None
+
+
+def row(line: bytes, edges: list[int]) -> Row | str:
+    """Read a line of a table whose header has these ends; or return what is wrong with it."""
     found = _ROW.match(line)
     if found is None:
         return "not a row"

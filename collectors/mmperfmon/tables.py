@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from collectors.mmperfmon import legend as legends
-from collectors.mmperfmon.rows import UNITS, ends, row
+from collectors.mmperfmon.rows import UNITS, Row, ends, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,11 +60,12 @@ class Output:
 
 
 class _Block(NamedTuple):
-    """One table as it stands there; value: f8[columns, rows]."""
+    """One table as it stands there; value: f8[columns, rows]; is_last: a broken one follows, so that no other can be told."""
 
     numbers: tuple[int, ...]
     stamps: bytes
     value: NDArray[np.float64]
+    is_last: bool = False
 
 
 def parse(data: bytes) -> Output:
@@ -103,7 +104,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
     else:
         output.dropped[STRANGE] += _lines(text)
     blocks: list[_Block] = []
-    column, is_known = 0, True
+    column, is_known = 0, legend.is_whole
     for table in tables:
         header, _, body = table.partition(b"\n")
         if not header.lstrip().startswith(b"Row"):
@@ -119,6 +120,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
         if is_known:
             blocks.append(block)
             column += len(names)
+            is_known = not block.is_last
         else:
             output.dropped["no such column in the legend"] += int(np.count_nonzero(~np.isnan(block.value)))
     output.dropped[NO_TABLE] += len(legend.metrics) - column if is_known else 0
@@ -207,11 +209,27 @@ def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:
     if _is_cut(header, body):
         lines.pop()
         dropped[CUT] += 1
-    rows = [row(line, edges) for line in lines]
-    dropped.update(found for found in rows if isinstance(found, str))
-    whole = [found for found in rows if not isinstance(found, str)]
-    value = np.array([values for _, _, values in whole], np.float64).reshape(len(whole), len(edges) - 2)
-    return _Block(tuple(number for number, _, _ in whole), b"".join(stamp for _, stamp, _ in whole), value.T.copy())
+    whole: list[Row] = []
+    for place, line in enumerate(lines):
+        found = row(line, edges)
+        if _is_of_another(found, whole):
+            dropped[STRANGE] += len(lines) - place
+            return _made(whole, len(edges) - 2, is_last=True)
+        if isinstance(found, str):
+            dropped[found] += 1
+        else:
+            whole.append(found)
+    return _made(whole, len(edges) - 2, is_last=False)
+
+
+def _is_of_another(found: Row | str, before: list[Row]) -> bool:
+    """Tell whether a table begins whose header is not one: its rows are numbered from 1 again, or its header stands instead of rows."""
+    return not before if found == STRANGE else not isinstance(found, str) and bool(before) and found[0] <= before[-1][0]
+
+
+def _made(rows: list[Row], width: int, *, is_last: bool) -> _Block:
+    value = np.array([values for _, _, values in rows], np.float64).reshape(len(rows), width)
+    return _Block(tuple(number for number, _, _ in rows), b"".join(stamp for _, stamp, _ in rows), value.T.copy(), is_last)
 
 
 def _is_cut(header: bytes, body: bytes) -> bool:

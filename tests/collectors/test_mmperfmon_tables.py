@@ -136,11 +136,16 @@ def test_tables_behind_one_that_the_legend_does_not_know_are_nobodys():
     assert (cells(found), found.dropped) == ({}, {"no such column in the legend": 6})
 
 
-def test_a_broken_header_takes_its_table_and_those_behind_it_along():
-    columns, times = filled(2, KEYS[3:5]), stamps(HOUR, 2)
-    text = output(columns, times, 40)
-    found = parse(text.replace(b"Row           Timestamp", b"Row           Tmestamp ", 1))
-    assert cells(found) == {}
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("instead", [b"Row           Tmestamp gpfs_nsdds_bytes_read", b"Row", b""], ids=["misspelt", "cut", "gone"])
+def test_a_broken_header_takes_its_table_and_those_behind_it_along(broken, instead):
+    keys = [KEYS[3], KEYS[4], KEYS[4].replace("dt01", "dt02")]
+    columns, times = filled(2, keys), stamps(HOUR, 2)
+    parts = output(columns, times, 40).split(b"Row           Timestamp gpfs_nsdds_bytes_read")
+    text = b"Row           Timestamp gpfs_nsdds_bytes_read".join(parts[: broken + 1])
+    text += instead + b"Row           Timestamp gpfs_nsdds_bytes_read".join(parts[broken + 1 :])
+    found = parse(text)
+    assert cells(found) == wanted({key: columns[key] for key in keys[:broken]}, times)
     assert found.dropped.total() > 0
 
 
