@@ -5,6 +5,7 @@ import pytest
 from tokiod.simulator.site import Site
 
 EPOCH = 1_517_119_200
+OTHER = {"interfaces": 1, "nsds": 9, "nsd_servers": 2, "moment": 300}
 
 
 def test_a_saved_site_is_read_back_equal(tmp_path):
@@ -14,7 +15,7 @@ def test_a_saved_site_is_read_back_equal(tmp_path):
 
 
 def test_every_field_changes_the_fingerprint():
-    other = Site(EPOCH + 5, 2, "UTC", "lc1", 25, 2, 3, trouble=False, growth=0, hosts=3, devices=2, cores=1, late=9)
+    other = Site(EPOCH + 5, 2, "UTC", "lc1", 25, 2, 3, trouble=False, growth=0, hosts=3, devices=2, cores=1, late=9, **OTHER)
     site = Site(EPOCH)
     changed = [replace(site, **{field.name: getattr(other, field.name)}) for field in fields(Site)]
     assert len({site.fingerprint, *(c.fingerprint for c in changed)}) == 1 + len(fields(Site))
@@ -38,9 +39,15 @@ def test_a_step_is_what_goes_on_at_a_time():
     assert [site.step(EPOCH + t) for t in (-0.1, 0, 4.9, 5)] == [-1, 0, 0, 1]
 
 
-@pytest.mark.parametrize("wrong", [{"epoch": 3}, {"osts": 0}, {"mdts": 0}, {"seed": -1}])
+@pytest.mark.parametrize("wrong", [{"epoch": 3}, {"osts": 0}, {"mdts": 0}, {"seed": -1}, {"interfaces": 0}])
 def test_an_impossible_site_is_refused(wrong):
     with pytest.raises(ValueError, match=r"is not a multiple|at least one|negative"):
+        Site(**{"epoch": EPOCH} | wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"nsds": 2}, {"nsd_servers": 1}, {"moment": 0}, {"moment": 70}])
+def test_disks_without_servers_and_moments_that_make_no_hour_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"a disk for each|whole number of moments"):
         Site(**{"epoch": EPOCH} | wrong)
 
 

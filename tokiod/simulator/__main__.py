@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
+from tokiod.simulator import commands, esnet_server
 from tokiod.simulator.elasticsearch import serve
 from tokiod.simulator.lmt import simulate
+from tokiod.simulator.lustre_commands import LustreCommands
+from tokiod.simulator.mmperfmon import Mmperfmon
 from tokiod.simulator.site import CORI, STEP, Site
 from tokiod.units import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
 
 
 def _seconds(text: str) -> int:
@@ -81,6 +87,46 @@ def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None,
     except OSError as error:
         raise click.ClickException(f"can't listen on {listen[0]}:{listen[1]}: {error}") from None
     except (TokiodError, ValueError, KeyError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+_LISTEN = click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Where to answer.")
+_BIN = click.option("--bin", "directory", type=click.Path(path_type=Path), required=True, help="Where the programs are put.")
+_CLOCK = click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
+_SITE = click.option("--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True, help="A saved site.")
+
+
+@simulator.command()
+@_LISTEN
+@_CLOCK
+@_SITE
+def esnet(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
+    """Serve the rates of routers' interfaces as ESnet does."""
+    _run(lambda: esnet_server.serve(Site.read(saved), clock, *listen))
+
+
+@simulator.command()
+@_BIN
+@_CLOCK
+@_SITE
+def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
+    """Put a program mmperfmon into a directory, and answer it."""
+    _run(lambda: commands.serve(Mmperfmon(Site.read(saved)), clock, ("mmperfmon",), directory))
+
+
+@simulator.command()
+@_BIN
+@_CLOCK
+@_SITE
+def lustre(directory: Path, clock: SimulatedClock, saved: Path) -> None:
+    """Put programs lfs and lctl into a directory, and answer them."""
+    _run(lambda: commands.serve(LustreCommands(Site.read(saved)), clock, ("lfs", "lctl"), directory))
+
+
+def _run(forever: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        asyncio.run(_until_terminated(forever()))
+    except (OSError, TokiodError, ValueError, KeyError) as error:
         raise click.ClickException(str(error)) from None
 
 

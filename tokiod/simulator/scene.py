@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,7 @@ from tokiod import config as configuration
 from tokiod.errors import TokiodError
 from tokiod.ledger import Ledger, LedgerUnmade
 from tokiod.simulator.compare import Comparison, compare
-from tokiod.simulator.sources import LMT, Source, free_port
+from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Scene:
     retention: int = 86400
     sources: tuple[Source, ...] = (LMT,)
     log_level: str = "info"
-    port: int = field(default_factory=free_port)
+    ports: dict[str, int] = field(default_factory=dict)
     _simulators: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _daemon: subprocess.Popen[bytes] | None = None
     _config: Config | None = field(default=None)
@@ -85,7 +86,7 @@ class Scene:
         text = CONFIG.format(directory=self.directory, timezone=self.site.timezone)
         for source in self.sources:
             text += SOURCE.format(name=source.name, system=source.system, window=self.window, retention=self.retention)
-            text += source.config.format(directory=self.directory, port=self.port)
+            text += source.config.format(directory=self.directory, port=self._port(source), **told(self.site))
         self.config_path.write_text(text)
         self.site.save(self.directory / "site.json")
 
@@ -93,10 +94,10 @@ class Scene:
         """Start the sources and wait until they can be asked."""
         common = ["--clock", str(self.clock), "--site", str(self.directory / "site.json")]
         for source in self.sources:
-            own = [argument.format(directory=self.directory, port=self.port) for argument in source.arguments]
+            own = [argument.format(directory=self.directory, port=self._port(source)) for argument in source.arguments]
             self._simulators.append(self._start("tokiod.simulator", *own, *common))
         for source in self.sources:
-            wait_for(lambda source=source: source.ready(self.directory, self.port), 60, f"nothing from {source.name}; see {self.log}")  # type: ignore[misc]  # mypy takes no defaults in a lambda
+            wait_for(partial(source.ready, self.directory, self._port(source)), 60, f"nothing from {source.name}; see {self.log}")
 
     def start_daemon(self) -> None:
         """Start `tokiod run`."""
@@ -148,8 +149,11 @@ class Scene:
             return []
 
     def complete_to(self, start: int, end: int) -> bool:
-        """Whether everything in [start, end) is stored, of every source."""
-        return all(any(window.start <= start and window.end >= end for window in self.stored(source)) for source in self.sources)
+        """Whether everything in [start, end) is stored, of every source that has a past, and something of the others."""
+        return all(
+            any(not source.replayable or (window.start <= start and window.end >= end) for window in self.stored(source))
+            for source in self.sources
+        )
 
     def files(self, source: Source | None = None) -> list[Path]:
         """Return the archive's files, of one source or of all."""
@@ -163,6 +167,9 @@ class Scene:
             answers = source.answers(self.site, self.stored(source))
             result = sum((compare(path, answers, determined=determined) for path in self.files(source)), result)
         return result
+
+    def _port(self, source: Source) -> int:
+        return self.ports.setdefault(source.name, free_port())
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:

@@ -31,12 +31,15 @@ CORI = {"hosts": 288, "devices": 4, "cores": 16}
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A file system and a burst buffer under load.
+    """File systems, a burst buffer and a network under load.
 
     epoch: UTC epoch seconds of the first sample ever taken, a multiple of STEP; step k is at epoch + k * STEP.
     OST j belongs to OSS j % osss; two MDTs share an MDS.
     growth: seconds after the epoch at which the last OST is first seen; None: from the start.
     trouble: whether samples come late, counters fall, servers go away (see trouble.py).
+    interfaces: of the routers that lead to the site's outside, two to a router.
+    nsds, nsd_servers: GPFS's disks and the servers that they hang on; the first server holds metadata, on disks of its own.
+    moment: seconds for which what Lustre's commands print stays as it is: the window of who asks them.
     hosts, devices, cores: the burst buffer's nodes, and the NVMe devices and CPU cores of each; `growth` holds for the last node too.
     late: seconds within which the last of the nodes' documents can be found, from the time that it tells of.
     """
@@ -54,6 +57,10 @@ class Site:
     devices: int = 4
     cores: int = 8
     late: int = 25
+    interfaces: int = 4
+    nsds: int = 6
+    nsd_servers: int = 3
+    moment: int = 60
 
     def __post_init__(self) -> None:
         if self.epoch % STEP:
@@ -62,6 +69,12 @@ class Site:
             raise ValueError("a site has at least one OST, one OSS and one MDT")
         if min(self.hosts, self.devices, self.cores) < 1:
             raise ValueError("a burst buffer has at least one host, one device and one core")
+        if self.interfaces < 1:
+            raise ValueError("a site that is reached has at least one interface")
+        if min(self.nsds, self.nsd_servers) < 2 or self.nsds < self.nsd_servers:  # noqa: PLR2004 - one for metadata, one for data
+            raise ValueError("GPFS has at least two servers, one for metadata and one for data, and a disk for each")
+        if self.moment < 1 or 3600 % self.moment:
+            raise ValueError(f"moment is {self.moment} s: an hour has a whole number of moments")
         if self.late < 1:
             raise ValueError(f"late is {self.late} s: no document can be found sooner than 1 s after its time")
         if self.seed < 0:
@@ -97,6 +110,23 @@ class Site:
     def device_names(self) -> tuple[str, ...]:
         """The devices that each of those has."""
         return tuple(f"nvme{j}n1" for j in range(self.devices))
+
+    @property
+    def interface_names(self) -> tuple[str, ...]:
+        """The interfaces, ROUTER:IFNAME: those of ESnet's own names, and of a vendor's, which hold what no URL holds."""
+        return tuple(
+            f"{self.filesystem}-cr{1 + j // 2}:" + (f"xe-{j}/0/1" if j % 2 else f"to_site_ip-{j}_v4") for j in range(self.interfaces)
+        )
+
+    @property
+    def nsd_server_names(self) -> tuple[str, ...]:
+        """The hosts that GPFS's disks hang on, that of metadata first."""
+        return tuple(f"{'md' if j == 0 else 'nsd'}{j:02d}.{self.filesystem}.example" for j in range(self.nsd_servers))
+
+    @property
+    def nsd_names(self) -> tuple[str, ...]:
+        """GPFS's disks; disk j hangs on server j % nsd_servers."""
+        return tuple(f"na{j:02d}md" if j % self.nsd_servers == 0 else f"ddn{j:02d}dt" for j in range(self.nsds))
 
     @property
     def oss_of_ost(self) -> NDArray[np.intp]:

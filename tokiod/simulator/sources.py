@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod.simulator.answers import Answers
 from tokiod.simulator.collectd_answers import CollectdAnswers
+from tokiod.simulator.esnet_answers import EsnetAnswers
+from tokiod.simulator.gpfs_answers import GpfsAnswers
+from tokiod.simulator.lustre import MOUNTS, Lustre
+from tokiod.simulator.lustre_answers import LustreAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,8 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One of them. config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`.
+    """One of them.
 
+    config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`; and in config with
+    what told() says of the site. replayable: all of the past can be had, and so must be, in the end.
     shown: a dataset to look at; ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site
     and stored windows.
     """
@@ -33,6 +40,7 @@ class Source:
     arguments: tuple[str, ...]
     ready: Callable[[Path, int], bool]
     answers: Callable[[Site, Iterable[Window]], Knowing]
+    replayable: bool = True
 
 
 def _database_exists(directory: Path, _port: int) -> bool:
@@ -42,6 +50,13 @@ def _database_exists(directory: Path, _port: int) -> bool:
 def _listens(_directory: Path, port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _programs(*names: str) -> Callable[[Path, int], bool]:
+    def are_there(directory: Path, _port: int) -> bool:
+        return all(os.access(directory / "bin" / name, os.X_OK) for name in names)
+
+    return are_there
 
 
 LMT = Source(
@@ -74,6 +89,66 @@ settle = "30s"
     ready=_listens,
     answers=CollectdAnswers,
 )
+
+
+ESNET = Source(
+    name="demo-esnet",
+    system="net",
+    shown="datatargets/readrates",
+    config="""\
+kind = "esnet_snmp"
+url = "http://127.0.0.1:{port}/snmp/west"
+interfaces = {interfaces}
+rate = 100
+settle = "60s"
+""",
+    arguments=("esnet", "--listen", "127.0.0.1:{port}"),
+    ready=_listens,
+    answers=EsnetAnswers,
+)
+
+MMPERFMON = Source(
+    name="demo-gpfs",
+    system="gpfs",
+    shown="datatargets/readbytes",
+    config="""\
+kind = "mmperfmon"
+command = ["{directory}/bin/mmperfmon", "query"]
+lun_map = ['na\\d+md=mdtarget', '.*=datatarget']
+server_map = ['md\\d=mdserver']
+run_timeout = "5s"
+settle = "120s"
+""",
+    arguments=("mmperfmon", "--bin", "{directory}/bin"),
+    ready=_programs("mmperfmon"),
+    answers=GpfsAnswers,
+)
+
+LUSTRE = Source(
+    name="demo-lustre",
+    system="lustre",
+    shown="fullness/bytes",
+    config="""\
+kind = "lustre"
+mounts = {mounts}
+lfs = ["{directory}/bin/lfs"]
+lctl = ["{directory}/bin/lctl"]
+command_timeout = "5s"
+homes = {homes}
+""",
+    arguments=("lustre", "--bin", "{directory}/bin"),
+    ready=_programs("lfs", "lctl"),
+    answers=LustreAnswers,
+    replayable=False,
+)
+
+FIVE = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
+
+
+def told(site: Site) -> dict[str, str]:
+    """Return what a configuration must tell of a site, in TOML."""
+    homes = ", ".join(f'"{target}" = "{nid}"' for target, nid in Lustre(site).homes().items())
+    return {"interfaces": str(list(site.interface_names)), "mounts": str(list(MOUNTS)), "homes": f"{{ {homes} }}"}
 
 
 def free_port() -> int:
