@@ -1,0 +1,110 @@
+r"""What `lfs df` prints, of one file system or of several.
+
+    UUID                   1K-blocks        Used   Available Use% Mounted on
+    snx11035-MDT0000_UUID  2255453580   115237564  2106016404   5% /scratch2[MDT:0]
+    snx11035-OST0015_UUID 90767651352 65387344040 24423870832  73% /scratch2[OST:21] DR
+    lustre-OST0003_UUID : inactive device
+
+    filesystem_summary:  2178423632448 1560557556800 594839593984  72% /scratch2
+
+A name may be any file system's, with "-" and "_" in it; its four digits are hexadecimal, the index in brackets is decimal. Flags may
+follow. A row counts only behind a header, which says what its numbers are, and up to the summary: what the beginning of a text was
+lost of could else be taken for another name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+# What begins a row decides it: possessive quantifiers, so that no row is looked at twice. Digits that are cut never make another number,
+# for a row counts only with the index in its brackets.
+_ROW = re.compile(
+    r"^([!-~]{1,100}+)[ \t]++(\d{1,18})[ \t]++(\d{1,18})[ \t]++\d{1,18}[ \t]++(?:\d{1,3}%|-)"
+    r"[ \t]++/[^\[\n]*+(\[(?:OST|MDT):\d{1,9}\])[ \t]*+[A-Za-z?()0-9]*+[ \t\r]*+$",
+    re.MULTILINE | re.ASCII,
+)
+_HEADER = re.compile(r"\nUUID[ \t]+(1K-blocks|Inodes)[ \t]+\S+[ \t]+\S+[ \t]+\S+[ \t]+Mounted on[ \t\r]*$", re.MULTILINE | re.ASCII)
+_SUMMARY = re.compile(r"\nfilesystem[ _]summary:[^\n]*")
+_ERROR = re.compile(r"^(?!filesystem)[!-9;-~]++[ \t]*+:[ \t]++([^\n]*\S)[ \t\r]*$", re.MULTILINE | re.ASCII)
+
+BYTES = "1K-blocks"
+INACTIVE = "target that is inactive"
+ERROR = "target that answered with an error"
+STRAY = "row without a header"
+INODES = "row of inodes"
+CONTRADICTION = "row that contradicts itself"
+AGAIN = "row of a target that was listed before"
+ODD = "line that is none of lfs df's"
+
+
+@dataclass(slots=True)
+class Listing:
+    """Size and use of each target in KiB, by name without _UUID; dropped: other lines, by reason.
+
+    The first row of a target counts: a file system may be mounted twice, and what is listed again with other figures belongs to
+    another output, whose beginning was lost.
+    """
+
+    targets: dict[str, tuple[int, int]] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def is_df(text: bytes) -> bool:
+    """Whether a text looks like an output of lfs df."""
+    shown = "\n" + text[: 1 << 16].decode("ascii", "replace")
+    return any(pattern.search(shown) for pattern in (_HEADER, _ROW))
+
+
+def parse(text: bytes) -> Listing:
+    """Read an output, also one that is cut or damaged."""
+    listing, shown = Listing(), "\n" + text.decode("ascii", "replace")
+    headers = list(_HEADER.finditer(shown))
+    ends = [*(header.start() for header in headers), len(shown)]
+    known = len(headers) + _stray(shown[: ends[0]], listing)
+    for header, end in zip(headers, ends[1:], strict=True):
+        known += _block(header[1], shown[header.end() : end], listing)
+    odd = sum(map(bool, map(str.strip, shown.split("\n")))) - known
+    if odd:
+        listing.dropped[ODD] += odd - _errors(shown, listing.dropped)
+    listing.dropped = +listing.dropped
+    return listing
+
+
+def _block(unit: str, rows: str, listing: Listing) -> int:
+    """Read what is behind a header; return how many lines were understood."""
+    summary = _SUMMARY.search(rows)
+    found = _ROW.findall(rows[: summary.start()] if summary else rows)
+    if unit == BYTES:
+        _take(found, listing)
+    else:
+        listing.dropped[INODES] += len(found)
+    return len(found) + (1 + _stray(rows[summary.end() :], listing) if summary else 0)
+
+
+def _take(rows: list[tuple[str, str, str, str]], listing: Listing) -> None:
+    """Take a file system's rows: some thousand at most, for which arrays would cost more than this loop."""
+    names, totals, uses, places = zip(*rows, strict=True) if rows else ((), (), (), ())
+    ends = [f"-{place[1:4]}{int(place[5:-1]):04x}_UUID" for place in places]
+    for name, end, total, used in zip(names, ends, map(int, totals), map(int, uses), strict=True):
+        if not name.endswith(end) or used > total:
+            listing.dropped[CONTRADICTION] += 1
+        elif listing.targets.setdefault(name[:-5], (total, used)) != (total, used):
+            listing.dropped[AGAIN] += 1
+
+
+def _stray(lines: str, listing: Listing) -> int:
+    """Count rows that no header tells about; return how many lines were understood."""
+    found = len(_ROW.findall(lines))
+    listing.dropped[STRAY] += found
+    return found + len(_SUMMARY.findall(lines))
+
+
+def _errors(text: str, dropped: Counter[str]) -> int:
+    """Count targets that answered with an error; return how many."""
+    said = _ERROR.findall(text)
+    inactive = said.count("inactive device")
+    dropped[INACTIVE] += inactive
+    dropped[ERROR] += len(said) - inactive
+    return len(said)

@@ -1,0 +1,191 @@
+"""Saved outputs of lfs df and lctl dl -t: plain ones, and files of many, each behind a line `BEGIN <epoch seconds>`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+
+import msgspec
+import numpy as np
+
+from collectors.lustre import df, dl
+from collectors.lustre.homes import Homes
+from collectors.lustre.snapshots import FAILOVER, FULLNESS, Cells, Columns, batches, failover, fullness
+from tokiod.collector import SavedOptions
+from tokiod.errors import Fatal, TokiodError
+from tokiod.spans import spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.sample import Batch
+    from tokiod.window import Calendar, Window
+
+T = TypeVar("T")
+
+GZIP = b"\x1f\x8b"
+LONGEST = 1 << 30
+"""Bytes of a file, unpacked."""
+_BEGIN = re.compile(rb"^[^\n]*BEGIN(?P<rest>[^\n]*)\n", re.MULTILINE)
+_EPOCH = re.compile(rb"[ \t]+(\d{1,12})(?:[ \t][ -~]*)?\r?")
+ODD = "line that is none of lfs's or lctl's"
+LATEST = 253_000_000_000
+
+
+class Saved(SavedOptions, kw_only=True, frozen=True):
+    """How to read saved outputs."""
+
+    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 60
+    time: Annotated[
+        int | None, msgspec.Meta(ge=0, description="When plain outputs were made, epoch seconds.  [default: their files' times]")
+    ] = None
+    filesystem: Annotated[tuple[str, ...], msgspec.Meta(description="Which file systems.  [default: all]")] = ()
+    home: Annotated[tuple[str, ...], msgspec.Meta(description="TARGET=NID: the server that a target belongs to.  [default: learned]")] = ()
+
+    def datasets(self) -> frozenset[str]:
+        """Return the names of both outputs' datasets."""
+        return frozenset((*FULLNESS, *FAILOVER))
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with homes."""
+        return [f"home: expected TARGET=NID, got {one!r}" for one in self.home if not all(one.partition("=")[::2])]
+
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
+    for fault in options.faults():
+        raise TokiodError(f"--{fault}")
+    paths = [Path(name) for name in inputs]
+    for path in paths:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
+    return SavedOutputs(paths, options, site.calendar)
+
+
+class SavedOutputs:
+    """The collector of saved outputs: they are few and small, so all are read at first, and homes are learned from all of them."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], options: Saved, calendar: Calendar) -> None:
+        self.step = options.step
+        self._paths = paths
+        self._options = options
+        self._calendar = calendar
+        self._columns = Columns()
+        self._loading: asyncio.Future[dict[int, _Moment]] | None = None
+
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield a batch per dataset. Raises Fatal for a file that is neither of both outputs."""
+        moments = [(row, moment) for row, moment in (await self._moments()).items() if window.start <= row < window.end]
+        tally.records = sum(moment.records for _, moment in moments)
+        for _, moment in moments:
+            tally.dropped.update(moment.dropped)
+        for batch in batches([(row, moment.cells) for row, moment in moments], self.step, self._columns, sorted(self._options.datasets())):
+            yield batch
+
+    async def count(self, window: Window) -> int | None:
+        """Return how many targets and devices were seen in a window."""
+        return sum(moment.records for row, moment in (await self._moments()).items() if window.start <= row < window.end)
+
+    async def spans(self) -> list[Window]:
+        """Return where there are outputs."""
+        return spans_of(np.array(list(await self._moments()), np.int64), self.step)
+
+    async def close(self) -> None:
+        """Wait until the files are read, where that has begun."""
+        if self._loading is not None:
+            await asyncio.gather(self._loading, return_exceptions=True)
+            self._loading = None
+
+    async def _moments(self) -> dict[int, _Moment]:
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        return await asyncio.shield(self._loading)
+
+    def _load(self) -> dict[int, _Moment]:
+        """Read all files; of outputs in one row the last in time counts."""
+        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
+        homes = Homes(dict(one.split("=", 1) for one in self._options.home))
+        moments: dict[int, _Moment] = defaultdict(_Moment)
+        served = []
+        for time, text in outputs:
+            moment = moments[self._calendar.window(time, self.step).start]
+            listing, devices = df.parse(text), dl.parse(text)
+            seen, targets = self._wanted(devices.served), self._wanted(listing.targets)
+            served.append((moment, seen))
+            homes.learn(seen)
+            moment.take(len(seen) + len(targets), _dropped(text, listing.dropped, devices.dropped), fullness(targets))
+        for moment, seen in served:
+            moment.take(0, Counter(), failover(homes.away(seen), moment.dropped))
+        for moment in moments.values():
+            self._columns.add(moment.cells)
+        return dict(sorted(moments.items()))
+
+    def _wanted(self, targets: Mapping[str, T]) -> dict[str, T]:
+        chosen = self._options.filesystem
+        return {name: value for name, value in targets.items() if not chosen or name[:-8] in chosen}
+
+
+class _Moment:
+    """What was seen in one row."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.dropped: Counter[str] = Counter()
+        self.cells: Cells = {}
+
+    def take(self, records: int, dropped: Counter[str], cells: Cells) -> None:
+        self.records += records
+        self.dropped.update(dropped)
+        for dataset, values in cells.items():
+            self.cells.setdefault(dataset, {}).update(values)
+
+
+def _dropped(text: bytes, of_df: Counter[str], of_dl: Counter[str]) -> Counter[str]:
+    """Return what gave no cell of a text that may hold both outputs: a line is odd where it is so to both."""
+    lines = sum(map(bool, map(bytes.strip, text.split(b"\n"))))
+    odd = of_df.pop(df.ODD, 0) + of_dl.pop(dl.ODD, 0) - lines
+    return +(of_df + of_dl + Counter({ODD: odd}))
+
+
+def _outputs(path: Path, told: int | None) -> Iterator[tuple[int, bytes]]:
+    """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file with neither of both."""
+    try:
+        text, time = _text(path), int(path.stat().st_mtime) if told is None else told
+    except OSError as error:
+        raise Fatal(f"{path} can't be read: {error.strerror}") from None
+    begins = list(_BEGIN.finditer(text))
+    ends = [*(begin.start() for begin in begins[1:]), len(text)]
+    parts = [(_epoch(begin), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
+    if not any(df.is_df(part) or dl.is_dl(part) for _, part in parts):
+        raise Fatal(f"{path} is no output of lfs df or of lctl dl -t, nor a file of such behind BEGIN lines")
+    yield from ((time, part) for time, part in parts if time < LATEST)
+
+
+def _epoch(begin: re.Match[bytes]) -> int:
+    """Return the time of a BEGIN line, LATEST where it can't be read: what stands behind it is then of no known time."""
+    told = _EPOCH.fullmatch(begin["rest"])
+    return int(told[1]) if told and begin[0].startswith(b"BEGIN") else LATEST
+
+
+def _text(path: Path) -> bytes:
+    data = path.read_bytes()
+    if not data.startswith(GZIP):
+        return data
+    try:
+        unpacker = zlib.decompressobj(wbits=31)
+        data = unpacker.decompress(data, LONGEST)
+    except zlib.error as error:
+        raise Fatal(f"{path}: it is gzip and broken: {error}") from None
+    if not unpacker.eof:
+        raise Fatal(f"{path}: it is gzip, and cut off or longer than {LONGEST >> 30} GiB")
+    return data

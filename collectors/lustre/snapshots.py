@@ -1,0 +1,85 @@
+"""What was seen of targets at one moment, and batches of such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokiod.sample import Batch
+from tokiod.tts.schema import natural_key
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+FULLNESS = ("fullness/bytes", "fullness/bytestotal")
+FAILOVER = ("failover/datatargets", "failover/mdtargets")
+UNKNOWN = "target whose home is not known"
+
+Cells = dict[str, dict[str, float]]
+"""The values of one moment, by dataset and column."""
+
+
+@dataclass(slots=True)
+class Columns:
+    """All targets that were ever seen, by dataset: one that is missing from a listing is missing, not gone."""
+
+    _places: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, cells: Cells) -> None:
+        """Take notice of new ones."""
+        for dataset, values in cells.items():
+            known = self._places.get(dataset, {})
+            if not values.keys() <= known.keys():
+                names = sorted({*known, *values}, key=natural_key)
+                self._places[dataset] = {name: place for place, name in enumerate(names)}
+
+    def of(self, dataset: str) -> dict[str, int]:
+        """Return a dataset's in natural order, with their places."""
+        return self._places.get(dataset, {})
+
+
+def fullness(targets: Mapping[str, tuple[int, int]]) -> Cells:
+    """Return what lfs df tells: used and total KiB."""
+    used, total = FULLNESS
+    return {used: {name: float(both[1]) for name, both in targets.items()}, total: {name: float(both[0]) for name, both in targets.items()}}
+
+
+def failover(away: Mapping[str, bool | None], dropped: Counter[str]) -> Cells:
+    """Return 1.0 for each target that is away from home, 0.0 for one at home."""
+    osts, mdts = FAILOVER
+    cells: Cells = {osts: {}, mdts: {}}
+    for name, is_away in away.items():
+        if is_away is None:
+            dropped[UNKNOWN] += 1
+        else:
+            cells[osts if name[-7:-4] == "OST" else mdts][name] = float(is_away)
+    return cells
+
+
+def batches(moments: Sequence[tuple[int, Cells]], step: int, columns: Columns, datasets: Iterable[str]) -> Iterator[Batch]:
+    """Yield a batch per dataset that has columns, of the cells of rows, each a time and what was seen then, oldest first."""
+    for dataset in datasets:
+        places = columns.of(dataset)
+        if places:
+            rows = [cells.get(dataset, {}) for _, cells in moments]
+            of_rows = [np.fromiter(map(places.__getitem__, row), np.uint32, len(row)) for row in rows]
+            values = [np.fromiter(row.values(), np.float64, len(row)) for row in rows]
+            orders = [np.argsort(row) for row in of_rows]
+            yield Batch(
+                dataset,
+                "gauge",
+                step,
+                tuple(places),
+                np.array([time for time, _ in moments], np.int64).repeat([len(row) for row in rows]),
+                _joined(of_rows, orders, np.uint32),
+                _joined(values, orders, np.float64),
+            )
+
+
+def _joined(rows: list[NDArray[Any]], orders: list[NDArray[np.intp]], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype), *(row[order] for row, order in zip(rows, orders, strict=True))])
