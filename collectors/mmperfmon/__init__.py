@@ -4,7 +4,7 @@ inputs.py   the outputs in files and archives          legend.py   what columns 
 tables.py   an output's tables; rows.py: an odd one's  stamps.py   local time stamps to UTC
 series.py   metrics to datasets and columns            cells.py    tables to batches
 saved.py    the join of them over saved outputs, whose rows wait in spool.py
-queries.py  what is asked; live.py: the join of them over the command
+queries.py  what is asked; collector.py: the join of them over the command
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - mmperfmon is asked in UTC
     """Return the collector that runs mmperfmon."""
-    from collectors.mmperfmon.live import Mmperfmon  # noqa: PLC0415 - asyncio's subprocesses are the daemon's alone
+    from collectors.mmperfmon.collector import Mmperfmon  # noqa: PLC0415 - asyncio's subprocesses are the daemon's alone
 
     asked = Asked(config.prefix, config.command, config.queries, config.arguments, config.step)
     return Mmperfmon(asked, maps(config.lun_map, config.server_map), config.cpu_scale, config.run_timeout)
