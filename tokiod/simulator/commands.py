@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,13 @@ def install(names: Sequence[str], directory: Path, address: Path) -> None:
         program.chmod(0o755)
 
 
+def _said(answer: Callable[[list[str], float], Reply], argv: list[str], now: float) -> Reply:
+    try:
+        return answer(argv, now)
+    except ValueError as error:
+        return Reply(2, stderr=f"the simulator can't read {' '.join(argv)}: {error}")
+
+
 def _address(directory: Path, name: str) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     address = directory / f"{name}.socket"
@@ -76,16 +84,12 @@ async def serve(answer: Callable[[list[str], float], Reply], clock: Clock, names
     """Answer for programs, which are written into a directory as soon as they can be run, for ever."""
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = (await reader.read()).decode().split("\0")[:-1]
-        try:
-            said = answer(asked, clock.time())
-        except ValueError as error:
-            said = Reply(2, stderr=f"the simulator can't read {' '.join(asked)}: {error}")
-        if said.hangs:
-            await asyncio.sleep(HANGS)
-        complaint = f"{said.stderr}\n".encode() if said.stderr else b""
-        writer.write(struct.pack("!ii", said.code, len(complaint)) + complaint + said.stdout.encode())
-        writer.close()
+        with closing(writer):
+            said = _said(answer, (await reader.read()).decode().split("\0")[:-1], clock.time())
+            if said.hangs:
+                await asyncio.sleep(HANGS)
+            complaint = f"{said.stderr}\n".encode() if said.stderr else b""
+            writer.write(struct.pack("!ii", said.code, len(complaint)) + complaint + said.stdout.encode())
 
     address = _address(directory, names[0])
     async with await asyncio.start_unix_server(reply, address) as server:

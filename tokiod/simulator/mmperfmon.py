@@ -47,7 +47,9 @@ class Mmperfmon:
                 return Reply(2, stderr=f"the simulator's mmperfmon does not know {' '.join(argv)}")
 
     def _text(self, metrics: tuple[str, ...], times: tuple[int, int], now: float) -> str:
-        first, last = (max(0, -(-(time - self._load.origin) // BUCKET)) for time in (times[0] - BUCKET, min(times[1], int(now)) + 1))
+        # Of a bucket, the time stamp tells the end.
+        first = max(0, -(-(times[0] - self._load.origin) // BUCKET) - 1)
+        last = max(first, (min(times[1], int(now)) - self._load.origin) // BUCKET)
         columns = [*self._servers(metrics, first, last), *self._disks(metrics, first, last)]
         stamps = [_stamp(self._load.origin + (bucket + 1) * BUCKET) for bucket in range(first, last)]
         width, repeated, which = draw(self._site, "mmperfmon form", int(now) // BUCKET, 3).tolist()

@@ -1,0 +1,60 @@
+import asyncio
+import subprocess
+from contextlib import suppress
+
+import pytest
+
+from tokiod.simulator.commands import Reply, serve
+from tokiod.testing import FakeClock
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return what runs a program that answers by a function, and gives its exit code, stdout and stderr; None where it hangs."""
+
+    def run(answer, *arguments, name="lfs", seconds=20):
+        async def both():
+            serving = asyncio.ensure_future(serve(answer, FakeClock(1234.5), ("lfs", "lctl"), tmp_path / "bin"))
+            while not (tmp_path / "bin" / name).exists():
+                await asyncio.sleep(0.01)
+            process = await asyncio.create_subprocess_exec(
+                str(tmp_path / "bin" / name), *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            try:
+                stdout, stderr = await asyncio.wait_for(process.communicate(), seconds)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+                return None
+            finally:
+                serving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await serving
+            return process.returncode, stdout, stderr
+
+        return asyncio.run(both())
+
+    return run
+
+
+def test_a_program_prints_what_it_is_told_and_exits_with_it(run):
+    asked = []
+
+    def answer(argv, now):
+        asked.append((argv, now))
+        return Reply(5, "numbers µ\n" * 50_000, "no such target")
+
+    assert run(answer, "df", "", "-l", "/a b") == (5, "numbers µ\n".encode() * 50_000, b"no such target\n")
+    assert run(answer, name="lctl")[0] == 5
+    assert asked == [(["lfs", "df", "", "-l", "/a b"], 1234.5), (["lctl"], 1234.5)]
+
+
+def test_one_that_hangs_prints_nothing(run):
+    assert run(lambda *_: Reply(hangs=True), seconds=1.5) is None
+
+
+def test_what_can_not_be_read_is_said(run):
+    def answer(*_):
+        raise ValueError("no date")
+
+    assert run(answer, "noon") == (2, b"", b"the simulator can't read lfs noon: no date\n")
