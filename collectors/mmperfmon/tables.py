@@ -115,8 +115,10 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             is_known = False
             continue
         block = _block(header, len(names), body, output.dropped)
-        # All names of a legend may be the same, so behind a table that is not the next one no other can be told either.
-        is_known = is_known and names == legend.counters[column : column + len(names)]
+        # All names of a legend may be the same, so behind a table that is not the next one no other can be told either. Nor is it one if
+        # its rows don't begin with the first: then a header stands there twice, and what is behind it may belong to the table before.
+        is_next = block.numbers[:1] == (1,) or (block.numbers and not column)
+        is_known = bool(is_known and is_next and names == legend.counters[column : column + len(names)])
         if is_known:
             blocks.append(block)
             column += len(names)
