@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 LCTL = "lctl"
 
 
+class TooLate(Transient):  # noqa: N818 - what has happened
+    """A command told something, but perhaps of the next window."""
+
+
 # lfs df exits with an error when any target failed, and what it printed of the others is right all the same. So what it printed counts,
 # and its exit code only where it printed nothing. Of several mounts each is asked by a command of its own, all at once: a dead server
 # makes lfs df hang in the kernel, and without a mount point an error on one file system ends the listing of all.
@@ -45,12 +49,16 @@ class Lustre:
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset; a command that failed leaves its cells missing and is counted.
 
-        Raises Transient for a window that is not now, and what the commands raise where all of them failed.
+        Raises Transient for a window that is not now, or was over before a command told something, and what the commands raise where
+        all of them failed.
         """
         if not window.start <= self._clock.time() < window.end:
             raise Transient(f"{window} is not now, and what Lustre is like is not known of any other time")
         tally.records = 0
-        outcomes = await asyncio.gather(*self._asked(), return_exceptions=True)
+        outcomes = await asyncio.gather(*self._asked(window), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, TooLate):
+                raise outcome
         cells: Cells = {}
         for name, outcome in zip(self._names(), outcomes, strict=True):
             if isinstance(outcome, CollectError):
@@ -78,13 +86,15 @@ class Lustre:
         """Who is asked: mounts are, also where only failover is wanted, for the names of their file systems."""
         return [*self._config.mounts, *([LCTL] if self._config.failover else [])]
 
-    def _asked(self) -> list[asyncio.Task[Output]]:
-        mounts = [self._run([*self._config.lfs, "df", "-l", mount], mount) for mount in self._config.mounts]
-        devices = [self._run([*self._config.lctl, "dl", "-t"], LCTL)] if self._config.failover else []
+    def _asked(self, window: Window) -> list[asyncio.Task[Output]]:
+        mounts = [self._run([*self._config.lfs, "df", "-l", mount], mount, window) for mount in self._config.mounts]
+        devices = [self._run([*self._config.lctl, "dl", "-t"], LCTL, window)] if self._config.failover else []
         return [asyncio.ensure_future(command) for command in (*mounts, *devices)]
 
-    async def _run(self, argv: Sequence[str], key: str) -> Output:
+    async def _run(self, argv: Sequence[str], key: str, window: Window) -> Output:
         output = await self._commands.run(argv, key=key, seconds=float(self._config.command_timeout))
+        if self._clock.time() >= window.end:
+            raise TooLate(f"{argv[0]} for {key} ended after {window}: what it saw may be of another window")
         if output.code and not output.stdout.strip():
             said = f": {output.complaint}" if output.complaint else ""
             reason = f"{' '.join(argv)} ended with {output.code}{said}"
