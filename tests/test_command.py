@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.command import Commands, TookTooLong
+from tokiod.command import Commands, Stuck, TookTooLong
 from tokiod.errors import Fatal, Transient
 from tokiod.retry import classify
 
@@ -137,6 +137,22 @@ def test_cancelled_at_any_moment_it_leaves_no_process_and_no_descriptor(script, 
     assert all(map(gone, pids))
 
 
+def test_closed_when_all_that_was_cancelled_has_ended(script, tmp_path):
+    async def scenario():
+        commands = Commands()
+        task = asyncio.ensure_future(commands.run([script(f"trap '' TERM; echo $$ > {tmp_path}/self; sleep 600")], key="one", seconds=100))
+        while not (tmp_path / "self").exists() or not (tmp_path / "self").read_text():
+            await asyncio.sleep(0.01)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.wait({task}, timeout=0.1)
+        await commands.close()
+        return task.cancelled()
+
+    assert asyncio.run(scenario())
+    assert gone((tmp_path / "self").read_text().strip())
+
+
 def test_one_command_of_a_key_runs_at_a_time_and_others_beside_it(script):
     async def scenario():
         commands = Commands()
@@ -161,7 +177,7 @@ def test_one_that_can_not_be_killed_is_counted_and_nothing_is_piled_upon_it(scri
             await commands.run([hangs], key="/scratch", seconds=0.3)
         stuck, pid = commands.stuck, int((tmp_path / "self").read_text())
         for _ in range(3):
-            with pytest.raises(Transient, match=rf"\(process {pid}\) can't be ended and is waited for"):
+            with pytest.raises(Stuck, match=rf"\(process {pid}\) can't be ended and is waited for"):
                 await commands.run([hangs], key="/scratch", seconds=0.3)
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(5):

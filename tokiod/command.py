@@ -46,6 +46,10 @@ class TookTooLong(Transient, TimeoutError):  # noqa: N818 - what has happened
     """A command did not end in time."""
 
 
+class Stuck(Transient):
+    """A command of the same key could not be ended, and nothing else is begun until it is gone."""
+
+
 # Output goes to files in memory, not through pipes: whoever waits for the end of a pipe waits for every grandchild that holds it, and a
 # process that can't be killed would keep it open for ever. The file can't grow beyond its size, so nothing fills the memory either.
 class Commands:
@@ -69,8 +73,8 @@ class Commands:
     async def run(self, argv: Sequence[str], *, key: str, seconds: float, environment: Mapping[str, str] | None = None) -> Output:
         """Run a command, with no shell and no stdin, in the locale C and in UTC; PATH and HOME stay.
 
-        Raises TookTooLong after so many real seconds, Transient where one of the same key has not ended, Fatal where the program
-        can't be run or prints too much.
+        Raises TookTooLong after so many real seconds, Stuck or Transient where one of the same key has not ended, Fatal where the
+        program can't be run or prints too much.
         """
         self._claim(key, argv[0])
         process = None
@@ -87,12 +91,18 @@ class Commands:
         finally:
             await self._release(key, process)
 
+    async def close(self) -> None:
+        """Wait until what was cancelled has ended; what can't be ended is left."""
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
     def _claim(self, key: str, program: str) -> None:
         if key in self._running:
             process = self._running[key]
             if process is None or process.returncode is None:
-                state = "is still running" if process is None else f"(process {process.pid}) can't be ended and is waited for"
-                raise Transient(f"{program} for {key} {state}: it is not started again meanwhile")
+                meanwhile = "it is not started again meanwhile"
+                if process is None:
+                    raise Transient(f"{program} for {key} is still running: {meanwhile}")
+                raise Stuck(f"{program} for {key} (process {process.pid}) can't be ended and is waited for: {meanwhile}")
         self._running[key] = None
 
     async def _started(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int) -> Process:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 # What begins a row decides it: possessive quantifiers, so that no row is looked at twice. Digits that are cut never make another number,
 # for a row counts only with the index in its brackets.
@@ -85,13 +86,19 @@ def _block(unit: str, rows: str, listing: Listing) -> int:
 
 def _take(rows: list[tuple[str, str, str, str]], listing: Listing) -> None:
     """Take a file system's rows: some thousand at most, for which arrays would cost more than this loop."""
-    names, totals, uses, places = zip(*rows, strict=True) if rows else ((), (), (), ())
-    ends = [f"-{place[1:4]}{int(place[5:-1]):04x}_UUID" for place in places]
-    for name, end, total, used in zip(names, ends, map(int, totals), map(int, uses), strict=True):
-        if not name.endswith(end) or used > total:
+    targets = listing.targets
+    for name, total, used, place in rows:
+        figures = int(total), int(used)
+        if not name.endswith(_end(place)) or figures[1] > figures[0]:
             listing.dropped[CONTRADICTION] += 1
-        elif listing.targets.setdefault(name[:-5], (total, used)) != (total, used):
+        elif targets.setdefault(name[:-5], figures) != figures:
             listing.dropped[AGAIN] += 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _end(place: str) -> str:
+    """Return how the name of the target at a place such as [OST:21] ends."""
+    return f"-{place[1:4]}{int(place[5:-1]):04x}_UUID"
 
 
 def _stray(lines: str, listing: Listing) -> int:

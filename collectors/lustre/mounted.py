@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from collectors.lustre import df, dl
 from collectors.lustre.homes import Homes
 from collectors.lustre.snapshots import Columns, batches, failover, fullness
-from tokiod.command import Commands
+from tokiod.command import Commands, Stuck, TookTooLong
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Lustre:
         cells: Cells = {}
         for name, outcome in zip(self._names(), outcomes, strict=True):
             if isinstance(outcome, CollectError):
-                tally.dropped[f"{name}: no answer"] += 1
+                tally.dropped[f"{name}: {_reason(outcome)}"] += 1
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:
@@ -80,7 +80,8 @@ class Lustre:
         return None
 
     async def close(self) -> None:
-        """Do nothing: no command runs but while something is collected."""
+        """Wait for commands that are being ended."""
+        await self._commands.close()
 
     def _names(self) -> list[str]:
         """Who is asked: mounts are, also where only failover is wanted, for the names of their file systems."""
@@ -115,3 +116,13 @@ class Lustre:
         tally.dropped.update(listing.dropped)
         tally.records = (tally.records or 0) + len(listing.targets)
         return fullness(listing.targets) if self._config.fullness else {}
+
+
+def _reason(error: CollectError) -> str:
+    match error:
+        case Stuck():
+            return "its command can't be ended"
+        case TookTooLong():
+            return "no answer in time"
+        case _:
+            return "no answer"

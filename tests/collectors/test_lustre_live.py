@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from collector_contract import samples, within
+from collector_contract import CollectorContract, samples, within
 from lustre_site import df, dl, servers
 
 from collectors import lustre
@@ -51,6 +51,41 @@ def client(tmp_path):
     return Client(tmp_path)
 
 
+class TestContract(CollectorContract):
+    @pytest.fixture
+    def collector(self, client):
+        return lambda: client.collector(command_timeout=20)
+
+    @pytest.fixture
+    def saved(self, tmp_path):
+        (tmp_path / "outputs").write_text(f"BEGIN {START + 2}\n{df(A, '/a')}BEGIN {START + 2}\n{dl(servers(A))}")
+        return lambda: lustre.saved([tmp_path / "outputs"], lustre.Saved(step=STEP), Site(Calendar("UTC"), FakeClock()))
+
+    @pytest.fixture
+    def window(self):
+        return NOW
+
+    @pytest.fixture
+    def datasets(self):
+        return lustre.Saved().datasets()
+
+    def test_columns_are_the_same_in_a_window_without_samples(self, client, window):
+        """The only window is now, so that the same one is asked again, of a client that has lost its servers."""
+
+        async def both(c):
+            full = {b.dataset: b.columns async for b in c.collect(window, Tally())}
+            client.lfs(f"cat <<'END'\n{df({}, '/a')}END")
+            client.lctl(f"cat <<'END'\n{dl(dict.fromkeys(A))}END")
+            return full, {b.dataset: b.columns async for b in c.collect(window, Tally())}, await samples(c, window)
+
+        full, without, cells = within(client.collector(), both)
+        assert (full, cells) == (without, {})
+
+    def test_a_count_is_that_of_its_parts_and_does_not_change(self, collector, window):
+        """Nobody can tell of the past, and one row has no parts."""
+        assert within(collector(), lambda c: c.count(window)) is None
+
+
 def asked(client, window=NOW, **options):
     """(cells by dataset, what was dropped)."""
     tally = Tally()
@@ -89,7 +124,7 @@ def test_a_mount_that_hangs_leaves_the_others_their_cells_and_is_counted(client,
     begun = time.monotonic()
     cells, dropped = asked(client, mounts=("/a", "/b"))
     assert time.monotonic() - begun < 8
-    assert (cells["fullness/bytes"], dropped) == ({"b-OST0000": 5.0}, {"/a: no answer": 1})
+    assert (cells["fullness/bytes"], dropped) == ({"b-OST0000": 5.0}, {"/a: no answer in time": 1})
 
 
 def test_after_a_hang_the_mount_is_asked_again_and_its_targets_stay_columns(client):
