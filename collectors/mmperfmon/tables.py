@@ -214,7 +214,8 @@ def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:
     whole: list[Row] = []
     for place, line in enumerate(lines):
         found = row(line, edges)
-        if _is_of_another(found, whole):
+        # What a disk has lost reads as zeros, and may have been the end of this table and the beginning of another.
+        if _is_of_another(found, whole) or b"\0" in line:
             dropped[STRANGE] += len(lines) - place
             return _made(whole, len(edges) - 2, is_last=True)
         if isinstance(found, str):
