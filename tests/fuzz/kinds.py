@@ -10,16 +10,21 @@ import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import collectd_documents
 import lmt_database
+import lustre_site
+import mmperfmon_site
 
 from tokiod import plugins
 from tokiod.collector import Site, Tally
 from tokiod.errors import TokiodError
 from tokiod.testing import FakeClock
 from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 START = 1_517_126_400
 MOST_WINDOWS = 40
@@ -111,7 +116,7 @@ def _cells(batch: Any, window: Window) -> set[Cell]:
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all of them."""
-    return _collectd(), _lmt()
+    return _collectd(), _lmt(), *_lustre(), _mmperfmon()
 
 
 def _collectd() -> Kind:
@@ -129,6 +134,25 @@ def _lmt() -> Kind:
     with tempfile.TemporaryDirectory() as directory:
         path = lmt_database.save(Path(directory) / "copy.sqlite3", lmt_database.tables(steps=4, osts=2, osss=1, mdts=1))
         return Kind("lmt", ".sqlite3", (Path(path).read_bytes(),), timezone=lmt_database.ZONE, text=False)
+
+
+def _lustre() -> Iterator[Kind]:
+    targets = {f"fs-OST{index:04x}": (10_000 + index, 100 * index) for index in range(6)} | {"fs-MDT0000": (500, 7)}
+    df, dl = lustre_site.df(targets), lustre_site.dl(lustre_site.servers(targets))
+    later = [lustre_site.df({name: (total, used + minute) for name, (total, used) in targets.items()}) for minute in range(3)]
+    blocks = "".join(f"BEGIN {START + 60 * minute}\n{df}BEGIN {START + 60 * minute + 5}\n{dl}" for minute, df in enumerate(later))
+    # Who is away from home follows from all servers together.
+    guessed = frozenset({"failover/datatargets", "failover/mdtargets"})
+    plain = tuple(text.encode() for text in (df, dl, df + df.replace("fs-", "other-")))
+    yield Kind("lustre", ".txt", plain, options={"time": START}, rewritten=guessed)
+    # Of a BEGIN that is lost as a whole nothing can tell.
+    yield Kind("lustre", ".blocks", (blocks.encode(),), text=False)
+
+
+def _mmperfmon() -> Kind:
+    texts = mmperfmon_site.texts(START, 12)
+    sums = frozenset(f"dataservers/{name}" for name in ("netinbytes", "netoutbytes", "cpuload"))
+    return Kind("mmperfmon", ".out", tuple(text if isinstance(text, bytes) else text.encode() for text in texts), rewritten=sums)
 
 
 def zipped(kind: Kind) -> Kind:

@@ -52,8 +52,8 @@ def lose_lines(chance: random.Random, data: bytes) -> bytes:
 
 
 def double_line(chance: random.Random, data: bytes) -> bytes:
-    """Say some lines again."""
-    lines = data.splitlines(keepends=True)
+    """Say some lines again, whole ones."""
+    lines = [line for line in data.splitlines(keepends=True) if line.endswith(b"\n")]
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(len(lines) + 1)
         lines[at:at] = lines[at : at + chance.randrange(1, 4)]
