@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LCTL = "lctl"
 
 
-class TooLate(Transient):  # noqa: N818 - what has happened
+class TooLate(Transient):
     """A command told something, but perhaps of the next window."""
 
 
