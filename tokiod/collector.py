@@ -34,10 +34,12 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     """What every [[source]] stanza may hold; each collector's Config adds its own.
 
     polled: asked window by window; not so are watched folders (tokiod.watch), whose files are collected as they come.
+    replayable: as of its Collector; what is stored of the others can't be had again, so the ledger syncs each of its transactions.
     recount: how long after a window was stored the source is asked how many records it has by now, where it can tell.
     """
 
     polled: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
 
     name: str
     kind: str

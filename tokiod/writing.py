@@ -37,7 +37,8 @@ def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
     epoch = uuid4().hex
     with ArchiveLock(config.archive.lock):
         _sweep(config.archive.root)
-        ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()))
+        full = not all(source.replayable for source in config.source)
+        ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
         with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
             shelf = Shelf(daily(Calendar(config.timezone), config.archive.file), clock)
             for mark in config.archive.root.rglob(f".*{MARK}"):

@@ -8,7 +8,7 @@ mounted.py   the join of them over the commands; saved.py: over their saved outp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     lfs, lctl: the commands, with what runs them (sudo, ssh and a host) before them; fullness, failover: which of both is wanted.
     homes: the NID of the server that a target belongs to, where it can't be learned; command_timeout: of each command.
     """
+
+    replayable: ClassVar[bool] = False
 
     mounts: tuple[str, ...]
     lfs: tuple[str, ...] = ("lfs",)
