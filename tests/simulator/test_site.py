@@ -5,7 +5,7 @@ import pytest
 from tokiod.simulator.site import Site
 
 EPOCH = 1_517_119_200
-OTHER = {"interfaces": 1, "nsds": 9, "nsd_servers": 2, "moment": 300}
+OTHER = {"interfaces": 1, "nsds": 9, "nsd_servers": 2, "moment": 300, "failing": False}
 
 
 def test_a_saved_site_is_read_back_equal(tmp_path):

@@ -13,7 +13,7 @@ from planted import plant
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.simulator.sources import SOURCES
 
 pytestmark = pytest.mark.system
 
@@ -60,11 +60,11 @@ def change(path, dataset):
     plant(path, 12345.5, dataset)
 
 
-@pytest.mark.parametrize("source", [LMT, COLLECTD], ids=["LMT", "collectd"])
+@pytest.mark.parametrize("source", SOURCES, ids=[source.name for source in SOURCES])
 @pytest.mark.parametrize(("damage", "found"), [(lose, (0, 1, 0)), (change, (0, 0, 1)), (cut, (1, 0, 0))])
 def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score, source, damage, found):
     _, directory = tortured
-    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(LMT, COLLECTD))
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=SOURCES)
     path = scene.files(source)[0]
     sound = path.read_bytes()
     try:

@@ -1,4 +1,4 @@
-"""SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of two sources.
+"""SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of five sources.
 
     torture.py --kills 300 [--seed N] [--directory DIR]
 
@@ -25,7 +25,7 @@ from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.simulator.sources import SOURCES
 
 RATE = 60
 HISTORY = 3600
@@ -68,7 +68,7 @@ def torture(kills: int, seed: int, directory: Path) -> Score:
     clock = SimulatedClock(float(epoch + HISTORY), now, RATE)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=epoch, seed=seed, timezone="UTC", growth=HISTORY + 1800, **sizes)
-    scene = Scene(directory, site, clock, retention=30 * 86400, sources=(LMT, COLLECTD))
+    scene = Scene(directory, site, clock, retention=30 * 86400, sources=SOURCES)
     scene.prepare()
     try:
         scene.start_simulator()

@@ -16,7 +16,7 @@ from tokiod.clock import SimulatedClock, SystemClock
 from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.simulator.sources import SOURCES
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -33,11 +33,11 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> b
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
     site = Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC")
-    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=(LMT, COLLECTD))
+    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=SOURCES)
     console = Console()
     console.print(
-        f"an LMT database and collectd's documents behind Elasticsearch's protocol, {rate} times as fast as life,"
-        f" and a daemon that archives them, in {directory}",
+        f"an LMT database, collectd's documents behind Elasticsearch's protocol, ESnet's rates, and programs mmperfmon, lfs and lctl,"
+        f" {rate} times as fast as life, and a daemon that archives them, in {directory}",
         soft_wrap=True,
     )
     scene.prepare()

@@ -55,7 +55,7 @@ class Reply:
 def failing(site: Site, who: str, now: float, states: Sequence[str], seldom: int = 12) -> str | None:
     """Return what is wrong with a command for the moment that is now, None in all but one of so many moments."""
     happens, which = draw(site, f"{who} fails", int(now) // site.moment, 2).tolist()
-    return states[int(which * len(states))] if happens < site.trouble / seldom else None
+    return states[int(which * len(states))] if site.failing and happens < site.trouble / seldom else None
 
 
 def install(names: Sequence[str], directory: Path, address: Path) -> None:

@@ -29,7 +29,7 @@ def fault(site: Site, time: float) -> Fault | None:
     """Return what is wrong with every answer at a time: in one minute of ten something is, for a while."""
     minute, second = divmod(int(time), 60)
     happens, kind = draw(site, "esnet fault", minute, 2).tolist()
-    if second >= FAULT_SECONDS or happens >= site.trouble / 10:
+    if second >= FAULT_SECONDS or happens >= site.trouble / 10 or not site.failing:
         return None
     return FAULTS[int(kind * len(FAULTS))]
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tokiod.clock import SimulatedClock
     from tokiod.config import Config
@@ -59,7 +60,7 @@ class Scene:
     sources: tuple[Source, ...] = (LMT,)
     log_level: str = "info"
     ports: dict[str, int] = field(default_factory=dict)
-    _simulators: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _simulators: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _daemon: subprocess.Popen[bytes] | None = None
     _config: Config | None = field(default=None)
 
@@ -92,12 +93,29 @@ class Scene:
 
     def start_simulator(self) -> None:
         """Start the sources and wait until they can be asked."""
-        common = ["--clock", str(self.clock), "--site", str(self.directory / "site.json")]
         for source in self.sources:
-            own = [argument.format(directory=self.directory, port=self._port(source)) for argument in source.arguments]
-            self._simulators.append(self._start("tokiod.simulator", *own, *common))
+            self._simulators[source.name] = self._simulator(source)
         for source in self.sources:
-            wait_for(partial(source.ready, self.directory, self._port(source)), 60, f"nothing from {source.name}; see {self.log}")
+            self._await(source)
+
+    def start_source(self, source: Source) -> None:
+        """Start one of them again, and wait until it can be asked."""
+        self._simulators[source.name] = self._simulator(source)
+        self._await(source)
+
+    def kill_source(self, source: Source) -> None:
+        """SIGKILL one of them."""
+        self._simulators[source.name].kill()
+        self._simulators[source.name].wait()
+
+    @contextmanager
+    def stopped(self, source: Source) -> Iterator[None]:
+        """Let one of them stand still: whoever asks it waits."""
+        self._simulators[source.name].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._simulators[source.name].send_signal(signal.SIGCONT)
 
     def start_daemon(self) -> None:
         """Start `tokiod run`."""
@@ -116,7 +134,7 @@ class Scene:
 
     def close(self) -> None:
         """Stop everything."""
-        for process in (self._daemon, *self._simulators):
+        for process in (self._daemon, *self._simulators.values()):
             _stop(process)
 
     def pid(self, process: Process) -> int | None:
@@ -168,6 +186,17 @@ class Scene:
             result = sum((compare(path, answers, determined=determined) for path in self.files(source)), result)
         return result
 
+    def memory(self) -> float:
+        """Return the anonymous resident memory of the daemon's processes, in MB."""
+        return sum(map(_anonymous, self.processes())) / 1024
+
+    def _simulator(self, source: Source) -> subprocess.Popen[bytes]:
+        own = [argument.format(directory=self.directory, port=self._port(source)) for argument in source.arguments]
+        return self._start("tokiod.simulator", *own, "--clock", str(self.clock), "--site", str(self.directory / "site.json"))
+
+    def _await(self, source: Source) -> None:
+        wait_for(partial(source.ready, self.directory, self._port(source)), 60, f"nothing from {source.name}; see {self.log}")
+
     def _port(self, source: Source) -> int:
         return self.ports.setdefault(source.name, free_port())
 
@@ -196,6 +225,14 @@ def _stop(process: subprocess.Popen[bytes] | None) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def _anonymous(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("RssAnon:")), 0)
 
 
 def _command(pid: int) -> bytes:

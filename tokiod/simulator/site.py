@@ -40,6 +40,7 @@ class Site:
     interfaces: of the routers that lead to the site's outside, two to a router.
     nsds, nsd_servers: GPFS's disks and the servers that they hang on; the first server holds metadata, on disks of its own.
     moment: seconds for which what Lustre's commands print stays as it is: the window of who asks them.
+    failing: whether, with trouble, ESnet's service and the programs fail now and then, too.
     hosts, devices, cores: the burst buffer's nodes, and the NVMe devices and CPU cores of each; `growth` holds for the last node too.
     late: seconds within which the last of the nodes' documents can be found, from the time that it tells of.
     """
@@ -61,6 +62,7 @@ class Site:
     nsds: int = 6
     nsd_servers: int = 3
     moment: int = 60
+    failing: bool = True
 
     def __post_init__(self) -> None:
         if self.epoch % STEP:

@@ -142,7 +142,8 @@ homes = {homes}
     replayable=False,
 )
 
-FIVE = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
+SOURCES = (LMT, COLLECTD, MMPERFMON, LUSTRE)
+"""What demo and torture play with. ESNET joins them as soon as its collector asks live."""
 
 
 def told(site: Site) -> dict[str, str]:
