@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tokiod.simulator.__main__ import simulator
 from tokiod.simulator.lmt import Database
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import COLLECTD, free_port
+from tokiod.simulator.sources import COLLECTD, ESNET, LUSTRE, free_port
 
 MIDNIGHT = 1_517_126_400
 
@@ -130,3 +130,56 @@ def test_cori_has_the_sizes_of_cori(monkeypatch):
     )
     assert result.exit_code == 0, result.output
     assert [(site.hosts, site.devices, site.cores, site.epoch) for site in served] == [(288, 4, 16, MIDNIGHT - 86400)]
+
+
+@pytest.mark.system
+def test_esnet_answers_until_sigterm(tmp_path):
+    port = free_port()
+    site = tmp_path / "site.json"
+    Site(MIDNIGHT - 600, interfaces=1, trouble=False).save(site)
+    clock = f"{MIDNIGHT}.0@{time.time()}x1"
+    command = [sys.executable, "-m", "tokiod.simulator", "esnet", "--listen", f"127.0.0.1:{port}", "--clock", clock, "--site", str(site)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not ESNET.ready(tmp_path, port) and process.poll() is None:
+            time.sleep(0.02)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/snmp/west/snx1-cr1/interface/to_site_ip-0_v4/in")
+        points = json.loads(connection.getresponse().read())["data"]
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    assert [time for time, _ in points[:2]] == [MIDNIGHT - 600, MIDNIGHT - 570]
+    assert sum(rate is not None for _, rate in points) >= 18
+
+
+@pytest.mark.system
+def test_programs_answer_until_sigterm(tmp_path):
+    site = tmp_path / "site.json"
+    Site(MIDNIGHT - 600, trouble=False).save(site)
+    clock = f"{MIDNIGHT}.0@{time.time()}x1"
+    command = [sys.executable, "-m", "tokiod.simulator", "lustre", "--bin", str(tmp_path / "bin"), "--clock", clock, "--site", str(site)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not LUSTRE.ready(tmp_path, 0) and process.poll() is None:
+            time.sleep(0.02)
+        listed = subprocess.run([tmp_path / "bin" / "lfs", "df", "-l", "/scratch1"], capture_output=True, text=True, check=True, timeout=20)
+        process.send_signal(signal.SIGTERM)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    assert listed.stdout.count("_UUID ") == 26
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["esnet", "--listen", "here"], "Invalid value for '--listen'"),
+        (["esnet", "--listen", "203.0.113.1:9"], "203.0.113.1"),
+        (["mmperfmon", "--bin", "/proc/nowhere"], "/proc/nowhere"),
+        (["lustre", "--clock", "noon"], "Invalid value for '--clock'"),
+    ],
+)
+def test_a_mistake_about_the_others_is_one_message_and_not_a_traceback(tmp_path, line, message):
+    Site(MIDNIGHT).save(tmp_path / "site.json")
+    result = CliRunner().invoke(
+        simulator, [*line, *("--clock", "0@0x1")[: 2 * ("--clock" not in line)], "--site", str(tmp_path / "site.json")]
+    )
+    assert message in result.output
+    assert result.exit_code in (1, 2)
