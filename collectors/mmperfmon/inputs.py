@@ -21,6 +21,9 @@ LONGEST = 1 << 28
 """Bytes of one output."""
 
 _PIECE = 1 << 18
+_BUFFER = 1 << 15
+"""Bytes; what is left of them is copied with each header and each member."""
+
 _AHEAD = 8
 """Pieces that are unpacked before they are asked for."""
 
@@ -50,7 +53,7 @@ def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
     if stream.peek(_BLOCK)[_TAR] != b"ustar":
         yield str(path), _limited(str(path), stream)
         return
-    with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|", bufsize=1 << 20) as archive:
+    with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|", bufsize=_BUFFER) as archive:
         for member in archive:
             if member.isfile() and (file := archive.extractfile(member)) is not None:
                 name = f"{path}: {member.name}"
@@ -69,23 +72,29 @@ class _Stream:
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
-        self._left = b""
+        self._piece = b""
+        self._place = 0
 
     def peek(self, size: int) -> bytes:
         """Return the next bytes and keep them."""
         data = self.read(size)
-        self._left = data + self._left
+        self._piece, self._place = data + self._piece[self._place :], 0
         return data
 
     def read(self, size: int) -> bytes:
         """Return the next bytes, fewer only at the end."""
-        found, length = [self._left], len(self._left)
-        while length < size and (piece := next(self._pieces, None)) is not None:
-            found.append(piece)
-            length += len(piece)
-        data = b"".join(found)
-        self._left = data[size:]
-        return data[:size]
+        found = [self._next(size)]
+        left = size - len(found[0])
+        while left and (piece := next(self._pieces, None)) is not None:
+            self._piece, self._place = piece, 0
+            found.append(self._next(left))
+            left -= len(found[-1])
+        return b"".join(found)
+
+    def _next(self, size: int) -> bytes:
+        data = self._piece[self._place : self._place + size]
+        self._place += len(data)
+        return data
 
 
 def _pieces(path: Path, told: Callable[[int], None]) -> Iterator[bytes]:
