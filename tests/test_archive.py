@@ -61,6 +61,12 @@ def minutes(out):
     return {name: {int(row) + first: float(value[row]) for row in np.flatnonzero(~missing(value))} for name, value in cells.items()}
 
 
+@pytest.fixture(autouse=True)
+def quarters(monkeypatch):
+    """A quarter of an hour at a time."""
+    monkeypatch.setattr("tokiod.archive.ROWS", 15)
+
+
 @pytest.fixture
 def out(tmp_path):
     return tmp_path / "out.hdf5"
@@ -73,6 +79,13 @@ def test_a_quarter_of_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(ou
     assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise(edges)]
     assert (result.cells, dict(result.dropped)) == (300, {"nonsense": 10})
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(150)}, GAUGE: {m: float(m) for m in range(150)}}
+
+
+def test_no_more_than_a_day_is_asked_for_at_a_time(out, monkeypatch):
+    monkeypatch.setattr("tokiod.archive.ROWS", 2000)
+    source = Source(needs_sample_at_end=False)
+    run(source, out, 0, 1440)
+    assert source.asked == [Window(NOON, NOON + 12 * 3600), Window(NOON + 12 * 3600, NOON + 24 * 3600)]
 
 
 def test_a_source_whose_cells_need_nothing_behind_them_is_not_asked_for_it(out):

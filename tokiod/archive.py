@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from tokiod.sink import Applied
     from tokiod.window import Calendar
 
-CHUNK = 900
-"""Seconds collected at a time: memory does not grow with the span, and a quarter of an hour of a large site is some 10 MB."""
+ROWS = 180
+"""Steps collected at a time: memory does not grow with the span, and 180 rows of a large site are some 10 MB; each window costs the same
+again, however long it is, so they are counted in rows and not in seconds. No window is longer than a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def _unsealed(out: Path, live: Path, now: int) -> Window:
 
 async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[[int], None]) -> Result:
     result = Result()
-    for window in calendar.split(job.span, CHUNK):
+    for window in calendar.split(job.span, ROWS * job.collector.step):
         applied = await _stored(job, window, sink)
         result.cells += applied.cells
         result.dropped.update(applied.dropped)
