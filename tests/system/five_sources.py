@@ -72,6 +72,7 @@ class Run:
         self.scene = scene
         self.score = Score()
         self._rng = rng
+        self._usual = {config.name: config.settle + 2 * config.window + scene.clock.rate for config in scene.config.source}
         self._since = int(scene.clock.epoch) // 3600 * 3600
 
     def play(self, until: float) -> None:
@@ -84,14 +85,11 @@ class Run:
             for _ in self._fault(source):
                 self._watch(self._rng.uniform(1, 4), self.score.beside, source)
             self.score.faults += 1
-            wait_for(
-                lambda source=source: self._lag(source) <= self._usual(source), 60, f"{source.name} does not recover; see {self.scene.log}"
-            )
+            wait_for(self.settled, 60, f"the daemon does not recover from {source.name}'s; see {self.scene.log}")
 
     def settled(self) -> bool:
         """Whether nothing is waited for but windows that can't be there yet."""
-        usual = {config.name: config.settle + 2 * config.window + self.scene.clock.rate for config in self.scene.config.source}
-        return all(self._lag(source) <= usual[source.name] for source in self.scene.sources)
+        return all(self._lag(source) <= self._usual[source.name] for source in self.scene.sources)
 
     def _fault(self, source: Source) -> Iterator[None]:
         """Bring a source into trouble, give time to watch it, and end the trouble."""
@@ -111,9 +109,6 @@ class Run:
                     lags[source.name] = max(lags.get(source.name, 0.0), self._lag(source))
             self.score.memory.append(self.scene.memory())
             time.sleep(0.2)
-
-    def _usual(self, source: Source) -> float:
-        return self.score.calm.get(source.name, 0.0) + SLACK * self.scene.clock.rate
 
     def _lag(self, source: Source) -> float:
         """Return the simulated seconds from a source's watermark to now: nothing is missing before that since the daemon was started."""
