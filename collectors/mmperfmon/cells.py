@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,17 +55,32 @@ class Rows(NamedTuple):
 # would be wrong in the rows of a step, and look right.
 def measured(table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str]) -> Rows:
     """Return the rows of a table that lie in a window (None: all of them), and of its columns those with a series; count the others."""
-    end = instants(table.stamps, buckets.zone)
-    exists = end != NEVER
-    fault = _other_length(end[exists], buckets.step)
-    time, value = end - buckets.step, table.value
-    if not exists.all():
+    begin, exists, fault = _begins(table.stamps, buckets)
+    time, value = begin, table.value
+    if exists is not None:
         dropped["no such time"] += int(np.count_nonzero(~np.isnan(value[~exists])))
-        time, value = time[exists], value[exists]
-    rows = Rows(time, _series(table, series), value, np.count_nonzero(~np.isnan(value), axis=1))
+        time, value = begin[exists], value[exists]
+    rows = Rows(time, _series(table, series), value, _counted(value))
     if window is not None:
         rows = rows.within(window)
     return _with_series(rows, fault, dropped)
+
+
+# Outputs of one hour have the same stamps, so most of this is asked for again.
+@lru_cache(maxsize=256)
+def _begins(stamps: bytes, buckets: Buckets) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None, str | None]:
+    """Return when the buckets of rows begin, which rows have a time (None: all), and what is wrong with the buckets' length."""
+    end = instants(stamps, buckets.zone)
+    exists = end != NEVER
+    begin = end - buckets.step
+    begin.flags.writeable = False
+    return begin, None if exists.all() else exists, _other_length(end[exists], buckets.step)
+
+
+def _counted(value: NDArray[np.float64]) -> NDArray[np.int64]:
+    is_none = np.isnan(value)
+    height, width = value.shape
+    return width - np.count_nonzero(is_none, axis=1) if is_none.any() else np.full(height, width)
 
 
 def _series(table: Table, series: Series) -> NDArray[np.int64]:
@@ -75,9 +91,9 @@ def _with_series(rows: Rows, fault: str | None, dropped: Counter[str]) -> Rows:
     if fault:
         dropped[fault] += int(rows.records.sum())
         return rows._replace(series=rows.series[:0], value=rows.value[:, :0])
-    without = rows.series < 0
-    if not without.any():
+    if not len(rows.series) or rows.series.min() >= 0:
         return rows
+    without = rows.series < 0
     values = np.count_nonzero(~np.isnan(rows.value), axis=0)
     for code, reason in REASONS.items():
         dropped[reason] += int(values[rows.series == code].sum())

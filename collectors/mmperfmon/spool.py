@@ -48,11 +48,11 @@ class Spool:
         time, value, records = rows.time, rows.value, rows.records
         if not len(time):
             return
-        if (np.diff(time) < 0).any():
+        if (time[1:] < time[:-1]).any():
             order = np.argsort(time, kind="stable")
             time, value, records = time[order], value[order], records[order]
         part = _Part(time, rows.series, records, self._end)
-        for bucket in np.unique(time // BUCKET).tolist():
+        for bucket in sorted(set((time // BUCKET).tolist())):
             self._parts[bucket][self._count] = part
         self._count += 1
         self._end += self._file.write(value.tobytes())

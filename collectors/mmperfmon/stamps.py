@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 NEVER = np.iinfo(np.int64).min
 """The instant of a time stamp that can't be."""
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from what has lost its zone as well
+SECOND, NONE = dt.timedelta(seconds=1), dt.timedelta(0)
 
 
 # Files of one hour have the same rows, so all but the first are had for the price of a look.
@@ -35,12 +36,17 @@ def instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
 def _instants(stamp: str, zone: ZoneInfo) -> tuple[int, int]:
     """Return the two instants of a local time, the same but where clocks are put back."""
     try:
-        local = dt.datetime.fromisoformat(f"{stamp[:10]}T{stamp[11:]}").replace(tzinfo=zone)
-        first, second = (int((local.replace(fold=fold).astimezone(dt.UTC) - _EPOCH).total_seconds()) for fold in (0, 1))
+        local = dt.datetime.fromisoformat(f"{stamp[:10]}T{stamp[11:]}")
+        first = _instant(local, zone.utcoffset(local))
+        second = _instant(local, zone.utcoffset(local.replace(fold=1)))
     except (ValueError, OverflowError):
         return NEVER, NEVER
     # Where clocks are put forward, the hour between has instants too, which show another time.
     return (first, second) if first <= second else (NEVER, NEVER)
+
+
+def _instant(local: dt.datetime, offset: dt.timedelta | None) -> int:
+    return (local - (offset or NONE) - EPOCH) // SECOND
 
 
 # Rows go forward, so where their time stamps go back, the second pass of the repeated hour begins. Without such a step back it is the
