@@ -2,139 +2,166 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
 
-from collectors.esnet_snmp.rows import latest, rows
+from collectors.esnet_snmp.batches import batches, count
+from collectors.esnet_snmp.names import DATASETS, is_name, name_faults, sent
+from collectors.esnet_snmp.points import Points
 from tokiod.collector import SavedOptions
-from tokiod.errors import TokiodError
-from tokiod.sample import Batch
+from tokiod.errors import Fatal, TokiodError
 from tokiod.spans import spans_of
-from tokiod.units import Duration
+from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
-    from tokiod.collector import Site, Tally
+    from collectors.esnet_snmp.batches import Series
+    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.sample import Batch
     from tokiod.window import Window
 
-    Series = tuple[NDArray[np.int64], NDArray[np.float64]]
-
-DATASETS = {"in": "datatargets/readrates", "out": "datatargets/writerates"}
-"""Seen from ESnet's router: what comes in was read at the site."""
+UNITS = "bytes/sec"
+ODD = "interface that is none"
+_DIGITS = re.compile(r"[0-9]{1,12}")
 
 LARGEST = 1 << 30
 """Bytes of a file, unpacked."""
-LAST = 250_000_000_000
-
-_INTERFACE = re.compile(r"[^:\s]+:\S(.*\S)?")
-_Document = dict[str, dict[str, dict[str, dict[str, float | str | None] | str | None]]]
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """Which interfaces, and how far apart points and rows are."""
 
-    interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME; all that are in the files where none is named")] = ()
-    timestep: Annotated[Duration, msgspec.Meta(description="between rows of the archive")] = Duration(30)
-    interval: Annotated[Duration | None, msgspec.Meta(description="between points; the most common one by default")] = None
-
-    @property
-    def step(self) -> int:
-        """Seconds between rows."""
-        return int(self.timestep)
+    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 30
+    interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME.  [default: all that are in the files]")] = ()
+    interval: Annotated[int | None, msgspec.Meta(ge=1, description="Seconds between points.  [default: the most common]")] = None
 
     def datasets(self) -> frozenset[str]:
         """Return both directions."""
         return frozenset(DATASETS.values())
 
     def faults(self) -> list[str]:
-        """Return what is wrong with names and lengths."""
-        lengths = {"timestep": self.timestep, "interval": self.interval}
-        named = [f"interface: {name!r} is not ROUTER:IFNAME" for name in self.interface if not _INTERFACE.fullmatch(name)]
-        return named + [f"{name}: must be longer than nothing" for name, length in lengths.items() if length is not None and length <= 0]
+        """Return what is wrong with names."""
+        return [f"interface: {fault}" for fault in name_faults(self.interface)]
+
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+    """Return the collector over saved rates. Raises TokiodError for a file that can't be read, and options that can't be."""
+    for fault in options.faults():
+        raise TokiodError(f"--{fault}")
+    paths = [Path(name) for name in inputs]
+    for path in paths:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
+    return SavedRates(paths, options, site.read)
 
 
 class SavedRates:
-    """Files of rates, all in memory: a day of an interface is 90 KB."""
+    """The collector of files of rates, all in memory: a day of an interface is 90 KB."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, series: dict[tuple[str, str], Series], options: Saved, interval: int) -> None:
+    def __init__(self, paths: Sequence[Path], options: Saved, read: Callable[[int], None]) -> None:
         self.step = options.step
-        self.series = series
-        self.columns = tuple(dict.fromkeys(options.interface)) or tuple(sorted({name for name, _ in series}, key=_natural))
-        self.interval = interval
+        self._paths = paths
+        self._options = options
+        self._read = read
+        self._loading: asyncio.Future[_Loaded] | None = None
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield both directions."""
-        tally.records = await self.count(window)
-        for direction, dataset in DATASETS.items():
-            found = [self._rows(name, direction, window, tally) for name in self.columns]
-            column = np.repeat(np.arange(len(found), dtype=np.uint32), [len(time) for time, _ in found])
-            time, rate = (np.concatenate(part) if part else np.zeros(0) for part in (zip(*found, strict=True) if found else ((), ())))
-            order = np.lexsort((column, time))
-            yield Batch(dataset, "gauge", self.step, self.columns, time[order].astype(np.int64), column[order], rate[order])
-
-    def _rows(self, name: str, direction: str, window: Window, tally: Tally) -> Series:
-        time, rate = self.series.get((name, direction), (np.zeros(0, np.int64), np.zeros(0)))
-        within = (time >= window.start) & (time < window.end)
-        for reason, wrong in (("negative rate", (rate < 0) & np.isfinite(rate)), ("infinite rate", np.isinf(rate))):
-            if counted := int(np.count_nonzero(wrong & within)):
-                tally.dropped[reason] += counted
-        good = np.isfinite(rate) & (rate >= 0)
-        return rows(time[good], rate[good], self.interval, self.step, window)
+        """Yield both directions. What gave no point is told with the first window. Raises Fatal for a file that is none."""
+        loaded = await self._loaded()
+        tally.records = count(loaded.points, window)
+        dropped, loaded.dropped = loaded.dropped, Counter()
+        tally.dropped.update(dropped)
+        for batch in batches(loaded.points, loaded.columns, loaded.interval, self.step, window):
+            yield batch
 
     async def count(self, window: Window) -> int | None:
-        """Return how many points that are not null lie in a window."""
-        wanted = [time for (name, _), (time, _rate) in self.series.items() if name in self.columns]
-        return sum(int(np.count_nonzero((time >= window.start) & (time < window.end))) for time in wanted)
+        """Return how many points lie in a window."""
+        return count((await self._loaded()).points, window)
 
     async def spans(self) -> list[Window]:
         """Return where points lie."""
-        times = [time for (name, _), (time, _rate) in self.series.items() if name in self.columns]
-        return spans_of(np.concatenate(times), max(self.step, self.interval)) if times else []
+        loaded = await self._loaded()
+        times = [np.empty(0, np.int64), *(points.time for points in loaded.points.values())]
+        return spans_of(np.concatenate(times), max(self.step, loaded.interval))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Wait until the files are read, where that has begun."""
+        if self._loading is not None:
+            await asyncio.gather(self._loading, return_exceptions=True)
+            self._loading = None
+
+    async def _loaded(self) -> _Loaded:
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        return await asyncio.shield(self._loading)
+
+    def _load(self) -> _Loaded:
+        found: defaultdict[Series, list[Points]] = defaultdict(list)
+        dropped: Counter[str] = Counter()
+        for path in self._paths:
+            data = _unpacked(path)
+            self._read(path.stat().st_size)
+            for (name, direction), points in parse(data, str(path), dropped).items():
+                found[name, direction].append(points)
+        wanted = {name.partition(":")[0] + ":" + sent(name.partition(":")[2]): name for name in self._options.interface}
+        told = {(wanted.get(name, name), direction): _joined(parts) for (name, direction), parts in found.items()}
+        columns = tuple(dict.fromkeys(self._options.interface)) or tuple(sorted({name for name, _ in told}, key=natural_key))
+        chosen = {one: points for one, points in told.items() if one[0] in columns}
+        for one in chosen.values():
+            dropped.update(one.dropped)
+        return _Loaded(chosen, columns, self._options.interval or _most_common(chosen.values()) or self.step, dropped)
 
 
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedRates:
-    """Return the collector over saved rates. Raises TokiodError for a file that is missing or holds no such thing."""
-    found: defaultdict[tuple[str, str], list[Series]] = defaultdict(list)
-    for path in map(Path, inputs):
-        data = _read(path)
-        site.read(len(data))
-        for key, points in parse(data, str(path)).items():
-            found[key].append(points)
-    joined = {key: latest(*(np.concatenate(part) for part in zip(*parts, strict=True))) for key, parts in found.items()}
-    interval = options.interval or _most_common([np.unique(time) for parts in found.values() for time, _ in parts]) or options.step
-    return SavedRates(joined, options, int(interval))
+@dataclass(slots=True)
+class _Loaded:
+    points: dict[Series, Points]
+    columns: tuple[str, ...]
+    interval: int
+    dropped: Counter[str]
 
 
-def parse(data: bytes, place: str) -> dict[tuple[str, str], Series]:
-    """Return the points i8[n], f8[n] (NaN for null) of each ("ROUTER:IFNAME", "in" or "out"); raises TokiodError for anything else."""
+def parse(data: bytes, place: str, dropped: Counter[str]) -> dict[Series, Points]:
+    """Return the points of each ("ROUTER:IFNAME", "in" or "out"); what is none is counted. Raises Fatal for what is no such document."""
     try:
-        document = msgspec.convert(_decoded(data), _Document)
-        return {
-            (f"{router}:{name}", direction): _series(points)
-            for router, interfaces in document.items()
-            for name, directions in interfaces.items()
-            for direction, points in directions.items()
-            if direction in DATASETS and isinstance(points, dict) and _bytes_a_second(directions)
-        }
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise TokiodError(f"{place}: no saved rates, {{router: {{interface: {{direction: {{epoch: rate}}}}}}}}: {error}") from None
+        document = _decoded(data)
+    except (ValueError, RecursionError) as error:
+        raise Fatal(f"{place}: no saved rates, which are JSON: {error}") from None
+    if not isinstance(document, dict) or not all(isinstance(interfaces, dict) for interfaces in document.values()):
+        raise Fatal(f"{place}: no saved rates: expected {{router: {{interface: {{direction: {{epoch: rate}}}}}}}}")
+    found: dict[Series, Points] = {}
+    for router, interfaces in document.items():
+        for name, directions in interfaces.items():
+            if not isinstance(directions, dict) or not is_name(f"{router}:{name}"):
+                dropped[ODD] += 1
+            elif directions.get("units") not in {None, UNITS}:
+                dropped["interface whose rates are in other units"] += 1
+            else:
+                found |= {(f"{router}:{name}", way): _points(directions[way]) for way in DATASETS if isinstance(directions.get(way), dict)}
+    return found
+
+
+def _points(told: dict[str, Any]) -> Points:
+    return Points.of((_epoch(epoch), rate) for epoch, rate in told.items())
+
+
+def _epoch(text: str) -> int | None:
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 # Python's own decoder knows the NaN that Python's own encoder writes.
@@ -145,37 +172,27 @@ def _decoded(data: bytes) -> Any:
         return json.loads(data)
 
 
-def _bytes_a_second(directions: dict[str, Any]) -> bool:
-    if directions.get("units") not in {None, "bytes/sec"}:
-        raise ValueError(f"rates in {directions['units']!r}, expected bytes/sec")
-    return True
+def _joined(parts: list[Points]) -> Points:
+    dropped: Counter[str] = Counter()
+    for part in parts:
+        dropped.update(part.dropped)
+    return Points(np.concatenate([part.time for part in parts]), np.concatenate([part.rate for part in parts]), None, dropped)
 
 
-def _series(points: dict[str, float | str | None]) -> Series:
-    time = np.array([int(float(epoch)) for epoch in points], np.int64)
-    if np.any((time < 0) | (time >= LAST)):
-        raise ValueError("a time that no calendar has")
-    return time, np.array(list(points.values()), np.float64)
-
-
-def _read(path: Path) -> bytes:
+def _unpacked(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise TokiodError(f"{path}: can't be read: {error}") from None
+        raise Fatal(f"{path} can't be read: {error}") from None
     if len(data) > LARGEST:
-        raise TokiodError(f"{path}: more than {LARGEST >> 20} MiB of saved rates; save them in smaller pieces")
+        raise Fatal(f"{path}: more than {LARGEST >> 20} MiB of saved rates; save them in smaller pieces")
     return data
 
 
-# Nulls have their places too: without them points would seem to be further apart.
-def _most_common(times: list[NDArray[np.int64]]) -> int:
-    lengths, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *map(np.diff, times)]), return_counts=True)
+def _most_common(points: Iterable[Points]) -> int:
+    apart = [np.diff(np.unique(one.time)) for one in points]
+    lengths, counts = np.unique(np.concatenate([np.empty(0, np.int64), *apart]), return_counts=True)
     return int(lengths[np.argmax(counts)]) if len(lengths) else 0
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

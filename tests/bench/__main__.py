@@ -1,6 +1,6 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
-python -m tests.bench [--quick] [--only storage|lmt|mariadb|collectd|elasticsearch|mmperfmon|lustre|memory]
+python -m tests.bench [--quick] [--only storage|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import collectd, collectd_live, lmt, lustre, mariadb, memory, mmperfmon, storage
+from tests.bench import collectd, collectd_live, esnet, lmt, lustre, mariadb, memory, mmperfmon, storage
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
@@ -29,6 +29,7 @@ PARTS = {
     "collectd": collectd.rows,
     "elasticsearch": collectd_live.rows,
     "mmperfmon": mmperfmon.rows,
+    "esnet": esnet.rows,
     "lustre": lustre.rows,
     "memory": memory.rows,
 }

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_file_gives_its_cells_and_counts_the_rest(tmp_path):
     (tmp_path / "a.json").write_text(TEXT)
     found, tally = cells([tmp_path / "a.json"], Window(600, 720))
     assert found == {"datatargets/readrates": [(600, "r1:if_10", 1.5)], "datatargets/writerates": [(600, "r1:if_10", 2.0)]}
-    assert (tally.records, tally.dropped) == (3, {"negative rate": 1})
+    assert (tally.records, tally.dropped) == (2, {"negative rate": 1})
 
 
 def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
@@ -50,7 +51,7 @@ def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
 def test_a_damaged_text_gives_points_or_a_sentence(at, length, other):
     data = TEXT.encode()
     with contextlib.suppress(TokiodError):
-        parse(data[:at] + other + data[at + length :], "here")
+        parse(data[:at] + other + data[at + length :], "here", Counter())
 
 
 @pytest.mark.skipif(not CAPTURE.exists(), reason="no captures")

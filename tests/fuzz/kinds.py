@@ -116,7 +116,7 @@ def _cells(batch: Any, window: Window) -> set[Cell]:
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all of them."""
-    return _collectd(), _lmt(), *_lustre(), _mmperfmon()
+    return _collectd(), _lmt(), _esnet(), *_lustre(), _mmperfmon()
 
 
 def _collectd() -> Kind:
@@ -134,6 +134,13 @@ def _lmt() -> Kind:
     with tempfile.TemporaryDirectory() as directory:
         path = lmt_database.save(Path(directory) / "copy.sqlite3", lmt_database.tables(steps=4, osts=2, osss=1, mdts=1))
         return Kind("lmt", ".sqlite3", (Path(path).read_bytes(),), timezone=lmt_database.ZONE, text=False)
+
+
+def _esnet() -> Kind:
+    points = {str(START + 30 * place): None if place % 7 == 3 else place * 1000.25 for place in range(20)}
+    interfaces = {"to_site_v4": {"in": points, "out": points, "units": "bytes/sec"}, "xe-0_1_0": {"in": points}}
+    texts = json.dumps({"cr5": interfaces}), json.dumps({"cr5": interfaces}, indent=1)
+    return Kind("esnet_snmp", ".json", tuple(text.encode() for text in texts), options={"interval": 30})
 
 
 def _lustre() -> Iterator[Kind]:
