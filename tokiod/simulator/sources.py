@@ -142,8 +142,8 @@ homes = {homes}
     replayable=False,
 )
 
-SOURCES = (LMT, COLLECTD, MMPERFMON, LUSTRE)
-"""What demo and torture play with. ESNET joins them as soon as its collector asks live."""
+SOURCES = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
+"""What demo and torture play with."""
 
 
 def told(site: Site) -> dict[str, str]:
