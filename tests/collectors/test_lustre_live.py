@@ -119,6 +119,19 @@ def test_a_window_that_is_not_now_can_not_be_had(client, window):
         asked(client, window)
 
 
+def test_what_a_command_saw_after_the_window_is_no_cell_of_it(client):
+    client.lfs(f"sleep 0.3; cat <<'END'\n{df(A, '/a')}END")
+
+    async def use(c):
+        asked = asyncio.ensure_future(samples(c, NOW))
+        await asyncio.sleep(0.1)
+        client.clock.jump(STEP)
+        with pytest.raises(Transient, match="what it saw may be of another window"):
+            await asked
+
+    within(client.collector(command_timeout=10), use)
+
+
 def test_a_mount_that_hangs_leaves_the_others_their_cells_and_is_counted(client, tmp_path):
     client.lfs(f"case $3 in /a) echo $$ > {tmp_path}/pid; sleep 600;; /b) cat <<'END'\n{df(B, '/b')}END\n;; esac")
     begun = time.monotonic()
