@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import re
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
@@ -23,10 +21,12 @@ from collectors.collectd_es.spool import BUCKET, Spool
 from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.sample import Batch
+from tokiod.saved import Loading, readable
 from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from pathlib import Path
 
     from tokiod.collector import SavedCollector, Site, Tally
 
@@ -59,12 +59,7 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
-    paths = [Path(name) for name in inputs]
-    for path in paths:
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
+    paths = readable(inputs)
     fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})
     for fault in field_faults(fields):
         raise TokiodError(f"--{fault.replace('_', '-').replace(':', '-field:', 1)}")
@@ -92,13 +87,13 @@ class SavedPages:
         self._workers = workers
         self._told = read
         self._series = Series(shapes.hosts, shapes.devices)
-        self._loading: asyncio.Future[Spool] | None = None
+        self._pages = Loading(self._load)
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset. What gave no sample is told with the first window. Raises Fatal for a file that is broken."""
-        spool = await self._loaded()
+        spool = await self._pages.loaded()
         dropped, self._dropped = self._dropped, Counter()
         tally.dropped.update(dropped)
         for batch in _joined([self._cells(part, spool, tally) for part in _parts(window, self.step)]):
@@ -110,21 +105,13 @@ class SavedPages:
 
     async def spans(self) -> list[Window]:
         """Return where there are samples, to within a bucket of the spool."""
-        return (await self._loaded()).spans()
+        return (await self._pages.loaded()).spans()
 
     async def close(self) -> None:
         """Stop reading, and let go of the samples."""
         self._stopping.set()
-        if self._loading is not None:
-            for spool in await asyncio.gather(self._loading, return_exceptions=True):
-                if isinstance(spool, Spool):
-                    spool.close()
-            self._loading = None
-
-    async def _loaded(self) -> Spool:
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        return await asyncio.shield(self._loading)
+        if (spool := await self._pages.close()) is not None:
+            spool.close()
 
     def _load(self) -> Spool:
         spool = Spool()

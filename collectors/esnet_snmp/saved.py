@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 import json
 import re
-import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
@@ -20,11 +16,13 @@ from collectors.esnet_snmp.names import DATASETS, is_name, name_faults, sent
 from collectors.esnet_snmp.points import Points
 from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError
+from tokiod.saved import Loading, content, readable
 from tokiod.spans import spans_of
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
 
     from collectors.esnet_snmp.batches import Series
     from tokiod.collector import SavedCollector, Site, Tally
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
 UNITS = "bytes/sec"
 ODD = "interface that is none"
 _DIGITS = re.compile(r"[0-9]{1,12}")
-
-LARGEST = 1 << 30
-"""Bytes of a file, unpacked."""
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
@@ -59,13 +54,7 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedColl
     """Return the collector over saved rates. Raises TokiodError for a file that can't be read, and options that can't be."""
     for fault in options.faults():
         raise TokiodError(f"--{fault}")
-    paths = [Path(name) for name in inputs]
-    for path in paths:
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
-    return SavedRates(paths, options, site.read)
+    return SavedRates(readable(inputs), options, site.read)
 
 
 class SavedRates:
@@ -79,11 +68,11 @@ class SavedRates:
         self._paths = paths
         self._options = options
         self._read = read
-        self._loading: asyncio.Future[_Loaded] | None = None
+        self._files = Loading(self._load)
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield both directions. What gave no point is told with the first window. Raises Fatal for a file that is none."""
-        loaded = await self._loaded()
+        loaded = await self._files.loaded()
         tally.records = count(loaded.points, window)
         dropped, loaded.dropped = loaded.dropped, Counter()
         tally.dropped.update(dropped)
@@ -92,30 +81,23 @@ class SavedRates:
 
     async def count(self, window: Window) -> int | None:
         """Return how many points lie in a window."""
-        return count((await self._loaded()).points, window)
+        return count((await self._files.loaded()).points, window)
 
     async def spans(self) -> list[Window]:
         """Return where points lie."""
-        loaded = await self._loaded()
+        loaded = await self._files.loaded()
         times = [np.empty(0, np.int64), *(points.time for points in loaded.points.values())]
         return spans_of(np.concatenate(times), max(self.step, loaded.interval))
 
     async def close(self) -> None:
         """Wait until the files are read, where that has begun."""
-        if self._loading is not None:
-            await asyncio.gather(self._loading, return_exceptions=True)
-            self._loading = None
-
-    async def _loaded(self) -> _Loaded:
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        return await asyncio.shield(self._loading)
+        await self._files.close()
 
     def _load(self) -> _Loaded:
         found: defaultdict[Series, list[Points]] = defaultdict(list)
         dropped: Counter[str] = Counter()
         for path in self._paths:
-            data = _unpacked(path)
+            data = content(path)
             self._read(path.stat().st_size)
             for (name, direction), points in parse(data, str(path), dropped).items():
                 found[name, direction].append(points)
@@ -177,19 +159,6 @@ def _joined(parts: list[Points]) -> Points:
     for part in parts:
         dropped.update(part.dropped)
     return Points(np.concatenate([part.time for part in parts]), np.concatenate([part.rate for part in parts]), None, dropped)
-
-
-def _unpacked(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise Fatal(f"{path} can't be read: {error}") from None
-    if len(data) > LARGEST:
-        raise Fatal(f"{path}: more than {LARGEST >> 20} MiB of saved rates; save them in smaller pieces")
-    return data
 
 
 def _most_common(points: Iterable[Points]) -> int:

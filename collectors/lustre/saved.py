@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import zlib
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 import msgspec
@@ -17,10 +14,12 @@ from collectors.lustre.homes import Homes
 from collectors.lustre.snapshots import FAILOVER, FULLNESS, Cells, Columns, batches, failover, fullness
 from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError
+from tokiod.saved import Loading, content, readable
 from tokiod.spans import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from tokiod.collector import SavedCollector, Site, Tally
     from tokiod.sample import Batch
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GZIP = b"\x1f\x8b"
-LONGEST = 1 << 30
-"""Bytes of a file, unpacked."""
 _BEGIN = re.compile(rb"^[^\n]*BEGIN(?P<rest>[^\n]*)\n", re.MULTILINE)
 _EPOCH = re.compile(rb"[ \t]+(\d{1,12})(?:[ \t][ -~]*)?\r?")
 ODD = "line that is none of lfs's or lctl's"
@@ -60,13 +56,7 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedColl
     """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
     for fault in options.faults():
         raise TokiodError(f"--{fault}")
-    paths = [Path(name) for name in inputs]
-    for path in paths:
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
-    return SavedOutputs(paths, options, site.calendar)
+    return SavedOutputs(readable(inputs), options, site.calendar)
 
 
 class SavedOutputs:
@@ -81,11 +71,11 @@ class SavedOutputs:
         self._options = options
         self._calendar = calendar
         self._columns = Columns()
-        self._loading: asyncio.Future[dict[int, _Moment]] | None = None
+        self._files = Loading(self._load)
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset. Raises Fatal for a file that is neither of both outputs."""
-        moments = [(row, moment) for row, moment in (await self._moments()).items() if window.start <= row < window.end]
+        moments = [(row, moment) for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end]
         tally.records = sum(moment.records for _, moment in moments)
         for _, moment in moments:
             tally.dropped.update(moment.dropped)
@@ -94,22 +84,15 @@ class SavedOutputs:
 
     async def count(self, window: Window) -> int | None:
         """Return how many targets and devices were seen in a window."""
-        return sum(moment.records for row, moment in (await self._moments()).items() if window.start <= row < window.end)
+        return sum(moment.records for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end)
 
     async def spans(self) -> list[Window]:
         """Return where there are outputs."""
-        return spans_of(np.array(list(await self._moments()), np.int64), self.step)
+        return spans_of(np.array(list(await self._files.loaded()), np.int64), self.step)
 
     async def close(self) -> None:
         """Wait until the files are read, where that has begun."""
-        if self._loading is not None:
-            await asyncio.gather(self._loading, return_exceptions=True)
-            self._loading = None
-
-    async def _moments(self) -> dict[int, _Moment]:
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        return await asyncio.shield(self._loading)
+        await self._files.close()
 
     def _load(self) -> dict[int, _Moment]:
         """Read all files; of outputs in one row the last in time counts."""
@@ -160,7 +143,7 @@ def _dropped(text: bytes, of_df: Counter[str], of_dl: Counter[str]) -> Counter[s
 def _outputs(path: Path, told: int | None) -> Iterator[tuple[int, bytes]]:
     """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file with neither of both."""
     try:
-        text, time = _text(path), int(path.stat().st_mtime) if told is None else told
+        text, time = content(path), int(path.stat().st_mtime) if told is None else told
     except OSError as error:
         raise Fatal(f"{path} can't be read: {error.strerror}") from None
     begins = list(_BEGIN.finditer(text))
@@ -175,17 +158,3 @@ def _epoch(begin: re.Match[bytes]) -> int:
     """Return the time of a BEGIN line, LATEST where it can't be read: what stands behind it is then of no known time."""
     told = _EPOCH.fullmatch(begin["rest"])
     return int(told[1]) if told and begin[0].startswith(b"BEGIN") else LATEST
-
-
-def _text(path: Path) -> bytes:
-    data = path.read_bytes()
-    if not data.startswith(GZIP):
-        return data
-    try:
-        unpacker = zlib.decompressobj(wbits=31)
-        data = unpacker.decompress(data, LONGEST)
-    except zlib.error as error:
-        raise Fatal(f"{path}: it is gzip and broken: {error}") from None
-    if not unpacker.eof:
-        raise Fatal(f"{path}: it is gzip, and cut off or longer than {LONGEST >> 30} GiB")
-    return data

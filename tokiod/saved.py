@@ -1,0 +1,80 @@
+"""What collectors of saved files share: inputs that can be read, reading in a thread once, small files that may be packed."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tokiod.errors import Fatal, TokiodError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+GZIP = b"\x1f\x8b"
+LARGEST = 1 << 30
+"""Bytes of a file that is read as a whole, unpacked."""
+
+
+def readable(inputs: Sequence[str | Path]) -> list[Path]:
+    """Return inputs as paths. Raises TokiodError for one that can't be read."""
+    paths = [Path(name) for name in inputs]
+    for path in paths:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
+    return paths
+
+
+def content(path: Path) -> bytes:
+    """Return all of a file, unpacked where it is gzip. Raises Fatal for one that can't be read, is broken or too large."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Fatal(f"{path} can't be read: {error.strerror}") from None
+    if data.startswith(GZIP):
+        data = b"".join(_unpacked(path, data))
+    if len(data) > LARGEST:
+        raise Fatal(f"{path}: longer than {LARGEST >> 30} GiB; save it in smaller pieces")
+    return data
+
+
+def _unpacked(path: Path, data: bytes) -> list[bytes]:
+    """Unpack gzip files, which may be put behind one another; a little more than LARGEST at most."""
+    parts: list[bytes] = []
+    while data and sum(map(len, parts)) <= LARGEST:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(unpacker.decompress(data, LARGEST + 1))
+        except zlib.error as error:
+            raise Fatal(f"{path}: it is gzip and broken: {error}") from None
+        if not unpacker.eof and not unpacker.unconsumed_tail:
+            raise Fatal(f"{path}: it is gzip and cut off")
+        data = unpacker.unused_data.lstrip(b"\0")
+    return parts
+
+
+class Loading(Generic[T]):
+    """Something that is read once, in a thread, when it is first asked for; whoever asks may be cancelled, the reading goes on."""
+
+    def __init__(self, load: Callable[[], T]) -> None:
+        self._load = load
+        self._task: asyncio.Future[T] | None = None
+
+    async def loaded(self) -> T:
+        """Return it, or raise what reading it raised."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(asyncio.to_thread(self._load))
+        return await asyncio.shield(self._task)
+
+    async def close(self) -> T | None:
+        """Wait until it is read, where that has begun; return what came of it."""
+        task, self._task = self._task, None
+        if task is None:
+            return None
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        return None if isinstance(result, BaseException) else result
