@@ -3,7 +3,7 @@
 inputs.py   the outputs in files and archives          legend.py   what columns are
 tables.py   an output's tables; rows.py: an odd one's  stamps.py   local time stamps to UTC
 series.py   metrics to datasets and columns            cells.py    tables to batches
-saved.py    the join of them over saved outputs, whose rows wait in spool.py
+saved.py    the join of them over saved outputs, whose rows wait in spool.py; parsing.py: where there are many
 queries.py  what is asked; collector.py: the join of them over the command
 """
 

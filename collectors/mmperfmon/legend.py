@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from collectors.mmperfmon.rows import looks_like_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ENTRY = re.compile(rb"(\d{1,9}):[ \t]+(\S.*)")
 LONGEST = 400
@@ -25,14 +28,19 @@ class Metric(NamedTuple):
 class Legend:
     """What columns 1, 2, ... measure, None where that can't be told; counters: the names that the tables' headers must have.
 
-    A class with an identity, because legends repeat: read() gives the same one for the same bytes, and what is made of it is kept.
+    A class with an identity, because legends repeat: read() gives the same one for the same bytes, and what is made of it is kept; so
+    does what takes it over from another process.
     """
 
-    def __init__(self, metrics: tuple[Metric | None, ...], strange: int = 0, *, is_whole: bool = True) -> None:
+    def __init__(self, metrics: tuple[Metric | None, ...], strange: int = 0, text: bytes = b"", *, is_whole: bool = True) -> None:
         self.metrics = metrics
         self.counters = [b"" if metric is None else metric.counter.encode() for metric in metrics]
         self.strange = strange
         self.is_whole = is_whole
+        self._text = text
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Legend], tuple[bytes]]:
+        return read, (self._text,)
 
 
 NONE = Legend(())
@@ -56,7 +64,8 @@ def read(text: bytes) -> Legend:
         strange += metric is None
         found[int(entry[1])] = metric
     # Numbers are those of columns; there can't be more columns than lines, whatever a broken number says.
-    return Legend(tuple(found.get(number) for number in range(1, 1 + min(len(found), max(found, default=0)))), strange, is_whole=is_whole)
+    columns = min(len(found), max(found, default=0))
+    return Legend(tuple(found.get(number) for number in range(1, 1 + columns)), strange, text, is_whole=is_whole)
 
 
 def _metric(key: bytes) -> Metric | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -20,12 +22,16 @@ from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError, Transient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Sequence
 
     from collectors.mmperfmon.series import Maps
+    from collectors.mmperfmon.tables import Output
     from tokiod.collector import SavedCollector, Site, Tally
     from tokiod.sample import Batch
     from tokiod.window import Window
+
+FEW = 4 << 20
+"""Bytes of an input that is not worth a process."""
 
 NO_OUTPUT = "file without a legend"
 
@@ -154,13 +160,34 @@ class SavedOutputs:
 
     def _read(self, path: Path, spool: Spool) -> None:
         has_legend = False
-        for _, data in outputs(path, self._told):
-            if self._stopping.is_set():
-                raise Fatal("stopped while reading saved outputs")
-            output = parse(data)
-            has_legend = has_legend or bool(output.legends)
-            self._dropped.update(output.dropped if output.legends else {NO_OUTPUT: 1})
-            for table in output.tables:
-                spool.add(measured(table, self._buckets, self._series, None, self._dropped))
+        with closing(self._parsed(path)) as parsed:
+            for output in parsed:
+                has_legend = has_legend or bool(output.legends)
+                self._dropped.update(output.dropped if output.legends else {NO_OUTPUT: 1})
+                for table in output.tables:
+                    spool.add(measured(table, self._buckets, self._series, None, self._dropped))
         if not has_legend:
             raise Fatal(f"{path}: no output of `mmperfmon query`: there is no legend in it")
+
+    def _parsed(self, path: Path) -> Generator[Output]:
+        coming = (self._unless_stopped(data) for _, data in outputs(path, self._told))
+        if (count := others()) and _size(path) >= FEW:
+            from collectors.mmperfmon.parsing import parsed  # noqa: PLC0415 - multiprocessing is for large inputs alone
+
+            yield from parsed(path, coming, count)
+        else:
+            yield from map(parse, coming)
+
+    def _unless_stopped(self, data: bytes) -> bytes:
+        if self._stopping.is_set():
+            raise Fatal("stopped while reading saved outputs")
+        return data
+
+
+def others() -> int:
+    """Return how many processes beside ours are worth while."""
+    return min(4, len(os.sched_getaffinity(0))) - 1
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size

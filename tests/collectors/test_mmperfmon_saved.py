@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+import sys
 import tarfile
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,8 @@ import pytest
 from collector_contract import CollectorContract, within
 from mmperfmon_outputs import output, stamps
 
-from collectors.mmperfmon import Saved, saved
+from collectors.mmperfmon import Saved, parsing, saved
+from collectors.mmperfmon.parsing import parsed
 from tokiod.clock import SystemClock
 from tokiod.collector import Site, Tally
 from tokiod.errors import Fatal, TokiodError
@@ -216,3 +218,15 @@ def test_spans_are_where_rows_are(tmp_path):
         Window(small.START, small.START + 120),
         Window(small.START + 172800, small.START + 172860),
     ]
+
+
+def test_a_large_input_is_read_as_a_small_one(tmp_path, monkeypatch):
+    texts = [text for n in range(3) for text in small.texts(small.START + 600 * n, 10, ZoneInfo(ZONE))]
+    directory = written(tmp_path, [*texts, b"nonsense\n"])
+    alone = of(opened(directory, **MAPS))
+    asked = []
+    monkeypatch.setattr(parsing, "parsed", lambda *given: asked.append(given) or parsed(*given))
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved"], "FEW", 1)
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved"], "others", lambda: 1)
+    assert of(opened(directory, **MAPS)) == alone
+    assert len(asked) == 1
