@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from tokiod.tts.matrix import BLOCK
+from tokiod.tts.matrix import BLOCK, SCRATCH
 from tokiod.tts.schema import ABSENT, natural_key
 
 if TYPE_CHECKING:
@@ -60,14 +60,17 @@ class Chunks:
     def pieces(self) -> Iterator[tuple[Corner, Bits]]:
         """Yield first row and column, and the bits, of each chunk; what reaches beyond the matrix is missing."""
         height, width = self.chunk
-        for top in range(0, self.matrix.rows, height):
-            strip = self._strip(top)
-            for left in range(0, self.matrix.width, width):
-                yield (top, left), strip[:, left : left + width].copy()
+        # Of a narrow matrix several hours at a time: what each strip costs by itself is then more than what its cells do.
+        tall = height * max(1, SCRATCH // (height * self.matrix.width))
+        for start in range(0, self.matrix.rows, tall):
+            strip = self._strip(start, min(tall, -(-(self.matrix.rows - start) // height) * height))
+            for top in range(0, len(strip), height):
+                for left in range(0, self.matrix.width, width):
+                    yield (start + top, left), strip[top : top + height, left : left + width].copy()
             del strip
 
-    def _strip(self, top: int) -> Bits:
-        height, width = self.chunk
+    def _strip(self, top: int, height: int) -> Bits:
+        width = self.chunk[1]
         strip = np.full((height, -(-self.matrix.width // width) * width), ABSENT)
         bottom, few = min(top + height, self.matrix.rows), max(1, BLOCK // self.matrix.width)
         for start in range(top, bottom, few):
