@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tokiod.process import die_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 # Ctrl-C reaches all processes of a terminal: it is ours to end the others, and they inherit from the thread that starts them that they
@@ -36,18 +36,26 @@ class _Processes(SpawnContext):
     Process = _Process
 
 
+def _nothing() -> None:
+    pass
+
+
 @contextmanager
-def workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield an executor of so many processes; what is not done at the end of the block is not begun."""
-    pool = ProcessPoolExecutor(count, _Processes(), _begin, (os.getpid(),))
+def workers(count: int, begin: Callable[..., None] = _nothing, *arguments: object) -> Iterator[ProcessPoolExecutor]:
+    """Yield an executor of so many processes; what is not done at the end of the block is not begun.
+
+    begin: called in each with arguments, all of which can be pickled, before anything else.
+    """
+    pool = ProcessPoolExecutor(count, _Processes(), _begin, (os.getpid(), begin, arguments))
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(parent: int) -> None:
+def _begin(parent: int, begin: Callable[..., None], arguments: tuple[object, ...]) -> None:
     try:
         die_with_parent(parent)
     except SystemExit:  # the pool would print it
         os._exit(0)
+    begin(*arguments)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections import deque
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.context import SpawnContext, SpawnProcess
-from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +16,7 @@ from collectors.collectd_es.documents import Decoder, Samples
 from collectors.collectd_es.pages import LONGEST, Piece, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
-from tokiod.process import die_with_parent
+from tokiod.workers import workers as processes
 
 if TYPE_CHECKING:
     import re
@@ -167,49 +161,24 @@ def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tu
     return whole, coming.again(whole, numbers)
 
 
-# Ctrl-C reaches all processes of a terminal: it is ours to end the others, and they inherit from the thread that starts them that they
-# don't hear it. And they need nothing of the program we are: its command line's modules are half of the time it takes to start.
-class _Process(SpawnProcess):
-    def start(self) -> None:
-        ensure_running()  # the tracker's start would let the thread hear again
-        heard, program = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}), sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            super().start()
-        finally:
-            sys.modules["__main__"] = program
-            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-
-
-class _Processes(SpawnContext):
-    Process = _Process
-
-
 @contextmanager
 def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece], Callable[[], Parsed]]]:
     """Start processes that parse; they end with the block, and with us.
 
     Of a plain file they read the pieces themselves, which is cheaper than sending them.
     """
-    pool = ProcessPoolExecutor(workers, _Processes(), _begin, (shapes, os.getpid()))
+    with processes(workers, _begin, shapes) as pool:
 
-    def submitted(piece: Piece) -> Callable[[], Parsed]:
-        return pool.submit(_parse, piece, str(path)).result
+        def submitted(piece: Piece) -> Callable[[], Parsed]:
+            return pool.submit(_parse, piece, str(path)).result
 
-    try:
         yield submitted
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 _parsers: list[_Parser] = []
 
 
-def _begin(shapes: Shapes, parent: int) -> None:
-    try:
-        die_with_parent(parent)
-    except SystemExit:  # the pool would print it
-        os._exit(0)
+def _begin(shapes: Shapes) -> None:
     _parsers.append(_Parser(shapes))
 
 

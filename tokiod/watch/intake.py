@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tokiod.watch.stanza import Watched
     from tokiod.window import Calendar
 
-CHUNK = 900
-"""Seconds collected at a time, as `tokioctl archive` does."""
+ROWS = 180
+"""Rows collected at a time, as `tokioctl archive` does."""
 PAUSE = 10.0
 """Seconds after which a folder that isn't there, or a ledger that can't be written, is tried again."""
 
@@ -134,7 +134,7 @@ class Intake:
         collector = self._make(found.path)
         try:
             for span in await collector.spans():
-                for window in self._calendar.split(self._aligned(span, collector.step), CHUNK):
+                for window in self._calendar.split(self._aligned(span, collector.step), ROWS * collector.step):
                     stored, lost = await self._store(collector, window)
                     cells += stored
                     dropped.update(lost)
