@@ -16,6 +16,9 @@ def test_inputs_that_can_be_read_are_paths_and_others_are_told(tmp_path):
     assert readable([str(tmp_path / "a"), tmp_path / "a"]) == [tmp_path / "a"] * 2
     with pytest.raises(TokiodError, match="none can't be read: No such file or directory"):
         readable([tmp_path / "a", tmp_path / "none"])
+    with pytest.raises(TokiodError, match="can't be read: Is a directory"):
+        readable([tmp_path])
+    assert readable([tmp_path], directories=True) == [tmp_path]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ LARGEST = 1 << 30
 """Bytes of a file that is read as a whole, unpacked."""
 
 
-def readable(inputs: Sequence[str | Path]) -> list[Path]:
-    """Return inputs as paths. Raises TokiodError for one that can't be read."""
+def readable(inputs: Sequence[str | Path], *, directories: bool = False) -> list[Path]:
+    """Return inputs, files or also directories, as paths. Raises TokiodError for one that can't be read."""
     paths = [Path(name) for name in inputs]
     for path in paths:
         try:
-            path.open("rb").close()
+            next(path.iterdir(), None) if directories and path.is_dir() else path.open("rb").close()
         except OSError as error:
             raise TokiodError(f"{path} can't be read: {error.strerror}") from None
     return paths

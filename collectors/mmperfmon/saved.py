@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import threading
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
@@ -20,9 +18,11 @@ from collectors.mmperfmon.spool import Spool
 from collectors.mmperfmon.tables import parse
 from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.saved import Loading, readable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
+    from pathlib import Path
 
     from collectors.mmperfmon.series import Maps
     from collectors.mmperfmon.tables import Output
@@ -82,17 +82,11 @@ def _faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that can't be read, and options that can't be."""
-    paths = [Path(name) for name in inputs]
-    for path in paths:
-        try:
-            next(path.iterdir(), None) if path.is_dir() else path.open("rb").close()
-        except OSError as error:
-            raise TokiodError(f"{path} can't be read: {error.strerror}") from None
     try:
         known = maps(options.lun_map, options.server_map)
     except TokiodError as error:
         raise TokiodError(f"--{str(error).replace('_', '-', 1)}") from None
-    return SavedOutputs(paths, Buckets(site.calendar.zone, options.step), known, options.cpu_scale, site.read)
+    return SavedOutputs(readable(inputs, directories=True), Buckets(site.calendar.zone, options.step), known, options.cpu_scale, site.read)
 
 
 class SavedOutputs:
@@ -108,13 +102,13 @@ class SavedOutputs:
         self._cpu_scale = cpu_scale
         self._told = told
         self._series = Series(known)
-        self._loading: asyncio.Future[Spool] | None = None
+        self._files = Loading(self._load)
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
 
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield a batch per dataset. What gave no row is told with the first window. Raises Fatal for a file that is broken."""
-        spool = await self._loaded()
+        spool = await self._files.loaded()
         dropped, self._dropped = self._dropped, Counter()
         tally.dropped.update(+dropped)
         rows = list(spool.within(window))
@@ -128,21 +122,13 @@ class SavedOutputs:
 
     async def spans(self) -> list[Window]:
         """Return where there are rows."""
-        return (await self._loaded()).spans(self.step)
+        return (await self._files.loaded()).spans(self.step)
 
     async def close(self) -> None:
         """Stop reading, and let go of the rows."""
         self._stopping.set()
-        if self._loading is not None:
-            for spool in await asyncio.gather(self._loading, return_exceptions=True):
-                if isinstance(spool, Spool):
-                    spool.close()
-            self._loading = None
-
-    async def _loaded(self) -> Spool:
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        return await asyncio.shield(self._loading)
+        if (spool := await self._files.close()) is not None:
+            spool.close()
 
     def _load(self) -> Spool:
         spool = Spool()
