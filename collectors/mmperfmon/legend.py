@@ -28,12 +28,17 @@ class Metric(NamedTuple):
 class Legend:
     """What columns 1, 2, ... measure, None where that can't be told; counters: the names that the tables' headers must have.
 
+    width: how many columns the tables have, as far as the legend tells, its lost lines included.
+
     A class with an identity, because legends repeat: read() gives the same one for the same bytes, and what is made of it is kept; so
     does what takes it over from another process.
     """
 
-    def __init__(self, metrics: tuple[Metric | None, ...], strange: int = 0, text: bytes = b"", *, is_whole: bool = True) -> None:
+    def __init__(
+        self, metrics: tuple[Metric | None, ...], width: int = 0, strange: int = 0, text: bytes = b"", *, is_whole: bool = True
+    ) -> None:
         self.metrics = metrics
+        self.width = width
         self.counters = [b"" if metric is None else metric.counter.encode() for metric in metrics]
         self.strange = strange
         self.is_whole = is_whole
@@ -64,12 +69,17 @@ def read(text: bytes) -> Legend:
         strange += metric is None
         found[int(entry[1])] = metric
     # Numbers are those of columns; there can't be more columns than lines, whatever a broken number says.
-    columns = min(len(found), max(found, default=0))
-    return Legend(tuple(found.get(number) for number in range(1, 1 + columns)), strange, text, is_whole=is_whole)
+    width = max(found, default=0)
+    metrics = tuple(found.get(number) for number in range(1, 1 + min(len(found), width)))
+    return Legend(metrics, width, strange, text, is_whole=is_whole)
 
 
 def _metric(key: bytes) -> Metric | None:
     parts = key.decode(errors="replace").split("|")
-    if len(key) > LONGEST or len(parts) < 3 or not all(part and part.isprintable() and "\ufffd" not in part for part in parts):  # noqa: PLR2004 - host, sensor, counter
+    if len(key) > LONGEST or len(parts) < 3 or not all(map(_is_name, parts)):  # noqa: PLR2004 - host, sensor, counter
         return None
     return Metric(parts[0], parts[1], tuple(parts[2:-1]), parts[-1])
+
+
+def _is_name(part: str) -> bool:
+    return part == part.strip() != "" and part.isprintable() and "\ufffd" not in part

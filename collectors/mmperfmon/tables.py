@@ -104,7 +104,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
     else:
         output.dropped[STRANGE] += _lines(text)
     blocks: list[_Block] = []
-    column, is_known = 0, legend.is_whole
+    column, is_known, width = 0, legend.is_whole, 0
     for table in tables:
         header, _, body = table.partition(b"\n")
         if not header.lstrip().startswith(b"Row"):
@@ -114,6 +114,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             output.dropped[STRANGE] += 1 + _lines(body)
             is_known = False
             continue
+        width += len(names)
         block = _block(header, len(names), body, output.dropped)
         # All names of a legend may be the same, so behind a table that is not the next one no other can be told either. Nor is it one if
         # its rows don't begin with the first: then a header stands there twice, and what is behind it may belong to the table before.
@@ -125,6 +126,9 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             is_known = not block.is_last
         else:
             output.dropped["no such column in the legend"] += int(np.count_nonzero(~np.isnan(block.value)))
+    if width > legend.width and blocks:  # one of the tables stands there twice, and which one it is can't be told
+        output.dropped["more columns than the legend has"] += sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks)
+        blocks.clear()
     output.dropped[NO_TABLE] += len(legend.metrics) - column if is_known else 0
     output.tables += _joined(blocks, legend, output.dropped)
 

@@ -223,3 +223,32 @@ def test_long_lines_take_no_longer_than_they_are(line):
     text = output(filled(2, KEYS[:1]), stamps(HOUR, 2))
     for place in (0, text.index(b" 1:"), text.index(b"Row"), len(text)):
         parse(text[:place] + b"\n" + line + b"\n" + text[place:])
+
+
+FOUR = {f"nsd1|GPFSNSDDisk|ddn{n}|gpfs_nsdds_bytes_read": [10 * n, 10 * n + 1] for n in range(4)}
+"""Metrics of one name, a table each at 50 columns: only their order tells whose they are."""
+
+
+def told(text):
+    """{key: amounts} of what is read."""
+    read = parse(text)
+    found = {}
+    for table in read.tables:
+        for metric, values in zip(table.legend.metrics[table.first :], table.value.T, strict=False):
+            found.setdefault("|".join((metric.host, metric.sensor, *metric.ids, metric.counter)), []).extend(values.tolist())
+    return found, read.dropped
+
+
+@pytest.mark.parametrize("twice", range(4))
+def test_a_table_that_stands_there_twice_gives_its_rows_to_no_other(twice):
+    text = output(FOUR, stamps(dt.datetime(2019, 5, 15, 12, 1), 2), width=50)  # noqa: DTZ001 - as it is printed
+    head, *tables = re.split(rb"(?=\nRow )", text)
+    assert len(tables) == 4
+    found, dropped = told(head + b"".join(tables[: twice + 1] + tables[twice:]))
+    assert not any(value not in FOUR[key] for key, values in found.items() for value in values)
+    assert sum(dropped.values())
+
+
+def test_a_name_with_a_blank_at_its_end_is_none():
+    text = output(FOUR, stamps(dt.datetime(2019, 5, 15, 12, 1), 2), width=500)  # noqa: DTZ001 - as it is printed
+    assert parse(text.replace(b"|ddn1|", b"|ddn1 |")).legends[0].metrics[1] is None
