@@ -66,9 +66,13 @@ def _pieces(coming: Iterable[bytes]) -> Iterator[list[bytes]]:
 # written at once, and is gone with us.
 def _submitted(pool: Executor, piece: list[bytes]) -> Future[list[Output]]:
     file = os.fdopen(os.memfd_create("tokiod-outputs"), "wb")
-    file.write(b"".join(piece))
-    file.flush()
-    future = pool.submit(_parsed_of, f"/proc/{os.getpid()}/fd/{file.fileno()}", [len(data) for data in piece])
+    try:
+        file.write(b"".join(piece))
+        file.flush()
+        future = pool.submit(_parsed_of, f"/proc/{os.getpid()}/fd/{file.fileno()}", [len(data) for data in piece])
+    except BaseException:
+        file.close()  # a pool whose process was killed takes nothing any more
+        raise
     future.add_done_callback(lambda _: file.close())
     return future
 

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import h5py
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tokiod import config as configuration
-from tokiod.ledger import Ledger
+from tokiod.ledger import Ledger, LedgerUnmade
 from tokiod.process import lock_owner
 from tokiod.simulator.scene import wait_for
 from tokiod.watch.received import Received, Totals
@@ -59,19 +59,25 @@ class Site:
 
     @property
     def totals(self):
-        if not self.config.archive.ledger.exists():
-            return None
-        with Ledger.open_readonly(self.config.archive.ledger) as ledger:
-            return Received(ledger, "copies").totals()
+        with self.ledger() as ledger:
+            return ledger and Received(ledger, "copies").totals()
+
+    @contextmanager
+    def ledger(self):
+        """The ledger, None while the writer has not made it yet."""
+        try:
+            opened = Ledger.open_readonly(self.config.archive.ledger) if self.config.archive.ledger.exists() else None
+        except LedgerUnmade:
+            opened = None
+        with opened or nullcontext():
+            yield opened
 
     def until(self, totals):
         wait_for(lambda: self.totals == totals, 60, f"{totals} wanted: {(self.directory / 'log').read_text()[-3000:]}")
 
     def is_collecting(self):
-        if not self.config.archive.ledger.exists():
-            return False
-        with Ledger.open_readonly(self.config.archive.ledger) as ledger:
-            return any(source.state_reason.startswith("collecting ") for source in ledger.sources())
+        with self.ledger() as ledger:
+            return ledger is not None and any(source.state_reason.startswith("collecting ") for source in ledger.sources())
 
     def kill_collectors(self):
         children = Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split()
