@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import pickle
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -56,12 +57,14 @@ def test_a_legend_from_another_process_is_the_one_of_the_same_bytes():
     assert pickle.loads(pickle.dumps(one)) is one
 
 
-def test_a_process_that_is_killed_is_an_error_and_no_hang(outputs, monkeypatch):
+@pytest.mark.parametrize("noticed", [0.0, 0.5])
+def test_a_process_that_is_killed_is_an_error_and_no_hang(outputs, monkeypatch, noticed):
     monkeypatch.setattr(parsing, "WAITING", 1)
     coming = parsed(PATH, outputs, 1)
     next(coming)
     for pid in children():
         os.kill(pid, signal.SIGKILL)
+    time.sleep(noticed)  # whether the pool knows before it is given more
     with pytest.raises(Fatal, match=f"{PATH}: a process that parsed it is gone"):
         list(coming)
     assert not children()
