@@ -111,7 +111,7 @@ class _Choice:
 
 
 def _choose(rows: Info, wanted: str | None) -> _Choice:
-    registered = {name for _, name in rows["FILESYSTEM_INFO"] if name}
+    registered = {name for _, name in rows["FILESYSTEM_INFO"] if name and isinstance(name, str)}
     targets = [row[2] for table in ("OST_INFO", "MDS_INFO") for row in rows[table]]
     seen = {of for target in targets if (of := _filesystem(target))}
     choices = sorted(registered & seen or seen or registered)
@@ -125,10 +125,10 @@ def _choose(rows: Info, wanted: str | None) -> _Choice:
     return _Choice(name, ids, alone=len(registered) <= 1 and len(seen) <= 1)
 
 
-def _filesystem(target: str | None) -> str:
+def _filesystem(target: Any) -> str:
     """Return what stands before the last -OST or -MDT of a target's name, "" where there is none."""
     for sort in ("-OST", "-MDT"):
-        before, found, _ = (target or "").rpartition(sort)
+        before, found, _ = (target if isinstance(target, str) else "").rpartition(sort)
         if found:
             return before
     return ""

@@ -107,3 +107,8 @@ def test_a_roster_finds_the_column_of_every_id_and_of_no_stranger(components, as
 def test_a_name_that_is_none_is_left_out_and_counted():
     roster = Roster([(1, "oss1"), (2, "oss\x002"), (3, " oss3"), (4, b"oss4"), (5, None)])
     assert (roster.names, roster.unnamed) == (("oss1",), 3)
+
+
+def test_a_file_system_whose_name_is_a_number_as_in_a_damaged_file_is_none():
+    damaged = info(filesystems=[(1, "lc1"), (2, 17)], osts=[(1, 1, "lc1-OST0000"), (2, 1, 18)], mdss=[(1, 1, 19, "m")])
+    assert inventory(damaged, None, "mdt").osts.names == ("lc1-OST0000",)
