@@ -157,3 +157,20 @@ def test_after_a_dip_differences_are_taken_from_the_value_before_it(before):
         general, onward = both_ways(slow, fast, 6, np.repeat([[13], [15]], WIDTH, axis=1), compare=True)
         assert general == onward
         assert slow.bits() == fast.bits()
+
+
+@pytest.mark.parametrize("place", range(-5, 8))
+@pytest.mark.parametrize("odd", [ABSENT, 0, 1])
+def test_both_ways_agree_in_the_middle_with_one_odd_sample_at_any_place_around(place, odd):
+    first, height = 12, 3
+    values = 100 + 10 * np.arange(ROWS).repeat(WIDTH).reshape(ROWS, WIDTH)
+    block = values[first : first + height].copy()
+    if not 0 <= place < height:
+        values[first + place, 1] = odd
+    with Day(ROWS, WIDTH) as slow, Day(ROWS, WIDTH) as fast:
+        for day in (slow, fast):
+            stored = np.nonzero(values >= 0)
+            day.counter.store(stored[0] + 1, stored[1], values[stored])
+        general, between = both_ways(slow, fast, first + 1, block, compare=True)
+        assert general == between
+        assert slow.bits() == fast.bits()

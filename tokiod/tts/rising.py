@@ -53,7 +53,8 @@ def steps_between(span: NDArray[np.int64], raw: Matrix, first: int, block: NDArr
     """Return what whole rows from `first` on, in the middle of known ones, and the AROUND rows after them make; None as steps_onward().
 
     Where nothing falls and nothing is zero or absent, the row before is an anchor, so that all these are plain differences; and the last
-    row after is one that owes nothing to the window, so that nothing beyond it changes.
+    row after is one that owes nothing to the window, so that nothing beyond it changes. A sample after ABSENT wraps around to below zero,
+    but ABSENT after a sample to above it: the last row is looked at for itself.
     """
     begin, end = first - AROUND, first + len(block) + AROUND
     if begin < 1 or end > raw.rows - 1 or span[1].min() < end - 1 or span[0].min() == NO_ROW or span[0].max() > begin:
@@ -61,4 +62,4 @@ def steps_between(span: NDArray[np.int64], raw: Matrix, first: int, block: NDArr
     rows = raw.read(begin, end)
     rows[AROUND:-AROUND] = block
     steps: NDArray[np.int64] = rows[1:] - rows[:-1]
-    return steps[AROUND - 1 :] if rows[0].min() > 0 and steps.min() >= 0 else None
+    return steps[AROUND - 1 :] if rows[0].min() > 0 and rows[-1].min() > 0 and steps.min() >= 0 else None
