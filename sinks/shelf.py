@@ -1,182 +1,95 @@
-"""The files of an archive: where a time belongs, which files are open, and how they are made, grown, synced and set aside."""
+"""The files of an archive: which are open, and how they are made, grown, opened up, sealed, synced and set aside."""
 
 from __future__ import annotations
 
 import errno
-from collections import OrderedDict, defaultdict, deque
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tokiod.sink import Refused, SetAside
-from tokiod.tts.counters import Counter
-from tokiod.tts.create import create
+from sinks.replacing import Replacing
+from sinks.seams import join
+from sinks.volume import Volume, spec_of
+from sinks.workshop import AtOnce
+from tokiod.sink import Done, Refused, SetAside
 from tokiod.tts.files import REAL, Files
-from tokiod.tts.grow import copy, grow
+from tokiod.tts.grow import copy
 from tokiod.tts.live import FileLost, LiveFile, NotLive, set_aside
-from tokiod.tts.schema import ABSENT
-from tokiod.tts.seal import is_sealed, seal, unseal
-from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
-from tokiod.window import Calendar, Window
+from tokiod.tts.replacement import Following, Growing, Making, Sealing, Unsealing
+from tokiod.tts.seal import is_sealed
+from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from sinks.cells import Cells
+    from sinks.layout import Layout, Place
+    from sinks.replacing import Ongoing, What
+    from sinks.workshop import Workshop
     from tokiod.clock import Clock
-    from tokiod.sample import Batch
+    from tokiod.tts.replacement import Replacement
+    from tokiod.tts.spec import FileSpec
 
 
 QUIET = 60.0
 """Seconds after which a day that was opened up is sealed again, if nothing more came for it."""
+PATIENCE = 0.02
+"""Seconds that a window waits for its file to be made or grown: a small one is ready by then, and nobody has to come again."""
 MARK = ".opened"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The file of a system for [start, end)."""
+class Limits:
+    """keep_open: how many files stay open; columns: how many a dataset may have, so that a source gone mad does not fill the disk."""
 
-    system: str
-    path: Path
-    start: int
-    end: int
-
-
-class Layout(Protocol):
-    """Says which file holds a time, or that none does."""
-
-    def __call__(self, system: str, time: int) -> Place | None:
-        """Return the place of an epoch second."""
-        ...
-
-
-def daily(calendar: Calendar, path_of: Callable[..., Path]) -> Layout:
-    """Return the layout of a daemon: a file per system and site day. path_of(day, system) fills the template."""
-    latest: dict[str, deque[Place]] = defaultdict(lambda: deque(maxlen=4))
-
-    def place(system: str, time: int) -> Place:
-        for known in latest[system]:
-            if known.start <= time < known.end:
-                return known
-        day = calendar.day(time)
-        latest[system].appendleft(Place(system, path_of(day, system), day.start, day.end))
-        return latest[system][0]
-
-    return place
-
-
-def single(path: Path, span: Window) -> Layout:
-    """Return the layout of `tokioctl archive`: one file of a given span, whatever the system."""
-
-    def place(system: str, time: int) -> Place | None:
-        return Place(system, path, span.start, span.end) if span.start <= time < span.end else None
-
-    return place
-
-
-@dataclass(slots=True, eq=False)
-class Volume:
-    """An open live file in its place, with what is worth remembering about it: column maps and counters.
-
-    joined: its guard rows hold what the neighbours know. A kill may have come between making a file and that.
-    """
-
-    place: Place
-    file: LiveFile
-    joined: bool = False
-    _counters: dict[str, Counter] = field(default_factory=dict)
-    _batches: dict[str, _Known] = field(default_factory=dict)
-
-    def counter(self, dataset: str) -> Counter:
-        """Return the counter dataset's samples with its cells."""
-        if dataset not in self._counters:
-            file = self.file
-            self._counters[dataset] = Counter(file.cells[dataset], file.raw[dataset], file.span[dataset], keep=file.sealed_raw)
-        return self._counters[dataset]
-
-    def fits(self, batch: Batch) -> bool:
-        """Whether the file has the batch's dataset, in its form and step, with all of its columns."""
-        return self._known(batch).fits
-
-    def is_whole(self, batch: Batch) -> bool:
-        """Whether the batch's columns are the file's, all of them, in the same order."""
-        return self._known(batch).whole
-
-    def columns(self, batch: Batch) -> NDArray[np.intp]:
-        """Return, for each of the batch's columns, the file's column; -1 where the file has none of that name."""
-        return self._known(batch).columns
-
-    def _known(self, batch: Batch) -> _Known:
-        """Work out once what holds for every batch that has the same names, form and step."""
-        known = self._batches.get(batch.dataset)
-        if known is None or known.of != (batch.form, batch.step) or (known.names is not batch.columns and known.names != batch.columns):
-            known = self._batches[batch.dataset] = _Known.of_batch(self.file.spec, batch)
-        return known
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """How batches of one dataset, form, step and one list of names stand to the file."""
-
-    names: tuple[str, ...]
-    of: tuple[str, int]
-    columns: NDArray[np.intp]
-    fits: bool
-    whole: bool
-
-    @classmethod
-    def of_batch(cls, spec: FileSpec, batch: Batch) -> _Known:
-        matrix, group = spec.matrices.get(batch.dataset), spec.groups.get(batch.dataset.partition("/")[0])
-        index = {} if matrix is None else {name: i for i, name in enumerate(matrix.columns)}
-        columns = np.fromiter((index.get(name, -1) for name in batch.columns), np.intp, len(batch.columns))
-        same = matrix is not None and group is not None and (matrix.counter, group.step) == (batch.form == "counter", batch.step)
-        whole = matrix is not None and matrix.columns == batch.columns
-        return cls(batch.columns, (batch.form, batch.step), columns, not batch.columns or (same and bool((columns >= 0).all())), whole)
+    keep_open: int = 8
+    columns: int = 50_000
 
 
 class Shelf:
     """Opens, makes and grows the files that windows need, keeps the latest few open, and syncs them.
 
+    What takes long is done in a workshop: a window whose file is just being made, grown or opened up is refused, to come again soon.
     A file that can't be trusted any more (a failed sync, truncated or replaced from outside, not a live file at all) is renamed
     and reported by the next commit; where only the sync failed, a copy of it takes its place, so that nothing that had been
-    committed is lost. created: the clock's time for the `updated` attribute; pause is called between slices of long work.
+    committed is lost. The clock's time is the `updated` attribute; pause is called between slices of work that is done here.
     """
 
     def __init__(
-        self, layout: Layout, clock: Clock, files: Files = REAL, pause: Callable[[], None] = lambda: None, keep_open: int = 8
+        self,
+        layout: Layout,
+        clock: Clock,
+        files: Files = REAL,
+        workshop: Workshop | None = None,
+        limits: Limits = Limits(),
     ) -> None:
         self.place = layout
+        self.pause: Callable[[], None] = lambda: None
         self._clock = clock
         self._files = files
-        self.pause = pause
-        self._keep_open = keep_open
+        self._limits = limits
         self._open: OrderedDict[Path, Volume] = OrderedDict()
+        self._replacing = Replacing(workshop or AtOnce(self._pause))
         self._aside: list[SetAside] = []
-        self._opened_up: dict[Path, float] = {}
+        self._opened_up: dict[Path, tuple[Place, float]] = {}
         self._distrusted: set[Path] = set()
 
     def volume(self, place: Place, kind: str, chosen: Sequence[Cells]) -> Volume | None:
         """Return the place's file with a dataset and column for everything in `chosen`, made or grown where needed.
 
-        None where there is no file yet and nothing to put into one. Raises Refused where the batches contradict the file.
+        None where there is no file yet and nothing to put into one. Raises Refused where the batches contradict the file, and where
+        it isn't ready yet.
         """
         volume = self._existing(place)
         if volume is not None and not volume.joined:
-            self._join_seams(volume, volume.file.raw)
-        if volume is not None and all(volume.fits(cells.batch) for cells in chosen):
-            return volume
-        try:
-            wanted = _spec(place, kind, chosen)
-            if volume is None:
-                return self._made(place, wanted) if wanted.matrices else None
-            return self._grown(volume, volume.file.spec.merged(wanted))
-        except ValueError as error:
-            raise Refused(f"{place.path}: {error}", retry=False) from error
+            join(volume, volume.file.raw, self.beside)
+        while volume is None or not all(volume.fits(cells.batch) for cells in chosen):
+            wanted = spec_of(place, kind, chosen)
+            if volume is None and not wanted.matrices:
+                return None
+            volume = self._roomier(place, volume, wanted)
+        return volume
 
     def holds(self, place: Place) -> bool:
         """Whether there is a file in a place, live or sealed."""
@@ -198,40 +111,72 @@ class Shelf:
             try:
                 volume.file.commit()
             except OSError as error:
-                self._distrust(volume.place, volume.file, str(error), salvage=not isinstance(error, FileLost))
+                self._distrust(volume.place, volume.file, error)
         aside, self._aside = self._aside, []
         return aside
 
-    def adopt(self, path: Path) -> None:
+    # ---- what no window waits for
+
+    def prepare(self, place: Place, following: Place) -> None:
+        """Begin to make the file after a live one, where there is none, for the windows that will need it."""
+        if not self.holds(following) and self._replacing.at(following.path) is None:
+            making = Following(following.path, place.path, (following.start, following.end), self._now(), self._files)
+            self._replacing.begin(following, "made", making)
+
+    def seal(self, place: Place) -> bool:
+        """Begin to seal a live file; False where there is none, or something is done to it already. What was opened up is adopted."""
+        if self._replacing.at(place.path) is not None or (volume := self._existing(place, unsealed=False)) is None:
+            return False
+        try:
+            self._replacing.begin(place, "sealed", Sealing(volume.file, self._now()))
+        except OSError as error:
+            self._distrust(place, volume.file, error)
+        return True
+
+    def finish(self) -> list[Done]:
+        """End what is over, and tell of it; what failed is left for the window that waits for it."""
+        return [self._told(one) for one in self._replacing.over() if not (one.awaited and one.has_failed)]
+
+    def adopt(self, place: Place) -> None:
         """Take over a file that a predecessor opened up and did not seal again; by the mark that stands beside it."""
-        self._opened_up[path] = self._clock.time()
+        self._opened_up[place.path] = place, self._clock.time()
 
-    def seal_quiet(self, quiet: float = QUIET) -> Path | None:
-        """Seal one of the files that were opened up, once nothing has come for it for so many seconds; return it.
-
-        Raises OSError where that fails; it is tried again later.
-        """
+    def seal_quiet(self, quiet: float = QUIET) -> None:
+        """Begin to seal one of the files that were opened up, once nothing has come for it for so many seconds."""
         now = self._clock.time()
-        path = next((path for path, used in self._opened_up.items() if not 0 <= now - used < quiet), None)
-        if path is None:
-            return None
-        self._opened_up[path] = now
-        volume = self._open.pop(path, None)
-        # A kill may have come between the mark and what it is for: then the file is sealed, still or again, or gone.
-        with suppress(NotLive, FileNotFoundError), closing(volume.file if volume else LiveFile.open(path, self._files)) as file:
-            seal(file, path, updated=self._now(), files=self._files, pause=self.pause)
-        del self._opened_up[path]
-        marked(path).unlink(missing_ok=True)
-        return path
+        for path, (place, used) in list(self._opened_up.items()):
+            if not 0 <= now - used < quiet and self._replacing.at(path) is None:
+                self._opened_up[path] = place, now
+                # A kill may have come between the mark and what it is for: then the file is sealed, still or again, or gone.
+                if self.seal(place):
+                    return
+                self._close_up(path)
+
+    def seal_all(self) -> list[Done]:
+        """Seal what was opened up, now."""
+        done: list[Done] = []
+        while self._opened_up and not any(one.error for one in done):
+            for path in self._opened_up:
+                if (ongoing := self._replacing.at(path)) is not None and ongoing.what != "sealed":
+                    self._replacing.give_up(path)
+            self.seal_quiet(0.0)
+            for one in [ongoing for path in self._opened_up if (ongoing := self._replacing.at(path)) is not None]:
+                while not one.job.is_done(0.1):
+                    self.pause()
+            done += self.finish()
+        return done
 
     def close(self) -> None:
-        """Close all files."""
+        """Give up what is being done, and close all files."""
+        self._replacing.close()
         while self._open:
             self._open.popitem()[1].file.close()
 
+    # ----
+
     def _existing(self, place: Place, *, unsealed: bool = True) -> Volume | None:
         if place.path in self._opened_up:
-            self._opened_up[place.path] = self._clock.time()
+            self.adopt(place)
         if place.path in self._open:
             self._open.move_to_end(place.path)
             return self._open[place.path]
@@ -243,54 +188,87 @@ class Shelf:
             file = LiveFile.open(place.path, self._files)
         except NotLive as error:
             if not is_sealed(place.path):
-                self._distrust(place, None, str(error), salvage=False)
+                self._distrust(place, None, error)
                 return None
-            if not unsealed:
-                return None
-            marked(place.path).touch()
-            self.adopt(place.path)
-            file = unseal(place.path, created=self._now(), files=self._files, pause=self.pause)
+            return self._opened(place) if unsealed else None
         return self._remember(Volume(place, file))
 
-    def _made(self, place: Place, spec: FileSpec) -> Volume:
-        create(place.path, spec, created=self._now(), files=self._files, pause=self.pause)
-        volume = self._remember(Volume(place, LiveFile.open(place.path, self._files)))
-        self._join_seams(volume, spec.matrices)
+    def _opened(self, place: Place) -> Volume | None:
+        marked(place.path).touch()
+        self.adopt(place)
+        return self._ready(place, "opened", lambda: Unsealing(place.path, self._now(), self._files))
+
+    def _roomier(self, place: Place, volume: Volume | None, wanted: FileSpec) -> Volume | None:
+        """Make a file or let one grow for what is wanted; it may have become one for what was wanted before."""
+        try:
+            spec = wanted if volume is None else volume.file.spec.merged(wanted)
+        except ValueError as error:
+            raise Refused(f"{place.path}: {error}", retry=False) from error
+        for dataset, matrix in spec.matrices.items():
+            if len(matrix.columns) > self._limits.columns:
+                raise Refused(
+                    f"{place.path}: {dataset} would have {len(matrix.columns)} columns, archive.max_columns allows {self._limits.columns}: "
+                    "raise it if the site is as large as that",
+                    retry=False,
+                )
+        if volume is None:
+            return self._ready(place, "made", lambda: Making(place.path, spec, self._now(), self._files))
+        old = volume.file
+        if (ongoing := self._replacing.at(place.path)) is not None and ongoing.what == "sealed":
+            self._replacing.give_up(place.path)
+        return self._ready(place, "grown", lambda: Growing(old, spec, self._now()))
+
+    def _ready(self, place: Place, what: What, begin: Callable[[], Replacement]) -> Volume | None:
+        """Return the file that a window needs; or refuse the window until it is there."""
+        ongoing = self._replacing.at(place.path) or self._replacing.begin(place, what, begin())
+        if ongoing.job.is_done(PATIENCE):
+            return self._ended(ongoing)
+        ongoing.awaited = True
+        raise Refused(f"{place.path} is just being {what}", retry=True, later=True)
+
+    def _ended(self, ongoing: Ongoing) -> Volume | None:
+        """Put what was made in its place; None for a sealed file."""
+        place, before = ongoing.place, self._open.get(ongoing.place.path)
+        try:
+            file = self._replacing.end(ongoing)
+        except FileLost as error:
+            self._distrust(place, None if before is None else before.file, error)
+            raise
+        if file is None:
+            self._open.pop(place.path, None)
+            self._close_up(place.path)
+            return None
+        volume = self._remember(Volume(place, file))
+        known = {} if before is None else before.file.spec.matrices
+        join(volume, [dataset for dataset, matrix in file.spec.matrices.items() if matrix != known.get(dataset)], self.beside)
         return volume
 
-    def _grown(self, volume: Volume, spec: FileSpec) -> Volume:
-        changed = [d for d, m in spec.matrices.items() if m != volume.file.spec.matrices.get(d)]
-        volume = self._remember(Volume(volume.place, grow(volume.file, spec, created=self._now(), pause=self.pause)))
-        self._join_seams(volume, changed)
-        return volume
+    def _told(self, ongoing: Ongoing) -> Done:
+        try:
+            self._ended(ongoing)
+        except OSError as error:
+            return Done(ongoing.what, ongoing.place.path, error)
+        return Done(ongoing.what, ongoing.place.path)
 
-    def _join_seams(self, volume: Volume, datasets: Iterable[str]) -> None:
-        """Fill both guard rows of datasets from the neighbouring days."""
-        before, after = self.beside(volume.place, -1), self.beside(volume.place, +1)
-        for dataset in datasets:
-            if not volume.file.spec.matrices[dataset].counter:
-                continue
-            counter = volume.counter(dataset)
-            if before is not None and dataset in before.file.raw:
-                _carry(before, before.counter(dataset).last_samples(), volume, dataset, 0)
-            if after is not None and dataset in after.file.raw:
-                _carry(after, after.file.raw[dataset].read(1, 2)[0], volume, dataset, counter.last_row)
-        volume.joined = True
+    def _close_up(self, path: Path) -> None:
+        self._opened_up.pop(path, None)
+        marked(path).unlink(missing_ok=True)
 
     def _remember(self, volume: Volume) -> Volume:
         self._open[volume.place.path] = volume
-        for path, old in list(self._open.items())[: -self._keep_open]:
-            if not old.file.dirty:
+        for path, old in list(self._open.items())[: -self._limits.keep_open]:
+            if not old.file.dirty and self._replacing.at(path) is None:
                 old.file.close()
                 del self._open[path]
         return volume
 
-    def _distrust(self, place: Place, file: LiveFile | None, reason: str, *, salvage: bool) -> None:
+    def _distrust(self, place: Place, file: LiveFile | None, error: Exception) -> None:
         """Never write to a file again: what has its name, if anything has, goes aside; a copy takes its place if only a sync failed."""
+        self._replacing.give_up(place.path)
         self._open.pop(place.path, None)
         aside = self._renamed(place.path)
-        salvaged = salvage and file is not None and self._salvaged(place, file)
-        self._aside.append(SetAside(place.system, Window(place.start, place.end), str(place.path), aside, reason, salvaged))
+        salvaged = file is not None and not isinstance(error, FileLost) and self._salvaged(place, file)
+        self._aside.append(SetAside(place.system, Window(place.start, place.end), str(place.path), aside, str(error), salvaged))
         if file is not None:
             file.close()
 
@@ -312,6 +290,9 @@ class Shelf:
             return False
         return True
 
+    def _pause(self) -> None:
+        self.pause()
+
     def _now(self) -> int:
         return int(self._clock.time())
 
@@ -319,26 +300,3 @@ class Shelf:
 def marked(path: Path) -> Path:
     """Return the mark beside a file that was sealed and is opened up: it is to be sealed again, whatever happens meanwhile."""
     return path.with_name(f".{path.name}{MARK}")
-
-
-def _spec(place: Place, kind: str, chosen: Sequence[Cells]) -> FileSpec:
-    groups: dict[str, GroupSpec] = {}
-    matrices: dict[str, MatrixSpec] = {}
-    for batch in (cells.batch for cells in chosen if cells.batch.columns):
-        group = GroupSpec(batch.step, kind)
-        if groups.setdefault(batch.dataset.partition("/")[0], group) != group:
-            raise Refused(f"{batch.dataset}: step {batch.step}, the rest of its group has another", retry=False)
-        known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter"))
-        if known.counter != (batch.form == "counter"):
-            raise Refused(f"{batch.dataset}: a gauge and a counter in one window", retry=False)
-        matrices[batch.dataset] = MatrixSpec(tuple(dict.fromkeys(known.columns + batch.columns)), known.counter)
-    return FileSpec(place.start, place.end, groups, matrices)
-
-
-def _carry(source: Volume, value: NDArray[np.int64], target: Volume, dataset: str, row: int) -> None:
-    """Copy one value per column name from one file into a guard row of another."""
-    index = {name: i for i, name in enumerate(target.file.spec.matrices[dataset].columns)}
-    names = source.file.spec.matrices[dataset].columns
-    here = np.fromiter((index.get(name, -1) for name in names), np.intp, len(names))
-    known = (here >= 0) & (value != ABSENT)
-    target.counter(dataset).store(np.full(int(known.sum()), row), here[known], value[known])

@@ -21,13 +21,13 @@ from tokiod.tts.schema import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from sinks.cells import RowsOfFile
-    from sinks.shelf import Shelf, Volume
-    from tokiod.sink import Collected, SetAside
+    from sinks.shelf import Shelf
+    from sinks.volume import Volume
+    from tokiod.sink import Collected, Done, SetAside
 
 
 @dataclass(slots=True)
@@ -51,9 +51,10 @@ class TtsSink:
         """Sync all files with new cells, one fdatasync each."""
         return self.shelf.commit()
 
-    def rest(self) -> Path | None:
-        """Seal a day that a backfill had opened up and is done with."""
-        return self.shelf.seal_quiet()
+    def rest(self) -> list[Done]:
+        """Put in place what was made meanwhile; begin to seal a day that a backfill had opened up and is done with."""
+        self.shelf.seal_quiet()
+        return self.shelf.finish()
 
     def close(self) -> None:
         """Close all files."""

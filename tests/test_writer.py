@@ -274,7 +274,7 @@ def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monke
     bad = rows(0, 8)
 
     class Faulty:
-        commit, close = site.sink.commit, site.sink.close
+        commit, close, rest = site.sink.commit, site.sink.close, site.sink.rest
 
         @staticmethod
         def apply(collected):

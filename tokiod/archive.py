@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sinks.shelf import Shelf, single
+from sinks.layout import single
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tokiod.collector import Tally
 from tokiod.errors import TokiodError

@@ -11,9 +11,9 @@ import structlog
 
 from tokiod.bus.unacknowledged import Rejected
 from tokiod.collector import Tally
-from tokiod.errors import NotYet, Transient
+from tokiod.errors import NotYet
 from tokiod.jobs import Jobs
-from tokiod.retry import Unstorable, classify, decide
+from tokiod.retry import classify, decide, refusal
 from tokiod.sink import Collected
 from tokiod.window import Window
 
@@ -182,7 +182,7 @@ class Backfill:
                     if not is_seam:
                         self._jobs.collected(job, window, collected.records or 0, self._clock.time())
                     return
-                error = _refusal(outcome)
+                error: Exception = refusal(outcome)
             except Exception as problem:  # noqa: BLE001 - a collector is anybody's code: retry.py decides
                 error = problem
             finally:
@@ -221,6 +221,9 @@ class Backfill:
         text = f"{window}: {str(error) or ('no answer in time' if isinstance(error, TimeoutError) else type(error).__name__)}"
         if verdict.outcome in {"fatal", "rejected"} or (verdict.outcome == "bug" and failures >= MOST_FAILURES):
             raise JobFailed(text) from error
+        if verdict.outcome == "busy":
+            await self._clock.sleep(verdict.window_wait)
+            return
         self._log.warning("backfill.waiting", job=job.id, window=str(window), error_class=classify(error), error=str(error))
         self._jobs.set_state(job, "running", self._clock.time(), text)
         await self._clock.sleep(max(verdict.source_wait, verdict.window_wait, YIELD))
@@ -242,7 +245,3 @@ def _seams(holes: list[Window], step: int) -> Iterator[Window]:
 
 def _seam(collected: Collected) -> Collected:
     return replace(collected, batches=[batch for batch in collected.batches if batch.form == "counter"], extent="seam")
-
-
-def _refusal(outcome: Rejected) -> Exception:
-    return (Transient if outcome.retry else Unstorable)(f"the writer refused it: {outcome.message}")

@@ -7,6 +7,7 @@ A [[source]] stanza takes its shape from the plugin that its `kind` names, so ad
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ from tokiod import checks, places, plugins, shape
 from tokiod.collector import SourceConfig
 from tokiod.errors import ConfigError
 from tokiod.secret import secret
-from tokiod.units import Size
+from tokiod.units import Duration, Size
 from tokiod.watch.stanza import watched
 
 if TYPE_CHECKING:
@@ -28,10 +29,20 @@ if TYPE_CHECKING:
     from tokiod.window import Day
 
 
+_FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
+
+
 class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """Where the TTS files are. path: strftime fields for the site's date, and {system}."""
+    """Where the TTS files are. path: strftime fields for the site's date, and {system}.
+
+    keep_live_days: how long a day that is over and complete is still kept uncompressed, quick to write to; seal_after: how long after
+    its end a day is sealed although windows are missing; max_columns: of a dataset.
+    """
 
     path: str
+    keep_live_days: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seal_after: Duration = Duration(2 * 86400)
+    max_columns: Annotated[int, msgspec.Meta(ge=1)] = 50_000
 
     @property
     def root(self) -> Path:
@@ -51,6 +62,11 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
     def file(self, day: Day, system: str) -> Path:
         """Return the TTS file of a system and a site day."""
         return Path(day.date.strftime(self.path).replace("{system}", system))
+
+    def files(self) -> Iterator[Path]:
+        """Yield the files that are there, of whatever day and system."""
+        pattern = _FIELD.sub("*", str(Path(self.path).relative_to(self.root)))
+        return (path for path in self.root.glob(pattern) if not path.name.startswith("."))
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):

@@ -13,9 +13,8 @@ import structlog
 from tokiod.agenda import Agenda
 from tokiod.bus.unacknowledged import Stored
 from tokiod.collector import Tally
-from tokiod.errors import Transient
 from tokiod.log import Repeats
-from tokiod.retry import Unstorable, decide
+from tokiod.retry import decide, refusal
 from tokiod.sink import Collected
 
 if TYPE_CHECKING:
@@ -206,7 +205,7 @@ class Poller:
             if asked > self._failed_after:
                 self._is_up()
         else:
-            self._failed(window, (Transient if outcome.retry else Unstorable)(f"the writer refused it: {outcome.message}"))
+            self._failed(window, refusal(outcome))
         self._woken.set()
 
     def _failed(self, window: Window, error: Exception) -> None:
@@ -214,6 +213,10 @@ class Poller:
         verdict = decide(error, self._failures + 1, self._attempts[window] + 1, self._soon, self._rng)
         self.counts[verdict.outcome] += 1
         self._not_before = max(self._not_before, tick + verdict.source_wait)
+        if verdict.outcome == "busy":
+            self._agenda.postpone(window, tick + verdict.window_wait)
+            self._log.debug("window.postponed", window=str(window), reason=str(error))
+            return
         if verdict.outcome == "not_yet":
             self._agenda.not_yet(window, tick + verdict.window_wait)
             self._log.debug("window.not_yet", window=str(window), reason=str(error))

@@ -4,6 +4,7 @@
     NotYet       the normal course of things: the window is asked for again soon, nothing else waits, nothing counts as failed
     Fatal        a person must look: the source waits long, and is tried again then in case one has
     Rejected     the writer can't store this window, ever: the window waits very long, nothing else does
+    Busy         the writer is just making what the window needs: the window waits a moment, nothing else does, nothing counts as failed
 
 A TimeoutError is Transient, counted apart. A TokiodError that says nothing else (a missing secret) is Fatal. Whatever else a
 collector raises, a malformed batch too, is a fault in it: Transient, so that one bad answer stops nobody, and told with its traceback.
@@ -19,6 +20,8 @@ from tokiod.errors import CollectError, Malformed, NotYet, TokiodError, Transien
 if TYPE_CHECKING:
     from random import Random
 
+    from tokiod.bus.unacknowledged import Rejected
+
 BASE = 1.0
 CAP = 300.0
 FATAL = 600.0
@@ -26,12 +29,17 @@ REJECTED = 6 * 3600.0
 PATIENCE = 3
 """Attempts after which a window waits by itself too, so that one that always fails (too big for the time limit) holds nobody up."""
 CAP_WINDOW = 3600.0
+BUSY = 2.0
 
-Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected"]
+Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected", "busy"]
 
 
 class Unstorable(CollectError):  # noqa: N818 - says what the window is
     """The writer refused a window for good."""
+
+
+class Busy(CollectError):  # noqa: N818 - says what the writer is
+    """The writer is just making the file that a window needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,18 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (TimeoutError, "timeout"),
     (Transient, "transient"),
     (Unstorable, "rejected"),
+    (Busy, "busy"),
     (Malformed, "bug"),
     (TokiodError, "fatal"),
     (Exception, "bug"),
 )
+
+
+def refusal(refused: Rejected, what: object = "it") -> CollectError:
+    """Return the writer's refusal of a window as an error of its class."""
+    if refused.later:
+        return Busy(refused.message)
+    return (Transient if refused.retry else Unstorable)(f"the writer refused {what}: {refused.message}")
 
 
 def classify(error: Exception) -> Outcome:
@@ -73,6 +89,8 @@ def decide(error: Exception, failures: int, attempts: int, soon: float, rng: Ran
             return Verdict(outcome, FATAL, 0.0)
         case "rejected":
             return Verdict(outcome, 0.0, REJECTED)
+        case "busy":
+            return Verdict(outcome, 0.0, BUSY)
         case _:
             window_wait = backoff(attempts, CAP_WINDOW, rng) if attempts >= PATIENCE else 0.0
             return Verdict(outcome, backoff(failures, CAP, rng), window_wait)

@@ -51,11 +51,15 @@ class Applied:
 
 
 class Refused(TokiodError):  # noqa: N818 - the field says "refused"
-    """A window that can't be stored: `retry` says whether the same window may be stored later (a full disk) or never (a wrong step)."""
+    """A window that can't be stored: `retry` says whether the same window may be stored later (a full disk) or never (a wrong step).
 
-    def __init__(self, message: str, *, retry: bool) -> None:
+    later: nothing is wrong, what the window needs is just being made.
+    """
+
+    def __init__(self, message: str, *, retry: bool, later: bool = False) -> None:
         super().__init__(message)
         self.retry = retry
+        self.later = later
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,15 @@ class SetAside:
     salvaged: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Something that was done to a file beside storing windows (made, grown, opened, sealed), or why it was not."""
+
+    what: str
+    path: Path
+    error: OSError | None = None
+
+
 class Sink(Protocol):
     """Where windows are stored."""
 
@@ -84,8 +97,8 @@ class Sink(Protocol):
         """Make all that was applied durable; returns the files that failed, whose windows since the last commit are not stored."""
         ...
 
-    def rest(self) -> Path | None:
-        """Do a piece of work that could wait until nothing else is to be done; returns the file that it was about. Raises OSError."""
+    def rest(self) -> list[Done]:
+        """Go on with what is done beside storing windows; it takes milliseconds. Returns what is done since."""
         ...
 
     def close(self) -> None:

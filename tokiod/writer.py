@@ -33,13 +33,19 @@ log = structlog.get_logger()
 BEAT = 0.25
 """Seconds between heartbeats; a collector gives a writer up after one second without."""
 
+_DONE = {"made": "file.made", "grown": "file.grown", "opened": "file.opened", "sealed": "file.sealed"}
+_NOT_DONE = {"made": "file.not_made", "grown": "file.not_grown", "opened": "file.not_opened", "sealed": "file.not_sealed"}
+
 SHARE = 64
 """Windows that may share one sync: more would only delay the first one's acknowledgement."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file."""
+    """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file.
+
+    upkeep: begins what is due beside storing windows.
+    """
 
     receiver: Receiver
     sink: Sink
@@ -47,6 +53,7 @@ class Writer:
     feed: Feed
     clock: Clock
     monotonic: Callable[[], float]
+    upkeep: Callable[[], None] = field(default=lambda: None)
     _beaten: float = field(default=0.0)
     _unproved: list[SetAside] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
@@ -67,8 +74,7 @@ class Writer:
             arrived += more
         if arrived:
             self._store(arrived)
-        elif timeout_ms:
-            self._rest()
+        self._rest()
         self.beat()
 
     def beat(self) -> None:
@@ -99,18 +105,20 @@ class Writer:
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
 
     def _rest(self) -> None:
-        try:
-            if (path := self.sink.rest()) is not None:
-                log.info("file.sealed", path=str(path))
-        except OSError as error:
-            log.warning("file.not_sealed", path=error.filename or "", error=str(error))
+        self.upkeep()
+        for done in self.sink.rest():
+            if done.error is None:
+                log.info(_DONE[done.what], path=str(done.path))
+            else:
+                log.warning(_NOT_DONE[done.what], path=str(done.path), error=str(done.error))
 
     def _apply(self, one: Arrived) -> Applied | None:
         try:
             applied = self.sink.apply(one.collected)
         except Refused as error:
-            log.warning("window.refused", source=one.collected.source, window=str(one.collected.window), reason=str(error))
-            self.receiver.reject(one, str(error), retry=error.retry)
+            tell = log.debug if error.later else log.warning
+            tell("window.refused", source=one.collected.source, window=str(one.collected.window), reason=str(error))
+            self.receiver.reject(one, str(error), retry=error.retry, later=error.later)
             return None
         except Exception as error:
             # A fault of ours: it must not end the writer again at each attempt and stop every other source with it.

@@ -8,14 +8,17 @@ from uuid import uuid4
 
 import structlog
 
-from sinks.shelf import MARK, Shelf, daily
+from sinks.layout import daily
+from sinks.shelf import Limits, Shelf
 from sinks.tts import TtsSink
+from sinks.workshop import Threads
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.ledger import Ledger
 from tokiod.process import ArchiveLock
 from tokiod.tts.create import sweep
 from tokiod.tts.files import REAL
+from tokiod.upkeep import Upkeep
 from tokiod.window import Calendar
 from tokiod.writer import Writer
 
@@ -40,16 +43,16 @@ def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
         full = not all(source.replayable for source in config.source)
         ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
         with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
-            shelf = Shelf(daily(Calendar(config.timezone), config.archive.file), clock)
-            for mark in config.archive.root.rglob(f".*{MARK}"):
-                shelf.adopt(mark.with_name(mark.name[1 : -len(MARK)]))
-            writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic)
+            layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
+            shelf = Shelf(layout, clock, REAL, Threads(), limits)
+            upkeep = Upkeep(config, shelf, ledger, clock, REAL)
+            upkeep.adopt()
+            writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic, upkeep.turn)
             shelf.pause = writer.beat
             log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
             try:
                 writer.run(stopping)
-                while shelf.seal_quiet(0.0) is not None:
-                    writer.beat()
+                shelf.seal_all()
             finally:
                 shelf.close()
     log.info("writer.stopped")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinks.shelf import Shelf, daily
+from sinks.layout import daily
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tests.bench.measure import Row, paired, rated, timed
 from tokiod import sample

@@ -4,8 +4,10 @@ import archive_model as model
 import pytest
 from archive_model import NAMES, filled, held
 
-from sinks.shelf import MARK, QUIET, Shelf, daily, marked
+from sinks.layout import daily
+from sinks.shelf import MARK, QUIET, Shelf, marked
 from sinks.tts import TtsSink
+from tokiod.sink import Done
 from tokiod.testing import FakeClock
 from tokiod.testing_files import FaultyFiles, SimulatedKill
 from tokiod.tts.create import sweep
@@ -23,8 +25,8 @@ class Archive:
         self.boot()
         for rows in ((0, 8), (16, 24)):
             self.store(*rows)
-        self.shelf.adopt(self.path)
-        assert self.shelf.seal_quiet(0.0) == self.path
+        self.shelf.adopt(self.place)
+        assert self.sealed(0.0) == [self.path]
         self.sink.close()
         assert self.form == "sealed"
         self.boot()
@@ -37,7 +39,8 @@ class Archive:
         self.shelf = Shelf(layout, self.clock, files)
         self.sink = TtsSink(self.shelf)
         for mark in self.directory.rglob(f".*{MARK}"):
-            self.shelf.adopt(mark.with_name(mark.name[1 : -len(MARK)]))
+            assert mark == marked(self.place.path)
+            self.shelf.adopt(self.place)
 
     def store(self, first, last):
         self.sink.apply(model.window(SAMPLES, first, last))
@@ -49,8 +52,17 @@ class Archive:
 
     def fill_and_seal(self):
         self.fill()
-        self.shelf.seal_quiet(0.0)
+        self.sealed(0.0)
         self.sink.close()
+
+    def sealed(self, quiet=QUIET):
+        """What is sealed now, after so many quiet seconds."""
+        self.shelf.seal_quiet(quiet)
+        return [done.path for done in self.shelf.finish() if (done.what, done.error) == ("sealed", None)]
+
+    @property
+    def place(self):
+        return self.shelf.place("fs", model.EPOCH)
 
     @property
     def form(self):
@@ -71,12 +83,12 @@ def whole():
 def test_it_is_sealed_again_once_nothing_came_for_a_while(archive):
     archive.fill()
     assert archive.form == "live"
-    assert archive.sink.rest() is None
+    assert archive.sink.rest() == []
     archive.clock.jump(QUIET - 1)
-    assert archive.sink.rest() is None
+    assert archive.sink.rest() == []
     archive.clock.jump(1)
-    assert archive.sink.rest() == archive.path
-    assert (archive.form, archive.sink.rest(), marked(archive.path).exists()) == ("sealed", None, False)
+    assert archive.sink.rest() == [Done("sealed", archive.path)]
+    assert (archive.form, archive.sink.rest(), marked(archive.path).exists()) == ("sealed", [], False)
     assert filled(held(archive.directory)) == whole()
 
 
@@ -85,20 +97,20 @@ def test_every_window_puts_it_off(archive):
     for _ in range(3):
         archive.clock.jump(QUIET - 1)
         archive.store(9, 10)
-    assert (archive.sink.rest(), archive.form) == (None, "live")
+    assert (archive.sink.rest(), archive.form) == ([], "live")
 
 
 def test_a_live_day_is_not_sealed(archive):
     archive.store(24, 30)
     archive.clock.jump(10 * QUIET)
-    assert archive.sink.rest() is None
+    assert archive.sink.rest() == []
 
 
 def test_a_successor_seals_what_a_killed_writer_had_opened_up(archive):
     archive.fill()
     archive.boot()
     archive.clock.jump(QUIET)
-    assert archive.sink.rest() == archive.path
+    assert archive.sink.rest() == [Done("sealed", archive.path)]
     assert (archive.form, filled(held(archive.directory))) == ("sealed", whole())
 
 
@@ -122,17 +134,17 @@ def test_killed_at_any_step_it_ends_sealed_with_every_cell(tmp_path_factory):
             archive.fill_and_seal()
         archive.boot()
         archive.fill()
-        while archive.shelf.seal_quiet(0.0) is not None:
-            pass
+        archive.shelf.seal_all()
         assert (archive.form, marked(archive.path).exists()) == ("sealed", False), step
         assert filled(held(archive.directory)) == whole(), step
 
 
 def test_a_mark_whose_file_is_sealed_or_gone_is_taken_away(archive):
-    other = archive.path.with_name("gone.hdf5")
-    for path in (archive.path, other):
-        marked(path).touch()
-        archive.shelf.adopt(path)
+    gone = archive.shelf.place("other", model.EPOCH)
+    for place in (archive.place, gone):
+        place.path.parent.mkdir(exist_ok=True)
+        marked(place.path).touch()
+        archive.shelf.adopt(place)
     before = archive.path.read_bytes()
-    assert [archive.shelf.seal_quiet(0.0) for _ in range(3)] == [archive.path, other, None]
+    assert archive.shelf.seal_all() == []
     assert (archive.path.read_bytes(), list(archive.directory.rglob(f".*{MARK}"))) == (before, [])

@@ -8,7 +8,8 @@ import h5py
 import numpy as np
 from hypothesis import strategies as st
 
-from sinks.shelf import Shelf, daily
+from sinks.layout import daily
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tokiod.sample import Batch
 from tokiod.simulator import oracle

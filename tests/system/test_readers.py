@@ -23,7 +23,8 @@ import h5py
 import numpy as np
 import pytest
 
-from sinks.shelf import Shelf, daily
+from sinks.layout import daily
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tokiod.sample import Batch
 from tokiod.sink import Collected

@@ -51,7 +51,7 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
 
 
 class Reject(msgspec.Struct, frozen=True, tag="reject"):
-    """An attempt at a window is not stored. retry: whether the same window may be stored later."""
+    """An attempt at a window is not stored. retry: whether the same window may be stored later; later: its file is just being made."""
 
     epoch: str
     source: str
@@ -60,6 +60,7 @@ class Reject(msgspec.Struct, frozen=True, tag="reject"):
     attempt: int
     message: str
     retry: bool
+    later: bool = False
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):

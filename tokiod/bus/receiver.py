@@ -95,10 +95,10 @@ class Receiver:
         source, window = arrived.collected.source, arrived.collected.window
         self._send(arrived.peer, protocol.Ack(self.epoch, source, window.start, window.end, arrived.attempt, cells, dropped))
 
-    def reject(self, arrived: Arrived, message: str, *, retry: bool) -> None:
-        """Say that a window is not stored, and whether it may be later."""
+    def reject(self, arrived: Arrived, message: str, *, retry: bool, later: bool = False) -> None:
+        """Say that a window is not stored, and whether it may be later; later: nothing is wrong, it only came too early."""
         source, window = arrived.collected.source, arrived.collected.window
-        self._send(arrived.peer, protocol.Reject(self.epoch, source, window.start, window.end, arrived.attempt, message, retry))
+        self._send(arrived.peer, protocol.Reject(self.epoch, source, window.start, window.end, arrived.attempt, message, retry, later))
 
     def beat(self) -> None:
         """Tell every collector that the writer lives."""

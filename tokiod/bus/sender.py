@@ -171,7 +171,7 @@ class Sender:
             case protocol.Ack():
                 self._windows.resolve(message.attempt, Stored(message.cells, message.dropped))
             case protocol.Reject():
-                self._windows.resolve(message.attempt, Rejected(message.message, message.retry))
+                self._windows.resolve(message.attempt, Rejected(message.message, message.retry, message.later))
             case protocol.Reload():
                 self._on_reload()
 

@@ -21,10 +21,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The window is not stored: `retry` says whether it may be later."""
+    """The window is not stored: `retry` says whether it may be later; later: nothing is wrong, its file is just being made."""
 
     message: str
     retry: bool
+    later: bool = False
 
 
 Answer = asyncio.Future[Stored | Rejected]

@@ -99,7 +99,7 @@ def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
 @contextlib.contextmanager
 def replacing(target: Path, files: Files) -> Iterator[Path]:
     """Yield a temporary name beside target; give what was made there, and synced, target's name, durably, or take it away again."""
-    temporary = target.with_name(f".{target.name}.tmp")
+    temporary = beside(target)
     try:
         yield temporary
         files.rename(temporary, target)
@@ -108,6 +108,11 @@ def replacing(target: Path, files: Files) -> Iterator[Path]:
             files.unlink(temporary)
         raise
     files.fsync_directory(target.parent)
+
+
+def beside(target: Path) -> Path:
+    """Return the temporary name of what is to take target's; sweep() takes it away."""
+    return target.with_name(f".{target.name}.tmp")
 
 
 def sweep(directory: Path, files: Files = REAL) -> list[str]:

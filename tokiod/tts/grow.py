@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from tokiod.tts.create import Plan, build, no_pause, replacing
 from tokiod.tts.live import LiveFile
+from tokiod.tts.replacement import Growing, content_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tokiod.tts.create import Content, Pause
-    from tokiod.tts.layout import Place
+    from tokiod.tts.create import Pause
     from tokiod.tts.spec import FileSpec
 
 
@@ -27,10 +24,13 @@ def grow(live: LiveFile, spec: FileSpec, created: int, pause: Pause = no_pause) 
     wider = live.spec.merged(spec)
     if wider is live.spec:
         return live
-    live.commit()
-    grown = copy(live, live.path, wider, created, pause)
-    live.close()
-    return grown
+    growing = Growing(live, wider, created)
+    try:
+        growing.work(pause)
+        return growing.finish()
+    except Exception:
+        growing.abandon()
+        raise
 
 
 def copy(live: LiveFile, path: Path, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
@@ -41,14 +41,3 @@ def copy(live: LiveFile, path: Path, spec: FileSpec, created: int, pause: Pause 
     with replacing(path, live.files) as temporary:
         build(temporary, Plan(spec, created, content_of(live), live.sealed_raw), live.files, pause)
     return LiveFile.open(path, live.files)
-
-
-def content_of(live: LiveFile) -> Content:
-    """Return what a new file takes over from a live one, whose columns are the new one's first."""
-
-    def fill(place: Place, start: int, block: NDArray[np.int64]) -> None:
-        old = getattr(live, place.kind).get(place.dataset)
-        if old is not None and old.width:
-            block[:, : old.width] = old.read(start, start + len(block)).view(block.dtype)
-
-    return fill

@@ -6,7 +6,7 @@ import datetime as dt
 import errno
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -17,7 +17,10 @@ from tokiod.tts.matrix import Matrix, OpenFile
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from tokiod.tts.spec import FileSpec
 
@@ -92,6 +95,33 @@ class LiveFile:
     def dirty(self) -> bool:
         """Whether a commit has something to do."""
         return self._file.dirty
+
+    @property
+    def noting(self) -> bool:
+        """Whether it is noted where the file is written to."""
+        return self._file.written is not None
+
+    @property
+    def was_written(self) -> bool:
+        """Whether the file was written to since note_writes()."""
+        return bool(self._file.written)
+
+    def note_writes(self, *, note: bool = True) -> None:
+        """Begin to note where the file is written to, or stop it."""
+        self._file.written = [] if note else None
+
+    def written_rows(self) -> Iterator[tuple[Kind, str, NDArray[np.int64]]]:
+        """Yield each matrix that was written to since note_writes(), by kind and dataset, and which of its rows, ascending."""
+        begin, end = np.array(self._file.written or [], np.int64).reshape(-1, 2).T
+        for kind in get_args(Kind):
+            for dataset, matrix in self.matrices(kind).items():
+                rows = matrix.rows_of(begin, end)
+                if len(rows):
+                    yield kind, dataset, rows
+
+    def matrices(self, kind: Kind) -> dict[str, Matrix]:
+        """Return cells, raw or span."""
+        return {"cells": self.cells, "raw": self.raw, "span": self.span}[kind]
 
     def commit(self) -> None:
         """Make all that was written durable. Raises FileLost or SyncFailed; then nothing since the last commit is stored."""

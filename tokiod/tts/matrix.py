@@ -32,15 +32,17 @@ class OpenFile:
     """A descriptor, and room for the cells between those that are written.
 
     dirty: a commit has something to do: a write to sync, or a failed read to look into.
+    written: where it was written to, [offset, end) in bytes, since somebody began to copy the file; None while nobody does.
     """
 
-    __slots__ = ("dirty", "fd", "files", "scratch")
+    __slots__ = ("dirty", "fd", "files", "scratch", "written")
 
     def __init__(self, fd: int, files: Files, *, dirty: bool) -> None:
         self.fd = fd
         self.files = files
         self.dirty = dirty
         self.scratch = np.empty(SCRATCH, np.int64)
+        self.written: list[tuple[int, int]] | None = None
 
     def read_into(self, buffer: NDArray[Any], offset: int) -> None:
         """Fill a C-contiguous array from an offset in bytes; after a read that fails, the next commit has to look at the file."""
@@ -53,6 +55,8 @@ class OpenFile:
     def write(self, data: NDArray[Any], offset: int) -> None:
         """Write a C-contiguous array at an offset in bytes."""
         self.dirty = True
+        if self.written is not None:
+            self.written.append((offset, offset + data.nbytes))
         self.files.pwrite(self.fd, data, offset)
 
 
@@ -169,6 +173,16 @@ class Matrix:
         block[at] = value
         self._file.write(block, place)
         return None if before is None else before.view(np.int64) != block[at].view(np.int64)
+
+    def rows_of(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return, ascending, the rows that the bytes [begin[i], end[i]) of the file touch."""
+        size = self.width * CELL
+        first = np.clip((begin - self._offset) // size, 0, self.rows)
+        last = np.clip(-(-(end - self._offset) // size), first, self.rows)
+        edges = np.zeros(self.rows + 1, np.int64)
+        np.add.at(edges, first, 1)
+        np.add.at(edges, last, -1)
+        return np.flatnonzero(np.cumsum(edges))
 
     def _place(self, position: int) -> int:
         return self._offset + position * CELL

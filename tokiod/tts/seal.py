@@ -50,15 +50,21 @@ def seal(live: LiveFile | Path, target: Path, updated: int, files: Files = REAL,
     """
     with nullcontext(live) if isinstance(live, LiveFile) else closing(LiveFile.open(live, files)) as source:
         source.commit()
-        with replacing(target, files) as temporary, ThreadPoolExecutor(THREADS) as pool:
-            sealing = _Sealing.of(source, pool, pause)
-            try:
-                sealing.write(temporary, updated)
-            except (OSError, RuntimeError) as error:
-                code = getattr(error, "errno", None) or errno.EIO
-                raise SealingFailed(code, f"the sealed file can't be written: {os.strerror(code)}", str(target)) from error
-            _sync(temporary, files)
-            sealing.verify(temporary)
+        with replacing(target, files) as temporary:
+            write_sealed(source, temporary, updated, files, pause)
+
+
+def write_sealed(live: LiveFile, path: Path, updated: int, files: Files, pause: Pause) -> None:
+    """Write a live file's sealed form to just this path, durably, and read it back; errors as of seal()."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        sealing = _Sealing.of(live, pool, pause)
+        try:
+            sealing.write(path, updated)
+        except (OSError, RuntimeError) as error:
+            code = getattr(error, "errno", None) or errno.EIO
+            raise SealingFailed(code, f"the sealed file can't be written: {os.strerror(code)}", str(path)) from error
+        _sync(path, files)
+        sealing.verify(path)
 
 
 def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: Pause = no_pause, *, created: int) -> LiveFile:
@@ -67,12 +73,17 @@ def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: P
     Of another's file, columns without names are dropped. Raises NotLive for a file that is neither.
     """
     target = target or path
+    with replacing(target, files) as temporary:
+        write_unsealed(path, temporary, created, files, pause)
+    return LiveFile.open(target, files)
+
+
+def write_unsealed(path: Path, temporary: Path, created: int, files: Files, pause: Pause) -> None:
+    """Write a live file of a sealed one to just this path, durably. Raises NotLive."""
     with open_for_reading(path) as file:
         spec = _sealed_spec(path, file)
-        plan = Plan(spec, created, _content_of(file), raw_sealed=any(matrix.counter for matrix in spec.matrices.values()))
-        with replacing(target, files) as temporary:
-            build(temporary, plan, files, pause)
-    return LiveFile.open(target, files)
+        raw_sealed = any(matrix.counter for matrix in spec.matrices.values())
+        build(temporary, Plan(spec, created, _content_of(file), raw_sealed=raw_sealed), files, pause)
 
 
 def is_sealed(path: Path) -> bool:

@@ -15,7 +15,7 @@ import structlog
 from tokiod.bus.unacknowledged import Rejected
 from tokiod.collector import Tally
 from tokiod.errors import TokiodError, Transient
-from tokiod.retry import CAP, Unstorable, backoff
+from tokiod.retry import BUSY, CAP, backoff, refusal
 from tokiod.sink import Collected
 from tokiod.watch.folder import REJECTED, Folder, Found
 from tokiod.watch.received import Received
@@ -148,11 +148,14 @@ class Intake:
         tally, config = Tally(), self._config
         batches = [batch async for batch in collector.collect(window, tally)]
         collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped, "some")
-        async with self._room:
-            outcome = await (await self._submit(collected))
-        if isinstance(outcome, Rejected):
-            raise (Transient if outcome.retry else Unstorable)(f"the writer refused {window}: {outcome.message}")
-        return outcome.cells, outcome.dropped
+        while True:
+            async with self._room:
+                outcome = await (await self._submit(collected))
+            if not isinstance(outcome, Rejected):
+                return outcome.cells, outcome.dropped
+            if not outcome.later:
+                raise refusal(outcome, window)
+            await self._clock.sleep(BUSY)
 
     def _aligned(self, span: Window, step: int) -> Window:
         return Window(self._calendar.window(span.start, step).start, self._calendar.window(span.end - 1, step).end)

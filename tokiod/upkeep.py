@@ -1,0 +1,156 @@
+"""What a writer does for its archive beside storing windows: tomorrow's files, sealing the days that are over, an eye on the disk.
+
+A day is sealed once it is over, nothing is missing in it of any source of its system, and the next day's first window is stored or
+lost, because the last differences need it; or, with something missing, when the grace time is over. Sealing waits for `keep_live_days`
+more, unless the disk gets full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from sinks.shelf import MARK
+from tokiod.jobs import Jobs
+from tokiod.tts.layout import NotLive, form_of, open_for_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sinks.layout import Place
+    from sinks.shelf import Shelf
+    from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
+    from tokiod.config import Config
+    from tokiod.ledger import Ledger
+    from tokiod.tts.files import Files
+
+log = structlog.get_logger()
+
+LOOK = 30.0
+"""Seconds between two looks at what is due."""
+LEAD = 3600
+"""Seconds before midnight at which tomorrow's files are made."""
+DAY = 86400
+WARNING_DAYS = 7
+"""Days before the disk is full, as far as that can be told, from which on it is said."""
+SAID_AGAIN = 3600.0
+
+
+class Upkeep:
+    """Looks after the files of an archive."""
+
+    def __init__(self, config: Config, shelf: Shelf, ledger: Ledger, clock: Clock, files: Files) -> None:
+        self._config = config
+        self._shelf = shelf
+        self._ledger = ledger
+        self._clock = clock
+        self._known: dict[Path, _Known] = {}
+        self._looked = float("-inf")
+        self._room = _Room(config.archive.root, files)
+
+    def adopt(self) -> None:
+        """Take over what a predecessor had opened up."""
+        for mark in self._config.archive.root.rglob(f".*{MARK}"):
+            path = mark.with_name(mark.name[1 : -len(MARK)])
+            known = self._look_at(path) if path.exists() else None
+            if known is None or known.place is None:
+                mark.unlink()
+            else:
+                self._shelf.adopt(known.place)
+
+    def turn(self) -> None:
+        """Begin what is due; that it can't be begun (a full disk, a corrupt file) is told and stops nothing."""
+        now = self._clock.monotonic()
+        if now - self._looked < LOOK:
+            return
+        self._looked = now
+        try:
+            self._look(self._clock.time())
+        except OSError as error:
+            log.warning("upkeep.failed", path=error.filename or "", error=str(error))
+
+    def _look(self, now: float) -> None:
+        live = [known.place for known in self._files() if known.is_live and known.place is not None]
+        current = [place for place in live if place.start <= now < place.end]
+        scarce = self._room.is_scarce(current, now)
+        for place in current:
+            if place.end - now <= LEAD and (following := self._shelf.place(place.system, place.end)) is not None:
+                self._shelf.prepare(place, following)
+        for place in sorted(live, key=lambda place: place.start):
+            if place.end <= now and self._is_due(place, now, scarce=scarce) and self._shelf.seal(place):
+                return  # one at a time
+
+    def _is_due(self, place: Place, now: float, *, scarce: bool) -> bool:
+        archive, age = self._config.archive, now - place.end
+        if age < archive.keep_live_days * DAY and not scarce:
+            return False
+        sources = [source for source in self._config.source if source.system == place.system]
+        if any(job.start < place.end and place.start < job.end for source in sources for job in Jobs(self._ledger).unfinished(source.name)):
+            return False
+        return age >= archive.seal_after or all(self._is_complete(source, place) for source in sources)
+
+    def _is_complete(self, source: SourceConfig, place: Place) -> bool:
+        """Tell whether nothing more is to come for a day: of a folder, that is never known."""
+        since = next((status.since for status in self._ledger.sources() if status.name == source.name), None)
+        if not source.polled or since is None:
+            return False
+        return since >= place.end or self._ledger.watermark(source.name, max(place.start, since)) >= place.end + source.window
+
+    def _files(self) -> Iterator[_Known]:
+        """Yield all files of the archive; each is opened once."""
+        found = {path: path.stat().st_ino for path in self._config.archive.files()}
+        self._known = {path: known for path, known in self._known.items() if found.get(path) == known.inode}
+        for path in found:
+            if known := self._known.get(path) or self._look_at(path):
+                self._known[path] = known
+                yield known
+
+    def _look_at(self, path: Path) -> _Known | None:
+        try:
+            inode = path.stat().st_ino
+            with open_for_reading(path) as file:
+                start, is_live = int(file.attrs["start"]), form_of(file) == "live"
+        except (NotLive, KeyError, TypeError, OSError):
+            return None  # whoever needs the file will say what is wrong with it
+        systems = {source.system for source in self._config.source}
+        places = (self._shelf.place(system, start) for system in sorted(systems))
+        return _Known(inode, is_live, next((place for place in places if place is not None and place.path == path), None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a file with this inode is; place: whose it is, None of a system that is not configured any more."""
+
+    inode: int
+    is_live: bool
+    place: Place | None
+
+
+@dataclass(slots=True)
+class _Room:
+    """How much of the disk is left."""
+
+    root: Path
+    files: Files
+    _said: float = float("-inf")
+
+    def is_scarce(self, current: list[Place], now: float) -> bool:
+        """Tell whether tomorrow's files and a growth don't fit any more; warn where there are but a few days of them left."""
+        sizes = [place.path.stat().st_size for place in current]
+        daily, ahead = sum(sizes), sum(sizes) + max(sizes, default=0)
+        free = self.files.free_space(self.root)
+        if daily and free - ahead < WARNING_DAYS * daily and not 0 <= now - self._said < SAID_AGAIN:
+            self._said = now
+            log.warning(
+                "disk.low",
+                path=str(self.root),
+                free_mib=free >> 20,
+                daily_mib=daily >> 20,
+                days_left=max(0, free - ahead) // daily,
+                reason="live files of a day take daily_mib; make room, or nothing can be stored when tomorrow's don't fit",
+            )
+        return free < ahead
