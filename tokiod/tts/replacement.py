@@ -224,16 +224,16 @@ def content_of(live: LiveFile) -> Content:
 
 def _fresh(live: LiveFile, dataset: str, pause: Pause) -> tuple[str, ...]:
     """Return the columns that have a cell in the last hours that hold any."""
-    matrix, step = live.cells[dataset], live.spec.groups[group_of(dataset)].step
+    matrix, lately = live.cells[dataset], LATELY // live.spec.groups[group_of(dataset)].step
     height, some = max(1, SLICE // (8 * matrix.width)), np.zeros(matrix.width, bool)
-    found: int | None = None
+    first: int | None = None
     for stop in range(matrix.rows, 0, -height):
+        if first is not None and stop <= first:
+            break
         start = max(0, stop - height)
         filled = ~missing(matrix.read(start, stop))
-        if found is None and filled.any():
-            found = start
-        some |= filled.any(axis=0)
+        if first is None and filled.any():
+            first = start + int(np.flatnonzero(filled.any(axis=1))[-1]) + 1 - lately
+        some |= filled[max(0, (first or 0) - start) :].any(axis=0)
         pause()
-        if found is not None and (found - start) * step >= LATELY:
-            break
     return tuple(name for name, is_there in zip(matrix.columns, some.tolist(), strict=True) if is_there) or matrix.columns
