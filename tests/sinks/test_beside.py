@@ -30,7 +30,7 @@ class Later:
     def __init__(self):
         self.waiting = []
 
-    def begin(self, work, *, urgent):
+    def begin(self, work, *, urgent):  # noqa: ARG002 - the contract's
         job = _Job(work)
         self.waiting.append(job)
         return job
@@ -54,7 +54,7 @@ class _Job:
         else:
             self._future.set_exception(error)
 
-    def is_done(self, seconds=0.0):
+    def is_done(self, seconds=0.0):  # noqa: ARG002 - the contract's
         return self._future.done()
 
     def error(self):
@@ -231,7 +231,7 @@ def test_a_file_truncated_while_it_grows_is_set_aside_and_nothing_of_it_taken_ov
 def test_a_dataset_has_no_more_columns_than_are_allowed(tmp_path):
     sink = opened(tmp_path, None, columns=3)
     store(sink, 0, 4)
-    with pytest.raises(Refused, match="would have 4 columns, archive.max_columns allows 3") as refused:
+    with pytest.raises(Refused, match=r"would have 4 columns, archive\.max_columns allows 3") as refused:
         sink.apply(model.window(SAMPLES, 4, 8, tuple(SAMPLES)))
     assert not refused.value.retry
     store(sink, 0, model.ROWS)
@@ -273,7 +273,7 @@ def test_in_real_threads_every_window_is_there_in_the_end(tmp_path, seed):
         try:
             store(sink, row, row + 1, names)
         except Refused as error:
-            assert error.later
+            assert error.later  # noqa: PT017 - one of many
         else:
             del todo[index]
         if rng.random() < 0.1:
