@@ -72,6 +72,7 @@ class Shelf:
         self._open: OrderedDict[Path, Volume] = OrderedDict()
         self._replacing = Replacing(workshop or AtOnce(self._pause))
         self._aside: list[SetAside] = []
+        self._done: list[Done] = []
         self._opened_up: dict[Path, tuple[Place, float]] = {}
         self._distrusted: set[Path] = set()
 
@@ -134,8 +135,12 @@ class Shelf:
         return True
 
     def finish(self) -> list[Done]:
-        """End what is over, and tell of it; what failed is left for the window that waits for it."""
-        return [self._told(one) for one in self._replacing.over() if not (one.awaited and one.has_failed)]
+        """End what is over, and tell of all that was since; what failed is left for the window that waits for it."""
+        for one in self._replacing.over():
+            if not (one.awaited and one.has_failed):
+                self._end(one)
+        done, self._done = self._done, []
+        return done
 
     def adopt(self, place: Place) -> None:
         """Take over a file that a predecessor opened up and did not seal again; by the mark that stands beside it."""
@@ -234,6 +239,7 @@ class Shelf:
         except FileLost as error:
             self._distrust(place, None if before is None else before.file, error)
             raise
+        self._done.append(Done(ongoing.what, place.path))
         if file is None:
             self._open.pop(place.path, None)
             self._close_up(place.path)
@@ -243,12 +249,11 @@ class Shelf:
         join(volume, [dataset for dataset, matrix in file.spec.matrices.items() if matrix != known.get(dataset)], self.beside)
         return volume
 
-    def _told(self, ongoing: Ongoing) -> Done:
+    def _end(self, ongoing: Ongoing) -> None:
         try:
             self._ended(ongoing)
         except OSError as error:
-            return Done(ongoing.what, ongoing.place.path, error)
-        return Done(ongoing.what, ongoing.place.path)
+            self._done.append(Done(ongoing.what, ongoing.place.path, error))
 
     def _close_up(self, path: Path) -> None:
         self._opened_up.pop(path, None)

@@ -102,7 +102,7 @@ class Upkeep:
 
     def _files(self) -> Iterator[_Known]:
         """Yield all files of the archive; each is opened once."""
-        found = {path: path.stat().st_ino for path in self._config.archive.files()}
+        found = {path: path.stat().st_ino for path in self._config.archive.files() if path.exists()}
         self._known = {path: known for path, known in self._known.items() if found.get(path) == known.inode}
         for path in found:
             if known := self._known.get(path) or self._look_at(path):

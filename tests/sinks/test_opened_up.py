@@ -45,6 +45,7 @@ class Archive:
     def store(self, first, last):
         self.sink.apply(model.window(SAMPLES, first, last))
         assert self.sink.commit() == []
+        self.shelf.finish()
 
     def fill(self):
         """What a backfill of the missing rows brings: the steps at both seams, for their differences, too."""

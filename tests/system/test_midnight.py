@@ -1,0 +1,67 @@
+"""A real daemon over midnights: tomorrow's file is there before it is needed, yesterday's is sealed, and every cell is right."""
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tokiod.clock import SimulatedClock
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.site import Site
+from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.tts.layout import form_of, open_for_reading
+
+pytestmark = pytest.mark.system
+
+MIDNIGHT = 1_541_314_800
+"""2018-11-04T00:00 in Los Angeles; the day that begins has 25 hours."""
+RATE = 240
+
+
+@pytest.fixture
+def scene():
+    with tempfile.TemporaryDirectory(prefix="midnight-") as directory:
+        clock = SimulatedClock(MIDNIGHT - 4000.0, time.time(), RATE)
+        # The site's moment is the collectors' window: at this rate a minute would be a quarter of a second.
+        site = Site(epoch=MIDNIGHT - 8000, timezone="America/Los_Angeles", osts=4, osss=2, mdts=1, hosts=3, devices=2, cores=2, moment=300)
+        made = Scene(Path(directory), site, clock, window=300, retention=8000, sources=(LMT, COLLECTD), log_level="debug")
+        made.prepare()
+        try:
+            made.start_simulator()
+            yield made
+        finally:
+            made.close()
+
+
+def events(scene):
+    return [json.loads(line) for line in scene.log.read_text().splitlines() if line.startswith("{")]
+
+
+def forms(scene, day):
+    found = {}
+    for path in scene.files():
+        if path.parent.name == day:
+            with open_for_reading(path) as file:
+                found[path.name] = form_of(file)
+    return found
+
+
+def test_files_are_made_before_midnight_and_sealed_after_it_also_when_the_writer_is_killed_then(scene):
+    scene.start_daemon()
+    wait_for(lambda: len(forms(scene, "2018-11-04")) == 2, 60, f"tomorrow's files are not made; see {scene.log}")
+    assert scene.clock.time() < MIDNIGHT
+    scene.kill("writer")
+    wait_for(lambda: scene.clock.time() > MIDNIGHT + 300, 60, "the night doesn't fall")
+    wait_for(lambda: "sealed" in forms(scene, "2018-11-03").values(), 90, f"nothing is sealed; see {scene.log}")
+    scene.kill("writer")
+    wait_for(lambda: list(forms(scene, "2018-11-03").values()) == ["sealed"] * 2, 90, f"not all is sealed; see {scene.log}")
+    end = int(scene.clock.time()) // 300 * 300
+    wait_for(lambda: scene.complete_to(scene.site.epoch // 300 * 300, end), 60, f"not complete; see {scene.log}")
+    assert scene.stop_daemon() == 0
+    comparison = scene.compare()
+    assert (comparison.differences, comparison.equal, comparison.filled > 10_000) == ([], True, True)
+    told = [event["event"] for event in events(scene)]
+    assert (told.count("file.made"), told.count("file.sealed"), told.count("upkeep.failed")) == (4, 2, 0)
+    assert not [event for event in events(scene) if event["event"] == "window.failed"]
