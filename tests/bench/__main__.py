@@ -1,6 +1,6 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
-python -m tests.bench [--quick] [--only storage|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory]
+python -m tests.bench [--quick] [--only storage|beside|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory]
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import collectd, collectd_live, esnet, lmt, lustre, mariadb, memory, mmperfmon, storage
+from tests.bench import beside, collectd, collectd_live, esnet, lmt, lustre, mariadb, memory, mmperfmon, storage
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
 
 PARTS = {
     "storage": storage.rows,
+    "beside": beside.rows,
     "lmt": lmt.rows,
     "mariadb": mariadb.rows,
     "collectd": collectd.rows,

@@ -1,0 +1,138 @@
+"""What windows feel of long work on their files: a growth, the making of tomorrow's file, sealing; and how soon a writer is ready again."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sinks.layout import daily
+from sinks.shelf import Shelf
+from sinks.tts import TtsSink
+from sinks.workshop import Threads
+from tests.bench.measure import Row
+from tokiod.clock import SystemClock
+from tokiod.sample import Batch
+from tokiod.sink import Collected, Refused
+from tokiod.tts.schema import DATASETS
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+START = 1_517_184_000
+DAY = 86400
+RATES = ("datatargets/readrates", "datatargets/writerates", "datatargets/readoprates", "datatargets/writeoprates")
+LMT = tuple(d for d in DATASETS if d.startswith(("dataservers/", "fullness/", "failover/", "datatargets/")))[:26]
+EVERY = 0.25
+"""Seconds between two windows of the other source: its pace, so that the machine is not just busy with them."""
+GROWN, SEALED = "target: 50 ms", "target: 200 ms added"
+
+
+class Site:
+    """A file of so many columns, step and datasets, and the windows of one minute that go into it."""
+
+    def __init__(self, directory: Path, datasets: tuple[str, ...], step: int, columns: int) -> None:
+        layout = daily(Calendar("UTC"), lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
+        self.shelf = Shelf(layout, SystemClock(), workshop=Threads())
+        self.sink = TtsSink(self.shelf)
+        self.place = self.shelf.place("fs", START)
+        self._datasets, self._step = datasets, step
+        self.names = tuple(f"fs-OST{i:04x}" for i in range(columns))
+
+    def store(self, first: int, height: int, names: tuple[str, ...] | None = None) -> float:
+        """Store rows, however often that must be tried; returns the seconds that the last attempt and its sync took."""
+        window = self.window(first, height, names or self.names)
+        while True:
+            start = time.perf_counter()
+            try:
+                self.sink.apply(window)
+            except Refused:
+                time.sleep(0.05)
+                self.sink.rest()
+                continue
+            assert self.sink.commit() == []
+            return time.perf_counter() - start
+
+    def window(self, first: int, height: int, names: tuple[str, ...]) -> Collected:
+        width, step = len(names), self._step
+        row = np.repeat(np.arange(first, first + height), width)
+        column = np.tile(np.arange(width, dtype=np.uint32), height)
+        # Loads that wander, half of them idle: what sealing compresses is neither noise nor nothing.
+        value = np.where(column % 2, 4096.0 * ((row * 7919 + column * 104729) % 5000), 0.0)
+        batches = [Batch(dataset, "gauge", step, names, START + row * step, column, value) for dataset in self._datasets]
+        end = START + (first + height) * step
+        return Collected("fs", "fs-x", "x", Window(START + first * step, end), batches)
+
+    def beside(self, is_over: Callable[[], bool], first: int = 0) -> tuple[float, list[float]]:
+        """Store windows at their pace until something is over, from row `first` on; returns how long that took, and each commit."""
+        began, taken, row = time.perf_counter(), [], 0
+        while not is_over():
+            taken.append(self.store(first + row, 60 // self._step))
+            row = (row + 60 // self._step) % (DAY // self._step // 2)
+            # As the writer's loop does, which looks at what is over in every turn.
+            turned = time.perf_counter()
+            self.sink.rest()
+            taken[-1] += time.perf_counter() - turned
+            time.sleep(EVERY)
+        return time.perf_counter() - began, taken
+
+
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
+    yield from growing(directory / "growth", 1200 if quick else 12_000)
+    yield from sealing(directory / "sealing", LMT[:4] if quick else LMT)
+
+
+def growing(directory: Path, columns: int) -> Iterator[Row]:
+    """A new column in a file of four datasets at 10 s: 3.3 GB where there are 3,000 hosts of 4 devices."""
+    site = Site(directory, RATES, 10, columns)
+    site.store(0, 6)
+    size = f"{site.place.path.stat().st_size / 1e9:.1f} GB"
+    calm = [site.store(6 * n, 6) for n in range(20)]
+    wider = site.window(0, 6, (*site.names, "new"))
+    grown: list[bool] = []
+
+    def is_over() -> bool:
+        try:
+            site.sink.apply(wider)
+        except Refused:
+            return False
+        assert site.sink.commit() == []
+        grown.append(True)
+        return True
+
+    seconds, taken = site.beside(is_over)
+    note = f"{size} in {seconds:.1f} s; half of {len(taken)} commits under {statistics.median(taken) * 1e3:.1f} ms"
+    yield Row(f"longest commit beside a growth, {columns} columns", "ms", max(calm) * 1e3, max(taken) * 1e3, None, GROWN, note)
+    began = time.perf_counter()
+    site.sink.close()
+    again = Site(directory, RATES, 10, columns)
+    again.store(6, 6)
+    yield Row("writer's files opened again, first window stored", "s", None, time.perf_counter() - began, None, "target: 3 s", size)
+    again.sink.close()
+    site.place.path.unlink()
+
+
+def sealing(directory: Path, datasets: tuple[str, ...]) -> Iterator[Row]:
+    """A full day of 17,280 rows x 248 columns is sealed while the next day's windows are stored."""
+    site = Site(directory, datasets, 5, 248)
+    for first in range(0, DAY // 5, 720):
+        site.store(first, 720)
+    size = site.place.path.stat().st_size
+    calm = [site.store(DAY // 5 + 12 * n, 12) for n in range(40)]
+    assert site.shelf.seal(site.place)
+    done: list[object] = []
+
+    def is_over() -> bool:
+        done.extend(site.sink.rest())
+        return any(getattr(one, "what", "") == "sealed" for one in done)
+
+    seconds, taken = site.beside(is_over, DAY // 5)
+    ratio = size / site.place.path.stat().st_size
+    note = f"{size / 1e9:.1f} GB in {seconds:.1f} s, to 1/{ratio:.1f}; "
+    note += f"half of {len(taken)} commits under {statistics.median(taken) * 1e3:.1f} ms"
+    yield Row(f"longest commit beside sealing, 17,280 x 248 x {len(datasets)}", "ms", max(calm) * 1e3, max(taken) * 1e3, None, SEALED, note)
+    site.sink.close()
