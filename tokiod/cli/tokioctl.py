@@ -8,8 +8,10 @@ import click
 
 from tokiod.cli.archive import archive_command
 from tokiod.cli.backfill import backfill_command
+from tokiod.cli.gaps import gaps_command
 from tokiod.cli.plain import PlainGroup, version_option
 from tokiod.cli.status import status_command
+from tokiod.cli.verify import verify_command
 
 
 @click.group(cls=PlainGroup)
@@ -19,8 +21,10 @@ def main() -> None:
 
 
 main.add_command(status_command)
+main.add_command(gaps_command)
 main.add_command(archive_command)
 main.add_command(backfill_command)
+main.add_command(verify_command)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""`tokioctl gaps`: what is missing in the archive, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tokiod import config as configuration
+from tokiod.cli.plain import Failed, clock_option, config_option
+from tokiod.cli.status import WIDE, span
+from tokiod.gaps import gaps, seconds
+from tokiod.ledger import Ledger
+from tokiod.window import iso
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.config import Config
+    from tokiod.gaps import Gap
+
+
+@click.command("gaps")
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of gaps, times in UTC epoch seconds.")
+@clock_option
+def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, as_json: bool) -> None:
+    """Show what is expected and not stored, and why.
+
+    due: not asked for yet; failed: asked for in vain, and again at "next try"; rejected: the writer can't store it; lost: can't be had
+    any more. Works from the ledger, also when the daemon is down. Exit 0 no gaps, 1 some, 2 trouble.
+    """
+    config = configuration.load(config_path)
+    _check(config, sources)
+    now = clock.time()
+    if not config.archive.ledger.exists():
+        raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
+    with Ledger.open_readonly(config.archive.ledger) as ledger:
+        found = gaps(config, ledger, now, sources)
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+    elif found:
+        Console(width=None if sys.stdout.isatty() else WIDE, soft_wrap=not sys.stdout.isatty()).print(_table(found, now))
+    else:
+        click.echo(f"no gaps in {', '.join(sources) or 'any source'}")
+    sys.exit(1 if found else 0)
+
+
+def _check(config: Config, names: tuple[str, ...]) -> None:
+    known = {source.name: source for source in config.source}
+    for name in names:
+        if name not in known:
+            raise Failed(f"no source is called {name}: there is {', '.join(sorted(known)) or 'none'}")
+        if not known[name].polled:
+            raise Failed(f"{name} is a watched folder: nobody knows which files it should have; `tokioctl status` shows what it had")
+
+
+def _table(found: list[Gap], now: float) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, caption=f"{span(seconds(found))} in all", caption_justify="left")
+    for name in ("source", "start", "end", "length", "state", "attempts", "next try", "reason"):
+        table.add_column(name, justify="right" if name in {"length", "attempts", "next try"} else "left", no_wrap=name != "reason")
+    for gap in found:
+        style = {"lost": "red", "rejected": "red", "failed": "yellow"}.get(gap.state, "")
+        table.add_row(*_cells(gap, now), style=style)
+    return table
+
+
+def _cells(gap: Gap, now: float) -> tuple[str, ...]:
+    next_try = "-" if gap.next_try is None else f"in {span(max(0, int(gap.next_try - now)))}"
+    length, attempts = span(gap.end - gap.start), str(gap.attempts or "-")
+    return gap.source, iso(gap.start), iso(gap.end), length, gap.state, attempts, next_try, gap.reason
