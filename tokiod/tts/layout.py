@@ -96,8 +96,13 @@ def read_spec(file: Any) -> FileSpec:
         for full in (f"{name}/{dataset}" for dataset in group if dataset != "timestamps"):
             columns = column_names(file[full])
             if columns:
-                matrices[full] = MatrixSpec(columns, counter=f"{OWN}/raw/{full}" in file or edges_name(full) in file)
+                matrices[full] = MatrixSpec(columns, counter=is_counter(file, full))
     return FileSpec(start, end, groups, matrices)
+
+
+def is_counter(file: Any, dataset: str) -> bool:
+    """Return whether a logical dataset's cells are differences of a counter."""
+    return f"{OWN}/raw/{dataset}" in file or edges_name(dataset) in file
 
 
 def column_names(dataset: Any) -> tuple[str, ...]:
