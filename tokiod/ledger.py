@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
+    from tokiod.ledger_stamp import Stamp
 
 __all__ = ["Ledger", "LedgerCorrupt", "LedgerUnmade", "SourceStatus", "StoredEntry", "Unstored"]
 
@@ -41,12 +42,13 @@ class Ledger:
     """A connection to the ledger of an archive, made by open(), open_or_set_aside() or open_readonly().
 
     Every public method is one transaction. Raises sqlite3.Error where the file can't be read or written just now (a full disk).
-    set_aside: where open_or_set_aside() has moved a corrupt predecessor.
+    set_aside: where open_or_set_aside() has moved a corrupt predecessor. stamp: what tells it from an older copy, once it is trusted.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, aside: Path | None = None) -> None:
         self.path = path
         self.set_aside = aside
+        self.stamp: Stamp | None = None
         self._sql = connection
 
     @classmethod
@@ -96,6 +98,8 @@ class Ledger:
                     self._add(entry.source, entry.window)
                     self._cut(entry.source, entry.window)
                     self._note_records(entry, now)
+        if self.stamp is not None:
+            self.stamp.keep(now)
 
     def forget(self, system: str, window: Window, *, source: str | None = None) -> dict[str, list[Window]]:
         """Say that nothing of a system, or of one source of it, is stored in a window any more; returns what was, by source."""

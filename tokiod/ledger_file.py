@@ -12,7 +12,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 3
+VERSION = 4
 BUSY_SECONDS = 5.0
 
 SCHEMA = f"""
@@ -46,6 +46,7 @@ CREATE TABLE IF NOT EXISTS received (
     source TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, fate TEXT NOT NULL, reason TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (source, path)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS stamp (number INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS received_content ON received (source, digest);
 PRAGMA user_version = {VERSION};
 COMMIT;

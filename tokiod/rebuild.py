@@ -1,0 +1,144 @@
+"""What the cells of an archive prove to be stored: a pure function of the configuration and the files, for a ledger that was lost.
+
+Of a source that can be asked again, a window is proved when each of its steps holds a number in every dataset of the source that the
+day's file has. What a source leaves empty is thereby not proved, and asked for again: that costs questions, never cells. Of a source
+without a past, any number in a window proves it, for nobody can ask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import structlog
+
+from tokiod.ranges import Ranges
+from tokiod.tts.layout import column_names, form_of, is_counter, open_for_reading
+from tokiod.tts.schema import group_of, missing
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tokiod.collector import SourceConfig
+    from tokiod.config import Config
+    from tokiod.window import Day
+
+    Rows = NDArray[np.bool_]
+
+log = structlog.get_logger()
+
+SECONDS = 4 * 3600
+"""Of a dataset in memory at once: four rows of a sealed file's chunks."""
+FIRST, NEXT = 32, 256
+"""Columns that are looked at first, a chunk of a sealed file, which mostly prove all; and then at once."""
+
+
+@dataclass(slots=True)
+class Proof:
+    """What was found: the stored seconds by source, whole windows; the days that have a readable file, by system; files, windows."""
+
+    stored: dict[str, Ranges] = field(default_factory=dict)
+    days: dict[str, Ranges] = field(default_factory=dict)
+    files: int = 0
+    windows: int = 0
+
+
+def proof(config: Config, now: float) -> Proof:
+    """Read the files of all days that a polled source's retention reaches back to from `now`, epoch seconds.
+
+    A file that can't be read, or that tokiod did not make, proves nothing.
+    """
+    sources = [source for source in config.source if source.polled]
+    found = Proof({source.name: Ranges() for source in sources}, {source.system: Ranges() for source in sources})
+    for day in _days(Calendar(config.timezone), now, max((int(source.retention) for source in sources), default=0)):
+        for system in found.days:
+            _look_at(config.archive.file(day, system), day, [source for source in sources if source.system == system], found)
+    return found
+
+
+def _days(calendar: Calendar, now: float, retention: int) -> Iterator[Day]:
+    """Yield the days that reach into the retention, the newest, which may be tomorrow, first."""
+    day = calendar.day(calendar.day(int(now)).end)
+    while day.end > now - retention:
+        yield day
+        day = calendar.day(day.start - 1)
+
+
+def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof) -> None:
+    try:
+        with open_for_reading(path) as file:
+            if form_of(file) == "foreign" or (int(file.attrs["start"]), int(file.attrs["end"])) != (day.start, day.end):
+                return
+            windows = [(source, list(_windows(file, source, day))) for source in sources]
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # whatever HDF5 makes of a file that is broken
+        log.warning("ledger.file_skipped", path=str(path), error=str(error))
+        return
+    found.files += 1
+    found.days[sources[0].system].add(day.start, day.end)
+    for source, spans in windows:
+        for start, end in spans:
+            found.windows += -(-(end - start) // source.window)
+            found.stored[source.name].add(start, end)
+
+
+def _windows(file: Any, source: SourceConfig, day: Day) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a day, in epoch seconds, whose windows are all proved."""
+    rows = _rows(file, source, day)
+    if rows is None:
+        return
+    starts = np.arange(day.start, day.end, int(source.window))
+    whole = np.logical_and if source.replayable else np.logical_or
+    proved = whole.reduceat(rows, (starts - day.start) // source.step)
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], proved, [False]])))
+    edges = np.append(starts, day.end)[turns].tolist()
+    yield from zip(edges[::2], edges[1::2], strict=True)
+
+
+def _rows(file: Any, source: SourceConfig, day: Day) -> Rows | None:
+    """Return bool[rows], which steps of a day hold what proves them; None where the file has nothing of the source in its steps."""
+    names = [name for name in source.datasets() if name in file and column_names(file[name])]
+    stamps = np.arange(day.start, day.end, source.step)
+    if not names or not all(np.array_equal(file[f"{group_of(name)}/timestamps"][...], stamps) for name in names):
+        return None
+    # Narrow ones first: what they don't prove needs no look at the wide ones, and the other way about.
+    nodes = sorted((file[name] for name in names), key=lambda node: (node.shape[1], node.name))
+    proved = np.full(len(stamps), source.replayable)
+    tall = max(1, SECONDS // source.step)
+    for node in nodes:
+        if source.replayable:
+            around: Rows = proved | np.append(proved[1:], False)
+            proved &= _sampled(file, node, _filled(node, around, tall))
+        else:
+            proved |= _sampled(file, node, _filled(node, np.ones(len(stamps), bool), tall))
+    return proved
+
+
+def _sampled(file: Any, node: Any, filled: Rows) -> Rows:
+    """Return bool[rows], which steps were sampled themselves.
+
+    A difference stands in the step before its later sample: the number in the last step of a gap comes from behind the gap. So a
+    step of a counter was sampled where the step before it holds a number.
+    """
+    if not is_counter(file, node.name.lstrip("/")):
+        return filled
+    before: Rows = np.concatenate([filled[:1], filled[:-1]])
+    return filled & before
+
+
+def _filled(node: Any, wanted: Rows, tall: int) -> Rows:
+    """Return bool[rows], which of the wanted rows hold a number; no more columns are read than it takes to know."""
+    filled = np.zeros(len(wanted), bool)
+    for top in range(0, len(wanted), tall):
+        some = slice(top, top + tall)
+        left, width = 0, FIRST
+        while left < node.shape[1] and (wanted[some] & ~filled[some]).any():
+            filled[some] |= (~missing(node[some, left : left + width])).any(axis=1)
+            left, width = left + width, NEXT
+    return filled
