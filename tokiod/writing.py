@@ -15,6 +15,7 @@ from sinks.workshop import Threads
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.ledger import Ledger
+from tokiod.ledger_rebuilt import told_by_files
 from tokiod.process import ArchiveLock
 from tokiod.tts.create import sweep
 from tokiod.tts.files import REAL
@@ -43,6 +44,7 @@ def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
         full = not all(source.replayable for source in config.source)
         ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
         with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
+            told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
             shelf = Shelf(layout, clock, REAL, Threads(), limits)
             upkeep = Upkeep(config, shelf, ledger, clock, REAL)
