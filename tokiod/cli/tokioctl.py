@@ -10,6 +10,7 @@ from tokiod.cli.archive import archive_command
 from tokiod.cli.backfill import backfill_command
 from tokiod.cli.gaps import gaps_command
 from tokiod.cli.plain import PlainGroup, version_option
+from tokiod.cli.seal import seal_command
 from tokiod.cli.status import status_command
 from tokiod.cli.verify import verify_command
 
@@ -24,6 +25,7 @@ main.add_command(status_command)
 main.add_command(gaps_command)
 main.add_command(archive_command)
 main.add_command(backfill_command)
+main.add_command(seal_command)
 main.add_command(verify_command)
 
 
