@@ -142,9 +142,12 @@ class Shelf:
         done, self._done = self._done, []
         return done
 
-    def adopt(self, place: Place) -> None:
-        """Take over a file that a predecessor opened up and did not seal again; by the mark that stands beside it."""
-        self._opened_up[place.path] = place, self._clock.time()
+    def adopt(self, place: Place, used: float | None = None) -> None:
+        """Take over a file that is to be sealed, by the mark that stands beside it, unless that is known.
+
+        used: the clock's time at which the last window came for it, None for now.
+        """
+        self._opened_up.setdefault(place.path, (place, self._clock.time() if used is None else used))
 
     def seal_quiet(self, quiet: float = QUIET) -> None:
         """Begin to seal one of the files that were opened up, once nothing has come for it for so many seconds."""
@@ -181,7 +184,7 @@ class Shelf:
 
     def _existing(self, place: Place, *, unsealed: bool = True) -> Volume | None:
         if place.path in self._opened_up:
-            self.adopt(place)
+            self._opened_up[place.path] = place, self._clock.time()
         if place.path in self._open:
             self._open.move_to_end(place.path)
             return self._open[place.path]
@@ -200,7 +203,7 @@ class Shelf:
 
     def _opened(self, place: Place) -> Volume | None:
         marked(place.path).touch()
-        self.adopt(place)
+        self._opened_up[place.path] = place, self._clock.time()
         return self._ready(place, "opened", lambda: Unsealing(place.path, self._now(), self._files))
 
     def _roomier(self, place: Place, volume: Volume | None, wanted: FileSpec) -> Volume | None:

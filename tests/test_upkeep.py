@@ -233,3 +233,12 @@ def test_a_day_that_can_not_be_sealed_is_tried_again_and_says_why(tmp_path):
     assert site.look(25) == [("sealed", "2018-01-29", "SealingFailed")] * 4
     temporary.rmdir()
     assert site.look_now() == sealed()
+
+
+def test_what_somebody_marked_is_sealed_at_once_whatever_is_missing(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 10)
+    site.store(24, 25)
+    assert site.look(25) == []
+    marked(site.path()).touch()
+    assert (site.look(25.1), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-LOOK = 30.0
+LOOK = 10.0
 """Seconds between two looks at what is due."""
 LEAD = 3600
 """Seconds before midnight at which tomorrow's files are made."""
@@ -52,15 +52,15 @@ class Upkeep:
         self._looked = float("-inf")
         self._room = _Room(config.archive.root, files)
 
-    def adopt(self) -> None:
-        """Take over what a predecessor had opened up."""
+    def adopt(self, used: float | None = None) -> None:
+        """Take over what a predecessor had opened up, and what somebody wants to have sealed; used: see Shelf.adopt()."""
         for mark in self._config.archive.root.rglob(f".*{MARK}"):
             path = mark.with_name(mark.name[1 : -len(MARK)])
             known = self._look_at(path) if path.exists() else None
             if known is None or known.place is None:
                 mark.unlink()
             else:
-                self._shelf.adopt(known.place)
+                self._shelf.adopt(known.place, used)
 
     def turn(self) -> None:
         """Begin what is due; that it can't be begun (a full disk, a corrupt file) is told and stops nothing."""
@@ -74,6 +74,7 @@ class Upkeep:
             log.warning("upkeep.failed", path=error.filename or "", error=str(error))
 
     def _look(self, now: float) -> None:
+        self.adopt(used=float("-inf"))  # nobody waits for more windows
         live = [known.place for known in self._files() if known.is_live and known.place is not None]
         current = [place for place in live if place.start <= now < place.end]
         scarce = self._room.is_scarce(current, now)

@@ -1,12 +1,15 @@
 """A real daemon over midnights: tomorrow's file is there before it is needed, yesterday's is sealed, and every cell is right."""
 
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from sinks.shelf import marked
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
@@ -57,6 +60,11 @@ def test_files_are_made_before_midnight_and_sealed_after_it_also_when_the_writer
     wait_for(lambda: "sealed" in forms(scene, "2018-11-03").values(), 90, f"nothing is sealed; see {scene.log}")
     scene.kill("writer")
     wait_for(lambda: list(forms(scene, "2018-11-03").values()) == ["sealed"] * 2, 90, f"not all is sealed; see {scene.log}")
+    first = next(path for path in scene.files() if path.parent.name == "2018-11-03")
+    marked(first).touch()  # an order to seal what is sealed is no order
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "seal", "2018-11-03", "--config", scene.config_path, "--clock", scene.clock]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.count("was sealed before")) == (0, 2), done.stderr
     end = int(scene.clock.time()) // 300 * 300
     wait_for(lambda: scene.complete_to(scene.site.epoch // 300 * 300, end), 60, f"not complete; see {scene.log}")
     assert scene.stop_daemon() == 0
