@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokiod.testing_files import FaultyFiles, SimulatedKill
+from tokiod.tts import chunks
 from tokiod.tts.create import create, sweep
 from tokiod.tts.files import Files
 from tokiod.tts.live import FileLost, LiveFile, NotLive, SyncFailed
@@ -53,20 +54,22 @@ def shapes(draw):
 
 
 @settings(max_examples=30, deadline=None)
-@given(shapes(), st.integers(0, 2**32))
-def test_sealing_keeps_every_bit_of_every_cell_under_its_name(tmp_path_factory, spec, seed):
+@given(shapes(), st.integers(0, 2**32), st.sampled_from([1, 3, 10, 720]))
+def test_sealing_keeps_every_bit_of_every_cell_under_its_name(tmp_path_factory, spec, bits_seed, height):
     directory = tmp_path_factory.mktemp("seal")
     create(directory / "live.hdf5", spec, created=1)
     live = LiveFile.open(directory / "live.hdf5")
     matrix = live.cells["fullness/bytes"]
-    patterns = np.random.default_rng(seed).integers(0, 2**64, (matrix.rows, matrix.width), np.uint64)
+    patterns = np.random.default_rng(bits_seed).integers(0, 2**64, (matrix.rows, matrix.width), np.uint64)
     matrix.write_rows(0, patterns.view(np.float64))
-    seal(live, directory / "sealed.hdf5", LATER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "CHUNK_ROWS", height)
+        seal(live, directory / "sealed.hdf5", LATER)
     live.close()
     assert by_name(directory / "sealed.hdf5") == by_name(directory / "live.hdf5")
 
 
-def test_a_sealed_file_is_chunked_by_hour_and_32_columns_shuffled_compressed_and_in_natural_order(make):
+def test_a_sealed_file_is_chunked_by_720_rows_and_32_columns_shuffled_compressed_and_in_natural_order(make):
     columns = tuple(f"fs-OST{i:04x}" for i in reversed(range(40)))
     spec = FileSpec(
         START,
@@ -78,8 +81,8 @@ def test_a_sealed_file_is_chunked_by_hour_and_32_columns_shuffled_compressed_and
     seal(live, live.path, LATER)
     with h5py.File(live.path) as file:
         wide, small = file["datatargets/readbytes"], file["fullness/bytes"]
-        assert (wide.shape, wide.chunks, wide.compression, wide.shuffle) == ((1440, 40), (60, 32), "gzip", True)
-        assert (small.shape, small.chunks, small.compression, small.shuffle) == ((12, 2), (1, 2), "gzip", True)
+        assert (wide.shape, wide.chunks, wide.compression, wide.shuffle) == ((1440, 40), (720, 32), "gzip", True)
+        assert (small.shape, small.chunks, small.compression, small.shuffle) == ((12, 2), (12, 2), "gzip", True)
         assert wide.attrs["columns"].tolist() == [name.encode() for name in sorted(columns, key=natural_key)]
         assert small.attrs["columns"].tolist() == [b"a", b"b"]
         assert (wide.attrs["updated"], wide.attrs["units"], wide.attrs["version"]) == (LATER, b"bytes", b"1")
@@ -301,7 +304,7 @@ def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_s
     groups = {group: GroupSpec(5, "lustre") for group in ("fullness", "failover")}
     live = make(FileSpec(0, 4320, groups, {dataset: MatrixSpec(columns, counter=False) for dataset in datasets}))
     for seed, matrix in enumerate(live.cells.values()):
-        matrix.write_rows(0, np.random.default_rng(seed).random((864, 248)))
+        matrix.write_rows(0, np.random.default_rng(bits_seed).random((864, 248)))
     with pytest.raises(SealingFailed, match="the sealed file can't be written: No space left on device") as caught:
         seal(live, small_disk / "fs.hdf5", LATER)
     assert (caught.value.errno, list(small_disk.iterdir())) == (errno.ENOSPC, [])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Bits = NDArray[np.int64]
 
-CHUNK_SECONDS = 3600
+CHUNK_ROWS = 720
 CHUNK_COLUMNS = 32
 LEVEL = 4
 AHEAD = 32
@@ -46,10 +46,10 @@ class Chunks:
     chunk: tuple[int, int]
 
     @classmethod
-    def of(cls, matrix: Matrix, step: int) -> Chunks:
-        """Cut into about an hour x 32 columns, clipped to the matrix; step: seconds between its rows."""
+    def of(cls, matrix: Matrix) -> Chunks:
+        """Cut into pieces of 184 KB, clipped to the matrix: an hour of 5 s x 32 columns, where steps are longer as many rows."""
         order = sorted(range(matrix.width), key=lambda i: natural_key(matrix.columns[i]))
-        height = min(max(1, CHUNK_SECONDS // step), matrix.rows)
+        height = min(CHUNK_ROWS, matrix.rows)
         return cls(matrix, np.array(order, np.intp), (height, min(CHUNK_COLUMNS, matrix.width)))
 
     @property
@@ -60,7 +60,7 @@ class Chunks:
     def pieces(self) -> Iterator[tuple[Corner, Bits]]:
         """Yield first row and column, and the bits, of each chunk; what reaches beyond the matrix is missing."""
         height, width = self.chunk
-        # Of a narrow matrix several hours at a time: what each strip costs by itself is then more than what its cells do.
+        # Of a narrow matrix several chunks at a time: what each strip costs by itself is then more than what its cells do.
         tall = height * max(1, SCRATCH // (height * self.matrix.width))
         for start in range(0, self.matrix.rows, tall):
             strip = self._strip(start, min(tall, -(-(self.matrix.rows - start) // height) * height))

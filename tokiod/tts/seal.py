@@ -1,7 +1,7 @@
 """Sealing: a day that is complete, rewritten compactly; and opening it up again.
 
-Chunks of about an hour x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where h5py's own guess is
-100 times slower for one of the two. Of raw, only each column's edges stay (tokiod.tts.edges): a cell inside the day can't be computed
+Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where h5py's
+own guess is 100 times slower for one of the two. Of raw, only each column's edges stay (tokiod.tts.edges): a cell inside the day can't be computed
 from them again, which is why an unsealed file says `sealed_raw`.
 """
 
@@ -138,8 +138,7 @@ class _Sealing:
 
     @classmethod
     def of(cls, live: LiveFile, pool: Executor, pause: Pause) -> _Sealing:
-        steps = {name: group.step for name, group in live.spec.groups.items()}
-        return cls(live, {name: Chunks.of(matrix, steps[group_of(name)]) for name, matrix in live.cells.items()}, pool, pause)
+        return cls(live, {name: Chunks.of(matrix) for name, matrix in live.cells.items()}, pool, pause)
 
     def write(self, path: Path, updated: int) -> None:
         with h5py.File(path, "w", libver=LIBVER, locking=False) as file:
