@@ -304,7 +304,7 @@ def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_s
     groups = {group: GroupSpec(5, "lustre") for group in ("fullness", "failover")}
     live = make(FileSpec(0, 4320, groups, {dataset: MatrixSpec(columns, counter=False) for dataset in datasets}))
     for seed, matrix in enumerate(live.cells.values()):
-        matrix.write_rows(0, np.random.default_rng(bits_seed).random((864, 248)))
+        matrix.write_rows(0, np.random.default_rng(seed).random((864, 248)))
     with pytest.raises(SealingFailed, match="the sealed file can't be written: No space left on device") as caught:
         seal(live, small_disk / "fs.hdf5", LATER)
     assert (caught.value.errno, list(small_disk.iterdir())) == (errno.ENOSPC, [])

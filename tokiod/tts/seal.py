@@ -1,8 +1,8 @@
 """Sealing: a day that is complete, rewritten compactly; and opening it up again.
 
-Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where h5py's
-own guess is 100 times slower for one of the two. Of raw, only each column's edges stay (tokiod.tts.edges): a cell inside the day can't be computed
-from them again, which is why an unsealed file says `sealed_raw`.
+Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where
+h5py's own guess is 100 times slower for one of the two. Of raw, only each column's edges stay (tokiod.tts.edges): a cell inside
+the day can't be computed from them again, which is why an unsealed file says `sealed_raw`.
 """
 
 from __future__ import annotations
