@@ -41,6 +41,7 @@ class FaultyFiles(Files):
     def __init__(self, root: Path) -> None:
         self.root = root
         self.operations: list[str] = []
+        self._counts: Counter[str] = Counter()
         self._faults: dict[tuple[str, int], int] = {}
         self._kill_at = 0
         self._dead = False
@@ -58,7 +59,7 @@ class FaultyFiles(Files):
 
     def fail(self, operation: str, nth: int, code: int) -> None:
         """Let the nth call of an operation from now on raise OSError(code)."""
-        self._faults[operation, Counter(self.operations)[operation] + nth] = code
+        self._faults[operation, self._counts[operation] + nth] = code
 
     def kill_at(self, n: int) -> None:
         """Make the nth operation from now on the last."""
@@ -138,10 +139,11 @@ class FaultyFiles(Files):
         if self._dead:
             raise SimulatedKill(operation)
         self.operations.append(operation)
+        self._counts[operation] += 1
         if len(self.operations) == self._kill_at:
             self._dead = True
             raise SimulatedKill(operation)
-        code = self._faults.get((operation, Counter(self.operations)[operation]))
+        code = self._faults.get((operation, self._counts[operation]))
         if code is not None:
             raise OSError(code, os.strerror(code))
 
