@@ -129,15 +129,25 @@ def test_every_source_of_the_system_is_waited_for(tmp_path):
 def test_after_the_grace_time_nothing_is_waited_for(tmp_path):
     site = Site(tmp_path, seal_after=Duration(5 * HOUR))
     site.store(0, 10)
+    assert site.look(27) == []
     assert site.look(28.9) == []
     assert site.look(29) == sealed()
+
+
+def test_a_day_that_is_still_being_healed_is_left_alone(tmp_path):
+    site = Site(tmp_path, seal_after=Duration(5 * HOUR))
+    for hour in range(10):
+        site.store(hour, hour + 1)
+        assert site.look(30 + hour / 2) == []
+    assert site.look(35.4) == []
+    assert site.look(35.6) == sealed()
 
 
 def test_of_a_folder_it_is_never_known_what_is_still_to_come(tmp_path):
     folder = watched(lmt.Saved)(name="f", kind="lmt", system="fs", watch=str(tmp_path / "in"))
     site = Site(tmp_path, LMT, folder, seal_after=Duration(30 * HOUR))
     site.store(0, 25)
-    assert (site.look(53), site.look(54)) == ([], sealed())
+    assert (site.look(52), site.look(53.9), site.look(54)) == ([], [], sealed())
 
 
 def test_days_are_kept_live_as_long_as_is_wished_unless_the_disk_gets_full(tmp_path):
@@ -168,7 +178,8 @@ def test_a_day_that_a_job_still_fills_is_left_alone(tmp_path):
 def test_one_day_is_sealed_after_the_other_oldest_first(tmp_path):
     site = Site(tmp_path, seal_after=Duration(0))
     site.store(0, 60)
-    assert site.look(73) == [*sealed(), *sealed("2018-01-30"), *sealed("2018-01-31")]
+    assert site.look(60) == [*sealed(), *sealed("2018-01-30")]
+    assert site.look(73) == sealed("2018-01-31")
 
 
 @pytest.mark.parametrize("left", [LEAD + 10 * LOOK, LEAD - LOOK])

@@ -1,13 +1,13 @@
 """What a writer does for its archive beside storing windows: tomorrow's files, sealing the days that are over, an eye on the disk.
 
 A day is sealed once it is over, nothing is missing in it of any source of its system, and the next day's first window is stored or
-lost, because the last differences need it; or, with something missing, when the grace time is over. Sealing waits for `keep_live_days`
-more, unless the disk gets full.
+lost, because the last differences need it; or, with something missing, when the grace time is over and nothing has come for an hour: a
+day that is being healed is left alone. Sealing waits for `keep_live_days` more, unless the disk gets full.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,7 +17,6 @@ from tokiod.jobs import Jobs
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from sinks.layout import Place
@@ -34,6 +33,8 @@ LOOK = 10.0
 """Seconds between two looks at what is due."""
 LEAD = 3600
 """Seconds before midnight at which tomorrow's files are made."""
+CALM = 3600.0
+"""Seconds without a change after which nothing more is expected of a day that is incomplete."""
 DAY = 86400
 WARNING_DAYS = 7
 """Days before the disk is full, as far as that can be told, from which on it is said."""
@@ -75,24 +76,26 @@ class Upkeep:
 
     def _look(self, now: float) -> None:
         self.adopt(used=float("-inf"))  # nobody waits for more windows
-        live = [known.place for known in self._files() if known.is_live and known.place is not None]
+        known = [one for one in self._files(now) if one.is_live and one.place is not None]
+        live = [one.place for one in known if one.place is not None]
         current = [place for place in live if place.start <= now < place.end]
         scarce = self._room.is_scarce(current, now)
         for place in current:
             if place.end - now <= LEAD and (following := self._shelf.place(place.system, place.end)) is not None:
                 self._shelf.prepare(place, following)
-        for place in sorted(live, key=lambda place: place.start):
-            if place.end <= now and self._is_due(place, now, scarce=scarce) and self._shelf.seal(place):
+        for one in sorted(known, key=lambda one: one.start):
+            if one.place and one.place.end <= now and self._is_due(one, one.place, now, scarce=scarce) and self._shelf.seal(one.place):
                 return  # one at a time
 
-    def _is_due(self, place: Place, now: float, *, scarce: bool) -> bool:
+    def _is_due(self, known: _Known, place: Place, now: float, *, scarce: bool) -> bool:
         archive, age = self._config.archive, now - place.end
         if age < archive.keep_live_days * DAY and not scarce:
             return False
         sources = [source for source in self._config.source if source.system == place.system]
         if any(job.start < place.end and place.start < job.end for source in sources for job in Jobs(self._ledger).unfinished(source.name)):
             return False
-        return age >= archive.seal_after or all(self._is_complete(source, place) for source in sources)
+        given_up = age >= archive.seal_after and not 0 <= now - known.changed_at < CALM
+        return given_up or all(self._is_complete(source, place) for source in sources)
 
     def _is_complete(self, source: SourceConfig, place: Place) -> bool:
         """Tell whether nothing more is to come for a day: of a folder, that is never known."""
@@ -101,14 +104,21 @@ class Upkeep:
             return False
         return since >= place.end or self._ledger.watermark(source.name, max(place.start, since)) >= place.end + source.window
 
-    def _files(self) -> Iterator[_Known]:
-        """Yield all files of the archive; each is opened once."""
-        found = {path: path.stat().st_ino for path in self._config.archive.files() if path.exists()}
-        self._known = {path: known for path, known in self._known.items() if found.get(path) == known.inode}
-        for path in found:
-            if known := self._known.get(path) or self._look_at(path):
-                self._known[path] = known
-                yield known
+    def _files(self, now: float) -> list[_Known]:
+        """Return all files of the archive; each is opened once."""
+        found: dict[Path, _Known] = {}
+        for path in self._config.archive.files():
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            known = self._known.get(path)
+            if known is None or known.inode != status.st_ino:
+                known = self._look_at(path)
+            if known is not None:
+                found[path] = known if known.mtime == status.st_mtime_ns else replace(known, mtime=status.st_mtime_ns, changed_at=now)
+        self._known = found
+        return list(found.values())
 
     def _look_at(self, path: Path) -> _Known | None:
         try:
@@ -119,16 +129,22 @@ class Upkeep:
             return None  # whoever needs the file will say what is wrong with it
         systems = {source.system for source in self._config.source}
         places = (self._shelf.place(system, start) for system in sorted(systems))
-        return _Known(inode, is_live, next((place for place in places if place is not None and place.path == path), None))
+        return _Known(inode, start, is_live, next((place for place in places if place is not None and place.path == path), None))
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a file with this inode is; place: whose it is, None of a system that is not configured any more."""
+    """What a file with this inode is; place: whose it is, None of a system that is not configured any more.
+
+    mtime: in nanoseconds, of the disk's clock; changed_at: when that was seen to change, in our clock's time.
+    """
 
     inode: int
+    start: int
     is_live: bool
     place: Place | None
+    mtime: int = 0
+    changed_at: float = 0.0
 
 
 @dataclass(slots=True)
