@@ -54,7 +54,8 @@ class Pretend:
             file.write(text + "\\n")
 
     async def collect(self, window, tally):
-        self.note(f"{window.start}")
+        for minute in range(window.start, window.end, 60):
+            self.note(f"{minute}")
         return
         yield
 

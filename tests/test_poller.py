@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
+from tokiod import poller
 from tokiod.bus.unacknowledged import Rejected, Stored
 from tokiod.collector import SourceConfig
 from tokiod.errors import Fatal, NotYet, Transient
@@ -89,7 +90,7 @@ class Site:
 
     def __init__(self, path, *, clock=None, behave=lambda _: [], answer=None, replayable=True, takes=0.0, zone="UTC", seed=1, **config):
         fields = {"window": WINDOW, "settle": SETTLE, "retention": HOUR, "timeout": 60} | config
-        self.config = Config(name="lmt", kind="lmt", system="cscratch", **{k: Duration(v) for k, v in fields.items()})
+        self.config = Config(name="lmt", kind="lmt", system="cscratch", heal_rate=0.0, **{k: Duration(v) for k, v in fields.items()})
         self.clock = clock or FakeClock(NOON)
         self.ledger = Ledger.open(path)
         self.source = Source(self.clock, behave, replayable=replayable, takes=takes)
@@ -144,6 +145,12 @@ class Site:
 def _quiet():
     with capture_logs():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _window_by_window(monkeypatch):
+    """The past is asked for in the same pieces as the present; how it is otherwise, and how quickly, is in tests/test_healing.py."""
+    monkeypatch.setattr(poller, "LONGEST", 0)
 
 
 @pytest.fixture

@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar
 
 
+PATIENCE = 4
+"""Windows that have just closed and go before the past in a row, while there is some to be had."""
+
+
 class Agenda:
     """The windows of a source that are due, newest first.
 
     One rule makes live polling, healing and restarts: ask for the newest window that is closed and not stored. A window that has just
     closed is the newest hole there is, so it always goes before all older ones, and these follow newest first.
+
+    Older ones are the past that is healed: neighbours are asked for at once, as far as one question may reach, and no more than
+    `heal_rate` seconds of it per second. A source that is so slow that a window is always just closed is asked for some of its past
+    all the same, after every few windows. What failed at once is asked for window by window.
 
     The exception are windows that the source has not got to yet ("ahead"): from the oldest of them on, none is asked for until some
     seconds have passed, and then they come oldest first, or a source that lags by an hour would be asked for sixty windows again and
@@ -44,6 +52,9 @@ class Agenda:
         self._ahead: int | None = None
         self._ahead_due = 0.0
         self._stride = 1
+        self._singly = Ranges()
+        self._heal_due = float("-inf")
+        self._passed = 0
 
     def reach(self, now: float) -> tuple[int, int]:
         """Return the span [since, until) in which windows may be asked for: at least the newest that is closed."""
@@ -64,28 +75,61 @@ class Agenda:
             self._taken.add(window.start, window.end)
         self._since = self._checked = since
 
-    def next(self, now: float, tick: float) -> Window | None:
-        """Return the window to ask for, or None where none is due."""
+    def next(self, now: float, tick: float, longest: int = 0) -> Window | None:
+        """Return the window to ask for, or neighbours of the past as one of at most `longest` seconds; None where nothing is due."""
         while self._postponed and self._postponed[0][0] <= tick:
             self._free(heapq.heappop(self._postponed)[1])
         since, until = self.reach(now)
         if self._ahead is not None:
             if tick >= self._ahead_due:
                 if hole := self._taken.oldest_hole(max(since, self._ahead), until):
-                    return self._window(hole.start)
+                    window = self._window(hole.start)
+                    return window if window.end >= until or tick >= self._heal_due else None
                 self._ahead = None
             else:
                 until = min(until, self._ahead)
+        newest = self._newest(since, until, now)
+        past = self._past(since, min(until, newest.start) if newest else until, tick, longest)
+        return newest if past is None or (newest and self._passed < PATIENCE) else past
+
+    def _newest(self, since: int, until: int, now: float) -> Window | None:
+        """Return the window that has just closed, if it is due."""
         hole = self._taken.newest_hole(since, until)
-        return self._window(hole.end - 1) if hole else None
+        return self._window(hole.end - 1) if hole and self._is_newest(self._window(hole.end - 1), now) else None
+
+    def _past(self, since: int, until: int, tick: float, longest: int) -> Window | None:
+        hole = self._taken.newest_hole(since, until) if tick >= self._heal_due else None
+        if hole is None:
+            return None
+        window = self._window(hole.end - 1)
+        length = self._config.window
+        start = self._calendar.window(window.start, max(1, longest // length) * length).start
+        whole = self._window(hole.start)
+        start = max(start, whole.start if whole.start >= hole.start else whole.end)
+        start = max([start, *(failed.end for failed in self._singly.within(start, window.start))])
+        return window if self._singly.within(window.start, window.end) else Window(min(start, window.start), window.end)
+
+    def _is_newest(self, window: Window, now: float) -> bool:
+        return window.end >= self.reach(now)[1]
 
     def wait(self, now: float, tick: float) -> float:
         """Return the seconds until next() may have another answer: a window closes, or a wait is over."""
         settle = self._config.settle if self._replayable else 0
         waits = [self._window(int(now - settle)).end + settle - now]
         waits += [due - tick for due, _ in self._postponed[:1]]
-        waits += [self._ahead_due - tick] if self._ahead is not None else []
+        waits += [self._ahead_due - tick] if self._ahead is not None and self._ahead_due > tick else []
+        waits += [self._heal_due - tick] if self._heal_due > tick else []
         return max(0.001, min(waits))
+
+    def begin(self, window: Window, now: float, tick: float) -> None:
+        """Take what next() returned, and keep account of the past."""
+        if self._is_newest(window, now):
+            waiting = self._past(self.reach(now)[0], window.start, tick, 0)
+            self._passed = self._passed + 1 if waiting else 0
+        else:
+            self._passed = 0
+            self._heal_due = tick + window.seconds / self._config.heal_rate if self._config.heal_rate else tick
+        self.take(window)
 
     def take(self, window: Window) -> None:
         """Mark a window as underway, from its collecting to the writer's answer: it is not asked for meanwhile."""
@@ -101,6 +145,7 @@ class Agenda:
         self._underway.discard(window)
         for ranges in (self._stored, self._accounted, self._taken):
             ranges.add(window.start, window.end)
+        self._singly.remove(window.start, window.end)
         if self._ahead is not None and window.start < self._ahead:
             self._stride = 1
 
@@ -109,9 +154,11 @@ class Agenda:
         self._underway.discard(window)
         self._free(window)
 
-    def postpone(self, window: Window, until: float) -> None:
-        """Make a window due again at a tick."""
+    def postpone(self, window: Window, until: float, *, singly: bool = False) -> None:
+        """Make a window due again at a tick; singly: what was asked for at once, window by window."""
         self._underway.discard(window)
+        if singly and window.seconds > self._config.window:
+            self._singly.add(window.start, window.end)
         heapq.heappush(self._postponed, (until, window))
 
     def not_yet(self, window: Window, until: float) -> None:
@@ -141,8 +188,9 @@ class Agenda:
         return bool(self._stored.within(self._since, span.start))
 
     def _free(self, window: Window) -> None:
-        if not self._stored.covers(window):
-            self._taken.remove(window.start, window.end)
+        self._taken.remove(window.start, window.end)
+        for part in self._stored.within(window.start, window.end):
+            self._taken.add(part.start, part.end)
 
     def _window(self, time: int) -> Window:
         return self._calendar.window(time, self._config.window)

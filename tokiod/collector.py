@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -36,6 +36,7 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     polled: asked window by window; not so are watched folders (tokiod.watch), whose files are collected as they come.
     replayable: as of its Collector; what is stored of the others can't be had again, so the ledger syncs each of its transactions.
     recount: how long after a window was stored the source is asked how many records it has by now, where it can tell.
+    heal_rate: seconds of its past that a source is asked for in a second at most, behind live polling; 0: as quick as it answers.
     """
 
     polled: ClassVar[bool] = True
@@ -49,6 +50,7 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     retention: Duration = Duration(90 * 86400)
     timeout: Duration = Duration(60)
     recount: tuple[Duration, ...] = (Duration(3600), Duration(86400))
+    heal_rate: Annotated[float, msgspec.Meta(ge=0)] = 300.0
 
     @property
     def step(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tokiod.agenda import Agenda
+from tokiod.backfill import LONGEST
 from tokiod.bus.unacknowledged import Stored
 from tokiod.collector import Tally
 from tokiod.log import Repeats
@@ -71,6 +72,7 @@ class Poller:
         self._state, self._trouble = "running", ""
         self._soon = float(min(max(config.settle, 1), 60))
         self._not_before = 0.0
+        self._pace = 0.0
         self._woken = asyncio.Event()
         self._is_stale = True
         self._offset = clock.time() - clock.monotonic()
@@ -123,7 +125,7 @@ class Poller:
         self._watch_clock()
         self._write_off()
         tick = self._clock.monotonic()
-        window = None if tick < self._not_before else self._agenda.next(self._clock.time(), tick)
+        window = None if tick < self._not_before else self._agenda.next(self._clock.time(), tick, self._longest())
         if window is None:
             await self._pause(max(self._not_before - tick, 0) or self._agenda.wait(self._clock.time(), tick))
         else:
@@ -169,16 +171,23 @@ class Poller:
             self._log.warning("window.lost", window=str(span), reason=message, times=times)
         self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time())
 
+    def _longest(self) -> int:
+        """Return how many seconds of the past may be asked for at once: no more than are answered in half a window's time."""
+        half = self._config.window / 2
+        return int(half / self._pace) if self._pace * LONGEST > half else LONGEST
+
     async def _attempt(self, window: Window) -> None:
         self._asked += 1
         self._collecting = window
+        begun = self._clock.monotonic()
         try:
             await self._ask(window)
         finally:
             self._collecting = None
+            self._pace = (self._clock.monotonic() - begun) / window.seconds
 
     async def _ask(self, window: Window) -> None:
-        self._agenda.take(window)
+        self._agenda.begin(window, self._clock.time(), self._clock.monotonic())
         tally = Tally()
         try:
             async with asyncio.timeout(self._config.timeout):
@@ -223,7 +232,7 @@ class Poller:
             self._is_up()
             return
         self._attempts[window] += 1
-        self._agenda.postpone(window, tick + verdict.window_wait)
+        self._agenda.postpone(window, tick + verdict.window_wait, singly=True)
         self._explain(window, error, verdict)
         if verdict.outcome != "rejected":
             self._is_down("fatal" if verdict.outcome == "fatal" else "waiting", self._text(error))
