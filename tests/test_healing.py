@@ -258,3 +258,14 @@ def test_pieces_follow_each_other_down_into_the_past(tmp_path):
     asked, _ = healed(tmp_path / "ledger", 30, 0.01)
     past = [span for when, span in asked if is_past(when, span)]
     assert all(later.end == earlier.start for earlier, later in pairwise(past))
+
+
+def test_while_the_past_rests_the_present_does_not():
+    one = agenda()
+    one.rest(10.0)
+    newest = one.next(NOON + SETTLE, 0.0, 180)
+    assert newest == Window(NOON - LENGTH, NOON)
+    one.begin(newest, NOON + SETTLE, 0.0)
+    one.done(newest)
+    assert (one.next(NOON + SETTLE, 9.9, 180), one.wait(NOON + SETTLE, 9.0)) == (None, 1.0)
+    assert one.next(NOON + SETTLE, 10.0, 180).end == newest.start

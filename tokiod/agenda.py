@@ -131,6 +131,10 @@ class Agenda:
             self._heal_due = tick + window.seconds / self._config.heal_rate if self._config.heal_rate else tick
         self.take(window)
 
+    def rest(self, until: float) -> None:
+        """Ask for nothing of the past until a tick."""
+        self._heal_due = max(self._heal_due, until)
+
     def take(self, window: Window) -> None:
         """Mark a window as underway, from its collecting to the writer's answer: it is not asked for meanwhile."""
         self._underway.add(window)

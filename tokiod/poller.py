@@ -223,6 +223,8 @@ class Poller:
         self.counts[verdict.outcome] += 1
         self._not_before = max(self._not_before, tick + verdict.source_wait)
         if verdict.outcome == "busy":
+            # Whatever else is asked of the past meanwhile would mostly be for the same file, and be refused as well.
+            self._agenda.rest(tick + verdict.window_wait)
             self._agenda.postpone(window, tick + verdict.window_wait)
             self._log.debug("window.postponed", window=str(window), reason=str(error))
             return
