@@ -1,6 +1,6 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
-python -m tests.bench [--quick] [--only storage|beside|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory]
+python -m tests.bench [--quick] [--only storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import beside, collectd, collectd_live, esnet, lmt, lustre, mariadb, memory, mmperfmon, storage
+from tests.bench import beside, collectd, collectd_live, esnet, healing, lmt, lustre, mariadb, memory, mmperfmon, storage
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PARTS = {
     "storage": storage.rows,
     "beside": beside.rows,
+    "healing": healing.rows,
     "lmt": lmt.rows,
     "mariadb": mariadb.rows,
     "collectd": collectd.rows,
