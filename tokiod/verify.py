@@ -76,7 +76,6 @@ class Verification:
         TokiodError or OSError where a file can't be read or made.
         """
         stored = self.ledger.stored(self.source.config.name)
-        verified.not_stored += stored.holes(span.start, span.end)
         days = list(self.source.calendar.split(span, _LONGEST_DAY))
         leads = self._leads(span)
         for lead in leads:
@@ -166,6 +165,10 @@ class _Going:
     def _compare(self, day: Window) -> None:
         """Compare the cells of a day or a part of it."""
         source = self.of.source
+        # What a writer has set aside meanwhile is no longer stored.
+        for hole in self.of.ledger.stored(source.config.name).holes(day.start, day.end + self.of.behind):
+            self.stored.remove(hole.start, hole.end)
+        self.verified.not_stored += self.stored.holes(day.start, day.end)
         path = self.of.archive.file(source.calendar.day(day.start), source.config.system)
         scratch = self.scratch.path(source.calendar.day(day.start))
         with ExitStack() as stack:
