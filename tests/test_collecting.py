@@ -204,6 +204,26 @@ def test_a_process_that_no_writer_has_welcomed_yet_asks_nothing_makes_no_ledger_
     assert (site.notes.exists(), config.archive.ledger.exists()) == (False, False)
 
 
+def test_a_ledger_that_can_not_be_opened_is_a_sentence_and_tried_again(site):
+    config = site.configure()
+    config.archive.ledger.parent.mkdir(parents=True)
+    config.archive.ledger.write_bytes(b"no database" * 1000)
+    with Receiver(config.bus.endpoint, "one") as receiver, process(site) as child:
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            receiver.poll(20)
+            receiver.beat()
+        assert (child.poll(), site.asked) == (None, [])
+        config.archive.ledger.unlink()
+        while not site.asked:
+            receiver.poll(20)
+            receiver.beat()
+            assert time.monotonic() < deadline + 15
+        child.kill()
+        said = child.communicate()[0]
+    assert (said.count("ledger.failed"), said.count("is corrupt"), "Traceback" in said) == (1, 1, False)
+
+
 def test_after_a_kill_of_the_process_exactly_the_unproved_windows_are_asked_for_again(site):
     config = site.configure()
     with writer(config) as stored:

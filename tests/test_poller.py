@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sqlite3
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -774,3 +775,22 @@ def test_windows_that_nobody_will_answer_any_more_are_due_again(site):
 
     first, asked = asyncio.run(scenario())
     assert asked == first * 2
+
+
+def test_a_ledger_that_can_not_be_read_just_now_ends_nothing_and_nothing_is_asked_until_it_can(site):
+    async def scenario():
+        with capture_logs() as logs:
+            one = site()
+            other = sqlite3.connect(one.ledger.path, isolation_level=None)
+            one.ledger.sql.execute("PRAGMA busy_timeout = 0")
+            other.execute("BEGIN IMMEDIATE")
+            async with one.polled() as s:
+                await s.advance(20, by=1)
+                before = list(s.source.asked)
+                other.execute("ROLLBACK")
+                other.close()
+                await s.advance(6, by=1)
+                return before, len(s.source.asked), [log["error"] for log in logs if log["event"] == "ledger.failed"]
+
+    before, after, told = asyncio.run(scenario())
+    assert (before, after > 50, told) == ([], True, ["database is locked"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ from tokiod import plugins
 from tokiod.backfill import Alone, Backfill
 from tokiod.bus.sender import Sender
 from tokiod.collector import Site
+from tokiod.errors import TokiodError
 from tokiod.ledger import Ledger
+from tokiod.log import Repeats
 from tokiod.poller import Poller
 from tokiod.recount import Recount
 from tokiod.watch.intake import Intake
@@ -35,13 +38,12 @@ log = structlog.get_logger()
 
 GRACE = 5.0
 """Real seconds that the writer has for its last answers when the process stops; what it doesn't answer is collected again."""
+AGAIN = 5.0
+"""Seconds between two attempts to open a ledger that can't be had."""
 
 
 def run(config: Config, clock: Clock) -> None:
-    """Collect until SIGTERM or SIGINT.
-
-    Raises TokiodError where the ledger can't be opened.
-    """
+    """Collect until SIGTERM or SIGINT."""
     asyncio.run(_until_signal(collect(config, clock)))
 
 
@@ -50,13 +52,20 @@ async def collect(config: Config, clock: Clock) -> None:
 
     Nothing begins before the writer's welcome: it makes the ledger, or sets a corrupt one aside, before it says so. At each later
     welcome, and when the writer says that something is lost, the ledger is opened anew and every poller reads it again.
+    A ledger that can't be opened just now is tried again; until then nothing begins, or all goes on as it was.
     """
     ledger: Ledger | None = None
     pollers: list[Poller] = []
+    told = Repeats(clock)
 
     def reload() -> None:
         if ledger is not None:
-            ledger.reopen()
+            try:
+                ledger.reopen()
+            except (TokiodError, sqlite3.Error) as error:
+                _tell(error, told)
+                asyncio.get_running_loop().call_later(AGAIN, reload)
+                return
         for poller in pollers:
             poller.reload()
 
@@ -66,7 +75,7 @@ async def collect(config: Config, clock: Clock) -> None:
         sending = tasks.create_task(sender.run())
         try:
             await sender.welcomed()
-            with Ledger.open(config.archive.ledger) as ledger:
+            with await _opened(config.archive.ledger, told) as ledger:
                 calendar = Calendar(config.timezone)
                 live = _live([source for source in config.source if source.polled], Site(calendar, clock, config.secret), ledger)
                 pollers += [Poller(source, one, ledger, sender.submit, calendar, clock, Random()) for source, one in live]  # noqa: S311 - jitter
@@ -82,6 +91,20 @@ async def collect(config: Config, clock: Clock) -> None:
                 await _poll(pollers, [*backfills, *recounts, *intakes], [one for _, one in live])
         finally:
             sending.cancel()
+
+
+async def _opened(path: Path, told: Repeats) -> Ledger:
+    while True:
+        try:
+            return Ledger.open(path)
+        except (TokiodError, sqlite3.Error) as error:
+            _tell(error, told)
+        await asyncio.sleep(AGAIN)
+
+
+def _tell(error: Exception, told: Repeats) -> None:
+    if times := told(str(error)):
+        log.error("ledger.failed", error=str(error), reason=f"tried again every {AGAIN:.0f} s", times=times)
 
 
 async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job) -> None:

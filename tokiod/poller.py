@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tokiod.retry import Verdict
     from tokiod.window import Calendar, Window
 
+AGAIN = 5.0
+"""Seconds until a ledger that can't be read is read again: nothing is asked for that may be stored."""
 LONGEST_PAUSE = 60.0
 """Seconds after which a sleeping poller looks at the clock in any case: a jump is noticed within them."""
 JUMP = 1.0
@@ -120,8 +122,9 @@ class Poller:
             self._agenda.release(window)
 
     async def _turn(self) -> None:
-        if self._is_stale:
-            await self._load()
+        if self._is_stale and not await self._has_loaded():
+            await self._clock.sleep(AGAIN)
+            return
         self._watch_clock()
         self._write_off()
         tick = self._clock.monotonic()
@@ -130,6 +133,15 @@ class Poller:
             await self._pause(max(self._not_before - tick, 0) or self._agenda.wait(self._clock.time(), tick))
         else:
             await self._attempt(window)
+
+    async def _has_loaded(self) -> bool:
+        try:
+            await self._load()
+        except sqlite3.Error as error:
+            self._is_stale = True
+            self._tell_failure(error)
+            return False
+        return True
 
     async def _load(self) -> None:
         # Answers that came before the reason to reload are still on their way to _answered(): they must not overrule the ledger.
@@ -277,8 +289,11 @@ class Poller:
         try:
             what(*args, **options)
         except sqlite3.Error as error:
-            if times := self._repeats(("ledger", str(error))):
-                self._log.error("ledger.failed", error=str(error), times=times)
+            self._tell_failure(error)
+
+    def _tell_failure(self, error: sqlite3.Error) -> None:
+        if times := self._repeats(("ledger", str(error))):
+            self._log.error("ledger.failed", error=str(error), times=times)
 
     async def _pause(self, seconds: float) -> None:
         """Sleep so long, or until an answer or a reload comes."""
