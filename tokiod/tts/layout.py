@@ -102,7 +102,8 @@ def read_spec(file: Any) -> FileSpec:
 
 def is_counter(file: Any, dataset: str) -> bool:
     """Return whether a logical dataset's cells are differences of a counter."""
-    return f"{OWN}/raw/{dataset}" in file or edges_name(dataset) in file
+    # By whatever is left of it: a live counter that lost its samples is no gauge.
+    return any(f"{OWN}/{part}/{dataset}" in file for part in ("raw", "span", "edges"))
 
 
 def column_names(dataset: Any) -> tuple[str, ...]:
