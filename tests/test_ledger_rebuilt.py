@@ -5,9 +5,10 @@ from contextlib import closing
 
 import archive_model as model
 import pytest
-from rebuilt_site import HOUR, Now, Past, Site
+from rebuilt_site import HOUR, SAMPLES, Now, Past, Site
 from structlog.testing import capture_logs
 
+from tokiod import rebuild
 from tokiod.ledger import Ledger, StoredEntry
 from tokiod.ledger_rebuilt import REASON, UNSURE
 from tokiod.ledger_stamp import EVERY
@@ -163,3 +164,25 @@ def test_a_ledger_of_before_there_were_stamps_is_believed(site):
         ledger.store([StoredEntry("past", "lmt", "fs", hours(0, 5), 1)], 0.0)
     with capture_logs() as logs, closing(one.at(5).start()) as ledger:
         assert (one.stored(ledger), logs) == ([(0, 5)], [])
+
+
+def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past(site):
+    one = site(Now())
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 23)
+        with closing(model.sink_in(one.directory)) as sink:
+            for hour in (23, 24):
+                sink.apply(model.window(SAMPLES, hour, hour + 1))
+            assert sink.commit() == []
+    with capture_logs() as logs, closing(one.at(27).start()) as ledger:
+        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 25)], [])
+    assert [(log["event"], log["seconds"]) for log in logs] == [("ledger.completed", 2 * HOUR)]
+
+
+def test_of_a_source_that_can_be_asked_again_no_file_is_opened_while_the_ledger_is_trusted(site, monkeypatch):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 5)
+    monkeypatch.setattr(rebuild, "open_for_reading", None)
+    with closing(one.at(7).start()) as ledger:
+        assert one.stored(ledger) == [(0, 5)]

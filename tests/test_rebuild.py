@@ -108,6 +108,35 @@ def test_no_more_columns_are_read_than_it_takes(tmp_path, monkeypatch):
     assert sum(columns for _, columns in read) == 6 * rebuild.FIRST + 700 - rebuild.FIRST
 
 
+def two_datasets(directory, rows, other_rows):
+    """Make the file of the first day, of two gauges of one group, one of one column and one of forty, filled in these rows."""
+    path = directory / "2018-01-29" / "fs.hdf5"
+    path.parent.mkdir(parents=True)
+    wide = tuple(f"h{i}" for i in range(40))
+    matrices = {model.GAUGE: MatrixSpec(("h0",), counter=False), "dataservers/cpuuser": MatrixSpec(wide, counter=False)}
+    create(path, FileSpec(model.EPOCH, model.EPOCH + DAY, {"dataservers": GroupSpec(HOUR, "x")}, matrices), created=0)
+    with closing(LiveFile.open(path)) as live:
+        for name, width, filled_rows in ((model.GAUGE, 1, rows), ("dataservers/cpuuser", 40, other_rows)):
+            for row in filled_rows:
+                live.cells[name].write_rows(row, np.arange(1.0, width + 1)[np.newaxis])
+        live.commit()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("other_rows", "is_sealed", "proved"),
+    [(range(5, 24), False, [(5, 20)]), ((), False, []), (range(5, 24), True, [(0, 20)]), ((), True, [])],
+    ids=["live, some", "live, nothing", "sealed, some of its chunk", "sealed, nothing"],
+)
+def test_what_only_one_of_two_datasets_has_is_not_proved_in_a_sealed_file_chunk_by_chunk(tmp_path, other_rows, is_sealed, proved):
+    path = two_datasets(tmp_path, range(20), other_rows)
+    if is_sealed:
+        seal(path, path, 0)
+    source = Past(filled=(model.GAUGE, "dataservers/cpuuser"))
+    found = proof(Site(tmp_path, source).config, NOW).stored["past"]
+    assert [((start - model.EPOCH) // HOUR, (end - model.EPOCH) // HOUR) for start, end in found] == proved
+
+
 def test_a_dataset_that_the_file_does_not_have_is_not_asked_of_it_and_one_of_another_source_neither(tmp_path):
     filled(tmp_path, 2, dict.fromkeys(range(24), 0))
     found = proof(Site(tmp_path, Past(), Past(name="other", filled=("mdtargets/opens",))).config, NOW)

@@ -26,6 +26,7 @@ log = structlog.get_logger()
 
 UNSURE = 3600
 """Seconds before the newest number of a source of which nothing is believed: a power loss may have torn what was just written."""
+DAY = 86400
 REASON = "the ledger was lost and the files hold nothing for it"
 
 
@@ -43,8 +44,24 @@ def told_by_files(config: Config, ledger: Ledger, clock: Clock) -> None:
         if found.files:
             seconds = round(time.monotonic() - begun, 3)
             log.warning("ledger.rebuilt", reason=f"it was {doubt}", seconds=seconds, files=found.files, windows=found.windows)
+    else:
+        for source in (source for source in config.source if source.polled and not source.replayable):
+            _complete(config, ledger, source, clock.time())
     stamp.advance(clock.time())
     ledger.stamp = stamp
+
+
+def _complete(config: Config, ledger: Ledger, source: SourceConfig, now: float) -> None:
+    """Tell a ledger that is trusted which windows are in the files behind its newest: a kill came before it was told of them.
+
+    Where a source can be asked again, it is; of one that can't, they would be called lost.
+    """
+    newest = max((end for _, end in ledger.stored(source.name)), default=int(now - DAY))
+    behind = proof(config, now, [source], newest).stored[source.name]
+    behind.remove(0, newest)
+    if behind:
+        ledger.store(_entries(source, behind, Calendar(config.timezone)), now)
+        log.info("ledger.completed", source=source.name, seconds=behind.total)
 
 
 def _learn(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:

@@ -1,25 +1,28 @@
 """What the cells of an archive prove to be stored: a pure function of the configuration and the files, for a ledger that was lost.
 
 Of a source that can be asked again, a window is proved when each of its steps holds a number in every dataset of the source that the
-day's file has. What a source leaves empty is thereby not proved, and asked for again: that costs questions, never cells. Of a source
-without a past, any number in a window proves it, for nobody can ask.
+day's file has; in a sealed file, in the narrowest dataset of every group, and its hour in the others. What a source leaves empty is
+thereby not proved, and asked for again: that costs questions, never cells. Of a source without a past, any number in a window proves
+it, for nobody can ask.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import structlog
 
 from tokiod.ranges import Ranges
+from tokiod.tts.chunks import pack
 from tokiod.tts.layout import column_names, form_of, is_counter, open_for_reading
-from tokiod.tts.schema import group_of, missing
+from tokiod.tts.schema import ABSENT, group_of, missing
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -48,23 +51,26 @@ class Proof:
     windows: int = 0
 
 
-def proof(config: Config, now: float) -> Proof:
-    """Read the files of all days that a polled source's retention reaches back to from `now`, epoch seconds.
+def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = None, since: float | None = None) -> Proof:
+    """Read the files of the days from `since` to `now`, epoch seconds; of all polled sources as far as any retention reaches by default.
 
     A file that can't be read, or that tokiod did not make, proves nothing.
     """
-    sources = [source for source in config.source if source.polled]
+    if sources is None:
+        sources = [source for source in config.source if source.polled]
+    if since is None:
+        since = now - max((int(source.retention) for source in sources), default=0)
     found = Proof({source.name: Ranges() for source in sources}, {source.system: Ranges() for source in sources})
-    for day in _days(Calendar(config.timezone), now, max((int(source.retention) for source in sources), default=0)):
+    for day in _days(Calendar(config.timezone), now, since):
         for system in found.days:
             _look_at(config.archive.file(day, system), day, [source for source in sources if source.system == system], found)
     return found
 
 
-def _days(calendar: Calendar, now: float, retention: int) -> Iterator[Day]:
-    """Yield the days that reach into the retention, the newest, which may be tomorrow, first."""
+def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:
+    """Yield the days that end behind `since`, the newest, which may be tomorrow, first."""
     day = calendar.day(calendar.day(int(now)).end)
-    while day.end > now - retention:
+    while day.end > since:
         yield day
         day = calendar.day(day.start - 1)
 
@@ -109,15 +115,42 @@ def _rows(file: Any, source: SourceConfig, day: Day) -> Rows | None:
         return None
     # Narrow ones first: what they don't prove needs no look at the wide ones, and the other way about.
     nodes = sorted((file[name] for name in names), key=lambda node: (node.shape[1], node.name))
-    proved = np.full(len(stamps), source.replayable)
     tall = max(1, SECONDS // source.step)
+    if not source.replayable:
+        every = np.ones(len(stamps), bool)
+        any_of: Rows = np.logical_or.reduce([_sampled(file, node, _filled(node, every, tall)) for node in nodes])
+        return any_of
+    return _everywhere(file, nodes, len(stamps), tall)
+
+
+# To unpack every dataset of ninety sealed days takes minutes. A window that was cut short by a kill is collected again long before its
+# day is sealed, so there one dataset tells of each step, and of the others it is enough that they were collected at all.
+def _everywhere(file: Any, nodes: list[Any], rows: int, tall: int) -> Rows:
+    """Return bool[rows], which steps were sampled in all of the datasets, the narrowest first."""
+    proved, groups = np.ones(rows, bool), set()
     for node in nodes:
-        if source.replayable:
-            around: Rows = proved | np.append(proved[1:], False)
-            proved &= _sampled(file, node, _filled(node, around, tall))
-        else:
-            proved |= _sampled(file, node, _filled(node, np.ones(len(stamps), bool), tall))
+        if form_of(file) == "sealed" and node.parent.name in groups:
+            proved &= _packed(node, rows)
+            continue
+        groups.add(node.parent.name)
+        around: Rows = proved | np.append(proved[1:], False)
+        proved &= _sampled(file, node, _filled(node, around, tall))
     return proved
+
+
+def _packed(node: Any, rows: int) -> Rows:
+    """Return bool[rows], which steps of a sealed dataset lie in chunks that are larger than chunks of nothing are."""
+    (height, width), filled = node.chunks, np.zeros(rows, bool)
+    for top in range(0, rows, height):
+        sizes = (node.id.get_chunk_info_by_coord((top, left)).size for left in range(0, node.shape[1], width))
+        filled[top : top + height] = any(size > _empty(height, width) for size in sizes)
+    return filled
+
+
+@cache
+def _empty(height: int, width: int) -> float:
+    """Return more bytes than a chunk of nothing takes, by whichever zlib."""
+    return 1.5 * len(pack(np.full((height, width), ABSENT)))
 
 
 def _sampled(file: Any, node: Any, filled: Rows) -> Rows:
