@@ -109,6 +109,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.whole, self.ledger_is_current = set[int](), True
         self.next_row, self.refusals, self.doom, self.ledgers = 0, 0, [None, False], []
         self.in_flight: list[Collected] = []
+        self.there: set[int] = set()
         self.boot()
 
     def boot(self) -> None:
@@ -246,7 +247,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     def arrive(self, arrived: list[Collected], attempt: int) -> list[Collected] | None:
         """Let the writer have windows; return those that are to come again soon, None where it died."""
-        self.in_flight, there = arrived, {day for day, path in enumerate(self.paths) if path.exists()}
+        self.in_flight, self.there = arrived, {day for day, path in enumerate(self.paths) if path.exists()}
         self.mailbox.arrived = [Arrived(collected, attempt, b"") for collected in arrived]
         for collected in arrived:
             self.model.send(collected)
@@ -254,15 +255,21 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.ledgers = [*self.ledgers, self.ledger.sql.serialize()][-2:]
         if not self.alive(lambda: self.writer.turn(0), check=False):
             return None
+        self.take_answers()
+        busy, self.in_flight = self.mailbox.busy, []
+        self.mailbox.busy = []
+        self.check()
+        return busy
+
+    def take_answers(self) -> None:
+        """Believe what the writer has acknowledged. A seam makes no file, and is nothing where there is none."""
         for collected in self.mailbox.stored:
-            if collected.extent != "seam" or self.day_of(collected) in there:
+            if collected.extent != "seam" or self.day_of(collected) in self.there:
                 self.model.acknowledge(collected)
             if collected.extent == "whole":
                 self.whole |= set(range(self.site.row(collected.window.start), self.site.row(collected.window.end)))
-        busy, self.in_flight = self.mailbox.busy, []
-        self.mailbox.stored, self.mailbox.busy = [], []
-        self.check()
-        return busy
+        self.in_flight = [collected for collected in self.in_flight if not any(collected is one for one in self.mailbox.stored)]
+        self.mailbox.stored = []
 
     def alive(self, action: Callable[[], object], *, check: bool = True) -> bool:
         """Do something, and tell whether the writer survived it."""
@@ -278,6 +285,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """Take up what is left after a kill or a loss of power."""
         power, forgetful = self.doom
+        self.take_answers()
         for collected in self.in_flight:
             self.model.strand(collected)
         self.in_flight = []
