@@ -3,11 +3,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= python3
 KILLS  ?= 300
+FAULTS ?= kills
+MINUTES ?= 30
+DAYS   ?= 10
 SEED   ?=
 
 INPUTS ?= 1000000
 
-.PHONY: help demo test lint bench docs torture fuzz install servers clean
+.PHONY: help demo test lint bench docs torture soak fuzz install servers clean
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -15,7 +18,8 @@ help:
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make docs      the command reference, docs/cli.md, from the commands themselves"
-	@echo "make torture   KILLS=300 [SEED=n]: SIGKILL of writer and collectors at random instants, every cell compared"
+	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
+	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
 
 install: $(VENV)/.installed
@@ -53,7 +57,10 @@ docs: install
 	@echo docs/cli.md
 
 torture: install
-	@$(BIN)/python tests/system/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+
+soak: install
+	@$(BIN)/python tests/system/soak.py --minutes $(MINUTES) --days $(DAYS) $(if $(SEED),--seed $(SEED))
 
 fuzz: install
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
