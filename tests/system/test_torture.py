@@ -14,6 +14,7 @@ from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
+from tokiod.tts.layout import form_of, open_for_reading
 
 pytestmark = pytest.mark.system
 
@@ -48,6 +49,15 @@ def test_twelve_kills_leave_no_file_unreadable_and_no_cell_lost_or_different(tor
     assert re.fullmatch(rf"kills {KILLS} unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
 
 
+def test_a_night_has_fallen_and_the_day_before_it_is_sealed(tortured):
+    _, directory = tortured
+    forms = {}
+    for path in (directory / "tts").glob("2018-11-0[34]/*.hdf5"):
+        with open_for_reading(path) as file:
+            forms.setdefault(path.parent.name, set()).add(form_of(file))
+    assert forms == {"2018-11-03": {"sealed"}, "2018-11-04": {"live"}}
+
+
 def cut(path, _):
     os.truncate(path, 100)
 
@@ -64,8 +74,8 @@ def change(path, dataset):
 @pytest.mark.parametrize(("damage", "found"), [(lose, (0, 1, 0)), (change, (0, 0, 1)), (cut, (1, 0, 0))])
 def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score, source, damage, found):
     _, directory = tortured
-    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=SOURCES)
-    path = scene.files(source)[0]
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(source,))
+    path = scene.files(source)[-1]
     sound = path.read_bytes()
     try:
         damage(path, source.shown)

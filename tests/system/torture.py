@@ -1,9 +1,12 @@
 """SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of five sources.
 
-    torture.py --kills 300 [--seed N] [--directory DIR]
+    torture.py --kills 300 [--faults kills|all] [--rate 180] [--seed N] [--directory DIR]
 
-After each kill every file must open, and hold every cell that follows from acknowledged windows; at the end every cell must be the
-simulator's. Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
+A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
+autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, and live files are truncated or
+unlinked. After each kill every file must open, live or sealed, and those of one system, in turn, hold every cell that follows from
+acknowledged windows; at the end every cell must be the simulator's, and the days that are over sealed.
+Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
 """
 
 from __future__ import annotations
@@ -26,11 +29,20 @@ from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
+from tokiod.tts.layout import form_of
+from tokiod.window import Calendar
 
-RATE = 60
+RATE = 180
 HISTORY = 3600
+BEGIN = 1_541_313_600
+"""2018-11-03T23:40 in Los Angeles: shortly before a day of 25 hours."""
+MOMENT = 300
+RETENTION = 30 * 3600
+"""Seconds: a day whose file is lost is collected again, from its beginning."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""
+KILLED_IN_ALL = 0.7
+"""How many of the faults are kills where all sorts of them are."""
 
 
 @dataclass
@@ -42,54 +54,127 @@ class Score:
     lost: int = 0
     different: int = 0
     notes: list[str] = field(default_factory=list)
+    sound: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    checks: int = 0
 
     def check(self, scene: Scene, *, determined: bool) -> None:
-        before = self.unreadable
+        before, changed = self.unreadable, {}
         for path in scene.files():
             try:
-                with h5py.File(path, "r") as file:
+                with h5py.File(path, "r", locking=False) as file:
                     assert file.attrs["version"] == "1"
+                    sealed = form_of(file) == "sealed"
+                status = path.stat()
+                changed[path] = (status.st_ino, status.st_mtime_ns if sealed else 0)
             except (OSError, AssertionError) as error:
                 self.unreadable += 1
                 self.notes.append(f"{path}: {error}")
         if self.unreadable > before:
             return
-        result = scene.compare(determined=determined)
+        due = self._due(scene, changed) if determined else set(changed)
+        result = scene.compare(determined=determined, only=due)
+        if result.equal:
+            self.sound |= {path: changed[path] for path in due}
         self.lost += result.counts["lost"]
         self.different += result.counts["different"] + result.counts["extra"]
         self.notes += map(str, result.differences[:5])
 
+    def _due(self, scene: Scene, files: dict[Path, tuple[int, int]]) -> set[Path]:
+        """Return the files of which every cell is looked at after this kill: another system's each time, and no sealed one twice."""
+        self.checks += 1
+        system = scene.sources[self.checks % len(scene.sources)].system
+        return {path for path, state in files.items() if path.stem == system and (state[1] == 0 or self.sound.get(path) != state)}
 
-def torture(kills: int, seed: int, directory: Path) -> Score:
+
+def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, faults: str = "kills") -> Score:
     rng, score = random.Random(seed), Score()
-    now = time.time()
-    # Ends of the day come soon: the simulated night falls after ten minutes of simulated time.
-    epoch = int(now) // 86400 * 86400 + 86400 - HISTORY - 600
-    clock = SimulatedClock(float(epoch + HISTORY), now, RATE)
+    clock = SimulatedClock(float(BEGIN), time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
-    site = Site(epoch=epoch, seed=seed, timezone="UTC", growth=HISTORY + 1800, **sizes)
-    scene = Scene(directory, site, clock, retention=30 * 86400, sources=SOURCES)
+    site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + 1800, **sizes)
+    scene = Scene(directory, site, clock, window=MOMENT, retention=RETENTION, sources=SOURCES)
     scene.prepare()
     try:
         scene.start_simulator()
         scene.start_daemon()
         while score.kills < kills:
             time.sleep(rng.expovariate(1 / 0.7))
-            strike(scene, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0])
-            score.kills += 1
+            if faults == "all" and rng.random() > KILLED_IN_ALL:
+                rng.choice(FAULTS)(scene, rng)
+            else:
+                strike(scene, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0])
+                score.kills += 1
             score.check(scene, determined=True)
-        end = int(clock.time()) // scene.window * scene.window
-        wait_for(
-            lambda: scene.complete_to(epoch, end),
-            120,
-            f"not complete up to {end} after two minutes: {[scene.stored(source)[-3:] for source in scene.sources]}; see {scene.log}",
-        )
+        settle(scene)
         scene.stop_daemon()
     finally:
         scene.close()
     score.check(scene, determined=False)
     wait_for(lambda: not survivors(directory), 10, "processes outlived their supervisor")
     return score
+
+
+def settle(scene: Scene) -> None:
+    """Wait until all that has happened is stored, and the days that are over, and complete, are sealed."""
+    end = int(scene.clock.time()) // MOMENT * MOMENT
+    wait_for(
+        lambda: scene.complete_to(scene.site.epoch, end),
+        180,
+        f"not complete up to {end} after three minutes: {[scene.stored(source)[-3:] for source in scene.sources]}; see {scene.log}",
+    )
+    today = Calendar(scene.site.timezone).day(end)
+    wait_for(
+        lambda: all(is_sealed(path) for path in scene.files() if path.parent.name < str(today.date)),
+        180,
+        f"days before {today.date} are not sealed after three minutes; see {scene.log}",
+    )
+
+
+def is_sealed(path: Path) -> bool:
+    with h5py.File(path, "r", locking=False) as file:
+        return form_of(file) == "sealed"
+
+
+# ---- what may happen beside kills
+
+
+def freeze(scene: Scene, rng: random.Random) -> None:
+    """A process stands still for seconds."""
+    with scene.frozen(rng.choice(("writer", "collectors"))):
+        time.sleep(rng.uniform(0.5, 4))
+
+
+def stop_source(scene: Scene, rng: random.Random) -> None:
+    """A source stands still: whoever asks it waits."""
+    with scene.stopped(rng.choice(scene.sources)):
+        time.sleep(rng.uniform(0.5, 4))
+
+
+def kill_source(scene: Scene, rng: random.Random) -> None:
+    """A source dies, and is started again."""
+    source = rng.choice(scene.sources)
+    scene.kill_source(source)
+    time.sleep(rng.uniform(0.1, 3))
+    scene.start_source(source)
+
+
+def damage(scene: Scene, rng: random.Random) -> None:
+    """A live file of today's is truncated or unlinked, of a source that can be asked again; the next commit notices and says so."""
+    today = Calendar(scene.site.timezone).day(int(scene.clock.time()))
+    source = rng.choice([source for source in scene.sources if source.replayable])
+    files = [path for path in scene.files(source) if path.parent.name == str(today.date) and not is_sealed(path)]
+    if not files:
+        return
+    known = scene.log.read_bytes().count(b"file.set_aside")
+    if rng.random() < 1 / 2:
+        os.truncate(files[0], 4096 + rng.randrange(files[0].stat().st_size - 4096))
+    else:
+        files[0].unlink()
+    wait_for(
+        lambda: scene.log.read_bytes().count(b"file.set_aside") > known, 60, f"nobody noticed what was done to {files[0]}; see {scene.log}"
+    )
+
+
+FAULTS = (freeze, stop_source, kill_source, damage)
 
 
 def survivors(directory: Path) -> list[str]:
@@ -111,6 +196,8 @@ def strike(scene: Scene, victim: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--faults", choices=("kills", "all"), default="kills")
+    parser.add_argument("--rate", type=float, default=RATE, help="simulated seconds in a real one")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--directory", type=Path, default=None)
     arguments = parser.parse_args()
@@ -120,7 +207,7 @@ def main() -> int:
     print(f"seed {seed}, everything in {directory}", file=sys.stderr, flush=True)
     start = time.monotonic()
     try:
-        score = torture(arguments.kills, seed, directory)
+        score = torture(arguments.kills, seed, directory, rate=arguments.rate, faults=arguments.faults)
     except TokiodError as error:
         print(error, file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from tokiod.clock import SimulatedClock
     from tokiod.config import Config
@@ -156,6 +156,19 @@ class Scene:
         os.kill(pid, signal.SIGKILL)
         return True
 
+    @contextmanager
+    def frozen(self, process: Process) -> Iterator[bool]:
+        """Let a child of the daemon stand still; yields False where there is none just now. It may be killed meanwhile."""
+        pid = self.pid(process)
+        if pid is None:
+            yield False
+            return
+        _signal(pid, signal.SIGSTOP)
+        try:
+            yield True
+        finally:
+            _signal(pid, signal.SIGCONT)
+
     def stored(self, source: Source = LMT) -> list[Window]:
         """Return what the ledger says is stored of a source, oldest first."""
         if not self.config.archive.ledger.exists():
@@ -178,12 +191,13 @@ class Scene:
         systems = [one.system for one in self.sources if source in (None, one)]
         return sorted(path for system in systems for path in (self.directory / "tts").rglob(f"{system}.hdf5"))
 
-    def compare(self, *, determined: bool = False) -> Comparison:
-        """Hold every file against what the site knows; `determined` while the daemon runs (see Answers)."""
+    def compare(self, *, determined: bool = False, only: Collection[Path] | None = None) -> Comparison:
+        """Hold every file, or some of them, against what the site knows; `determined` while the daemon runs (see Answers)."""
         result = Comparison()
         for source in self.sources:
             answers = source.answers(self.site, self.stored(source))
-            result = sum((compare(path, answers, determined=determined) for path in self.files(source)), result)
+            files = [path for path in self.files(source) if only is None or path in only]
+            result = sum((compare(path, answers, determined=determined) for path in files), result)
         return result
 
     def memory(self) -> float:
@@ -225,6 +239,11 @@ def _stop(process: subprocess.Popen[bytes] | None) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _anonymous(pid: int) -> int:

@@ -116,7 +116,7 @@ kind = "mmperfmon"
 command = ["{directory}/bin/mmperfmon", "query"]
 lun_map = ['na\\d+md=mdtarget', '.*=datatarget']
 server_map = ['md\\d=mdserver']
-run_timeout = "5s"
+run_timeout = "25s"
 settle = "120s"
 """,
     arguments=("mmperfmon", "--bin", "{directory}/bin"),
@@ -133,7 +133,7 @@ kind = "lustre"
 mounts = {mounts}
 lfs = ["{directory}/bin/lfs"]
 lctl = ["{directory}/bin/lctl"]
-command_timeout = "5s"
+command_timeout = "25s"
 homes = {homes}
 """,
     arguments=("lustre", "--bin", "{directory}/bin"),
