@@ -1,8 +1,10 @@
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
@@ -267,3 +269,26 @@ def test_a_kill_or_a_loss_of_power_while_setting_aside_leaves_one_whole_file(tmp
             if power:
                 files.power_loss(step)
             assert [path.read_bytes() == whole for path in directory.iterdir()] == [True]
+
+
+def test_what_others_write_over_the_file_is_noticed_at_the_next_write_and_the_commit(make, tmp_path):
+    live = make()
+    live.cells["fullness/bytes"].write_rows(1, np.full((1, 2), 7.0))
+    live.commit()
+    older = tmp_path / "older"
+    older.write_bytes(live.path.read_bytes().replace(np.full(2, 7.0).tobytes(), np.full(2, 6.0).tobytes()))
+    time.sleep(0.02)
+    shutil.copyfile(older, live.path)
+    with pytest.raises(OSError, match="somebody else wrote to the file"):
+        live.cells["fullness/bytes"].write_rows(2, np.ones((1, 2)))
+    with pytest.raises(FileLost, match="somebody else wrote to it"):
+        live.commit()
+
+
+def test_a_file_that_was_only_touched_is_as_good_as_before(make):
+    live = make()
+    for row in range(3):
+        live.cells["fullness/bytes"].write_rows(row, np.full((1, 2), 7.0))
+        live.commit()
+        os.utime(live.path, ns=(0, row))
+    live.close()

@@ -56,7 +56,8 @@ class LiveFile:
 
     commit() is one fdatasync for all that was written. A failed one is final: the kernel reports it once, drops the pages, and calls
     the next sync a success, so this file is never synced again. Size, inode and link count are looked at before and after, since a file
-    that was truncated or replaced would swallow everything without an error and, grown again by a write, read as measured zeros.
+    that was truncated or replaced would swallow everything without an error and, grown again by a write, read as measured zeros. Whether
+    somebody else wrote to it shows at the first write after a commit, in its time of modification and what was written last.
     A file counts as dirty when it is opened: what it holds may be a killed predecessor's, not yet on the disk.
 
     cells, raw, span: Matrix by logical dataset, raw and span of counters only. sealed_raw: an earlier sealing dropped raw samples of
@@ -97,11 +98,6 @@ class LiveFile:
         return self._file.dirty
 
     @property
-    def noting(self) -> bool:
-        """Whether it is noted where the file is written to."""
-        return self._file.written is not None
-
-    @property
     def was_written(self) -> bool:
         """Whether the file was written to since note_writes()."""
         return bool(self._file.written)
@@ -135,11 +131,12 @@ class LiveFile:
         except OSError as error:
             self._failed = True
             raise SyncFailed(error.errno, f"sync failed: {error.strerror}", str(self.path)) from error
-        self.check()
-        self._file.dirty = False
+        self._file.committed(self.check().st_mtime_ns)
 
-    def check(self) -> None:
-        """Raise FileLost unless the file still is what was opened, under its name."""
+    def check(self) -> os.stat_result:
+        """Raise FileLost unless the file still is what was opened, under its name; return its status."""
+        if self._file.is_foreign:
+            raise FileLost("somebody else wrote to it", self.path)
         inode, size, links = self._identity
         now = self.files.fstat(self._file.fd)
         if now.st_size != size:
@@ -152,6 +149,7 @@ class LiveFile:
             raise FileLost("another file has its name", self.path)
         if now.st_nlink != links:
             raise FileLost(f"it has {now.st_nlink} names, had {links}", self.path)
+        return now
 
     def close(self) -> None:
         """Give the descriptor back; what was not committed may be lost."""

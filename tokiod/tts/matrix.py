@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import zlib
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -32,16 +34,21 @@ class OpenFile:
     """A descriptor, and room for the cells between those that are written.
 
     dirty: a commit has something to do: a write to sync, or a failed read to look into.
+    is_foreign: somebody else wrote to it.
     written: where it was written to, [offset, end) in bytes, since somebody began to copy the file; None while nobody does.
     """
 
-    __slots__ = ("dirty", "fd", "files", "scratch", "written")
+    __slots__ = ("_last", "_modified", "_sum", "dirty", "fd", "files", "is_foreign", "scratch", "written")
 
     def __init__(self, fd: int, files: Files, *, dirty: bool) -> None:
         self.fd = fd
         self.files = files
         self.dirty = dirty
         self.scratch = np.empty(SCRATCH, np.int64)
+        self.is_foreign = False
+        self._last = (0, 0)
+        self._modified: int | None = None
+        self._sum = 0
         self.written: list[tuple[int, int]] | None = None
 
     def read_into(self, buffer: NDArray[Any], offset: int) -> None:
@@ -54,10 +61,35 @@ class OpenFile:
 
     def write(self, data: NDArray[Any], offset: int) -> None:
         """Write a C-contiguous array at an offset in bytes."""
+        if not self.dirty:
+            self._look()
         self.dirty = True
         if self.written is not None:
             self.written.append((offset, offset + data.nbytes))
+        self._last = offset, data.nbytes
         self.files.pwrite(self.fd, data, offset)
+
+    def committed(self, modified: int) -> None:
+        """Note how a commit has left the file; modified: its time of modification in ns."""
+        self.dirty = False
+        self._modified, self._sum = modified, self._sum_of_last()
+
+    # The time alone would do, were it not for programs that touch files, and file systems that are late with it.
+    def _look(self) -> None:
+        """Raise OSError if what was written before the last commit is no longer there, which the next one will say too."""
+        if self._modified is None:
+            return
+        modified = self.files.fstat(self.fd).st_mtime_ns
+        if modified != self._modified and self._sum != self._sum_of_last():
+            self.dirty = self.is_foreign = True
+            raise OSError(errno.ESTALE, "somebody else wrote to the file")
+        self._modified = modified
+
+    def _sum_of_last(self) -> int:
+        offset, size = self._last
+        buffer = np.empty(size, np.uint8)
+        self.files.pread_into(self.fd, buffer, offset)
+        return zlib.crc32(buffer.data)
 
 
 class Matrix:
