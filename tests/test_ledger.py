@@ -303,7 +303,7 @@ def test_a_ledger_of_a_newer_tokiod_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as sql:
         sql.execute("PRAGMA user_version = 99")
     sql.close()
-    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this one knows 4\)"):
+    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this one knows 5\)"):
         Ledger.open_or_set_aside(path, NOW)
     assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.sqlite3"]
 

@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 
 import archive_model as model
+import msgspec
 import pytest
 from archive_model import NAMES
 from structlog.testing import capture_logs
@@ -253,3 +254,40 @@ def test_what_somebody_marked_is_sealed_at_once_whatever_is_missing(tmp_path):
     assert site.look(25) == []
     marked(site.path()).touch()
     assert (site.look(25.1), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])
+
+
+def test_a_file_that_somebody_took_away_is_missed_and_its_windows_are_no_longer_stored(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 50)
+    site.look(50)
+    for day in (0, 2):
+        site.path(day).unlink()
+    asyncio.run(site.clock.advance(LOOK))
+    with capture_logs() as logs:
+        assert site.upkeep.turn()
+    assert [(log["event"], log["path"]) for log in logs] == [("file.gone", str(site.path(0))), ("file.gone", str(site.path(2)))]
+    assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 2 * DAY)]
+    asyncio.run(site.clock.advance(LOOK))
+    assert not site.upkeep.turn()
+    site.store(48, 50)
+    assert site.form(2) == "live"
+
+
+def test_it_is_missed_also_when_it_was_taken_away_while_nobody_looked(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.look(30)
+    site.sink.close()
+    site.path(0).unlink()
+    site.boot()
+    assert site.upkeep.turn()
+    assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 30 * HOUR)]
+
+
+def test_a_file_older_than_the_sources_reach_back_may_be_moved_away(tmp_path):
+    site = Site(tmp_path, msgspec.structs.replace(LMT, retention=Duration(DAY)))
+    site.store(0, 50)
+    site.look(50)
+    site.path(0).unlink()
+    assert site.look(60) == []
+    assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 50 * HOUR)]

@@ -12,7 +12,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 4
+VERSION = 5
 BUSY_SECONDS = 5.0
 
 SCHEMA = f"""
@@ -45,6 +45,9 @@ CREATE TABLE IF NOT EXISTS backfilled (
 CREATE TABLE IF NOT EXISTS received (
     source TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, fate TEXT NOT NULL, reason TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (source, path)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS file (
+    path TEXT PRIMARY KEY, system TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stamp (number INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS received_content ON received (source, digest);

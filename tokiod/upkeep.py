@@ -1,20 +1,25 @@
-"""What a writer does for its archive beside storing windows: tomorrow's files, sealing the days that are over, an eye on the disk.
+"""What a writer does for its archive beside storing windows: tomorrow's files, sealing the days that are over, an eye on disk and files.
 
 A day is sealed once it is over, nothing is missing in it of any source of its system, and the next day's first window is stored or
 lost, because the last differences need it; or, with something missing, when the grace time is over and nothing has come for an hour: a
 day that is being healed is left alone. Sealing waits for `keep_live_days` more, unless the disk gets full.
+
+A file that somebody took away is missed: what the sources still have of its day is collected again.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from sinks.shelf import MARK
+from tokiod.files_held import FilesHeld, Held
 from tokiod.jobs import Jobs
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
+from tokiod.window import Window
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +57,7 @@ class Upkeep:
         self._known: dict[Path, _Known] = {}
         self._looked = float("-inf")
         self._room = _Room(config.archive.root, files)
+        self._held = FilesHeld(ledger)
 
     def adopt(self, used: float | None = None) -> None:
         """Take over what a predecessor had opened up, and what somebody wants to have sealed; used: see Shelf.adopt()."""
@@ -63,16 +69,21 @@ class Upkeep:
             else:
                 self._shelf.adopt(known.place, used)
 
-    def turn(self) -> None:
-        """Begin what is due; that it can't be begun (a full disk, a corrupt file) is told and stops nothing."""
+    def turn(self) -> bool:
+        """Begin what is due; that it can't be begun (a full disk, a corrupt file) is told and stops nothing.
+
+        Returns whether the ledger says less than it did.
+        """
         now = self._clock.monotonic()
         if now - self._looked < LOOK:
-            return
+            return False
         self._looked = now
         try:
             self._look(self._clock.time())
-        except OSError as error:
-            log.warning("upkeep.failed", path=error.filename or "", error=str(error))
+            return self._miss(self._clock.time())
+        except (OSError, sqlite3.Error) as error:
+            log.warning("upkeep.failed", path=getattr(error, "filename", None) or "", error=str(error))
+            return False
 
     def _look(self, now: float) -> None:
         self.adopt(used=float("-inf"))  # nobody waits for more windows
@@ -86,6 +97,25 @@ class Upkeep:
         for one in sorted(known, key=lambda one: one.start):
             if one.place and one.place.end <= now and self._is_due(one, one.place, now, scarce=scarce) and self._shelf.seal(one.place):
                 return  # one at a time
+
+    def _miss(self, now: float) -> bool:
+        """Forget what was stored in files that are gone; of days that no source reaches back to, only the files."""
+        self._held.note(
+            Held(path, known.place.system, Window(known.place.start, known.place.end))
+            for path, known in self._known.items()
+            if known.place is not None
+        )
+        missed = False
+        for one in self._held.gone():
+            retention = max((int(source.retention) for source in self._config.source if source.system == one.system), default=0)
+            if one.window.end <= now - retention:
+                self._held.drop(one)
+                continue
+            log.error("file.gone", path=str(one.path), reason="it is no longer there; its windows are collected again")
+            self._shelf.let_go(one.path)
+            self._held.forget(one)
+            missed = True
+        return missed
 
     def _is_due(self, known: _Known, place: Place, now: float, *, scarce: bool) -> bool:
         archive, age = self._config.archive, now - place.end

@@ -44,7 +44,7 @@ SHARE = 64
 class Writer:
     """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file.
 
-    upkeep: begins what is due beside storing windows.
+    upkeep: begins what is due beside storing windows; returns whether the ledger says less than it did.
     """
 
     receiver: Receiver
@@ -53,7 +53,7 @@ class Writer:
     feed: Feed
     clock: Clock
     monotonic: Callable[[], float]
-    upkeep: Callable[[], None] = field(default=lambda: None)
+    upkeep: Callable[[], bool] = field(default=lambda: False)
     _beaten: float = field(default=0.0)
     _unproved: list[SetAside] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
@@ -105,7 +105,8 @@ class Writer:
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
 
     def _rest(self) -> None:
-        self.upkeep()
+        if self.upkeep():
+            self.receiver.reload()
         for done in self.sink.rest():
             if done.error is None:
                 log.info(_DONE[done.what], path=str(done.path))

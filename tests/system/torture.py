@@ -164,14 +164,18 @@ def damage(scene: Scene, rng: random.Random) -> None:
     files = [path for path in scene.files(source) if path.parent.name == str(today.date) and not is_sealed(path)]
     if not files:
         return
-    known = scene.log.read_bytes().count(b"file.set_aside")
+    known = noticed(scene)
     if rng.random() < 1 / 2:
         os.truncate(files[0], 4096 + rng.randrange(files[0].stat().st_size - 4096))
     else:
         files[0].unlink()
-    wait_for(
-        lambda: scene.log.read_bytes().count(b"file.set_aside") > known, 60, f"nobody noticed what was done to {files[0]}; see {scene.log}"
-    )
+    wait_for(lambda: noticed(scene) > known, 60, f"nobody noticed what was done to {files[0]}; see {scene.log}")
+
+
+def noticed(scene: Scene) -> int:
+    """Return how many files were found to be damaged or gone."""
+    said = scene.log.read_bytes()
+    return said.count(b'"file.set_aside"') + said.count(b'"file.gone"')
 
 
 FAULTS = (freeze, stop_source, kill_source, damage)
