@@ -14,10 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from model_archive import Model, Reading, bits, right_bits
 from model_site import EVERYTHING, NAMES, NIGHTS, SOURCE, SYSTEM, Site
 from patient_workshop import Later
@@ -380,22 +381,24 @@ class ArchiveMachine(RuleBasedStateMachine):
                 assert bits(self.held(day), dataset) == {name: right_bits(found, rows) for name, found in cells.items() if found}
 
 
-# What the writer says of every window would take half of the time.
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+@pytest.fixture
+def silence():
+    """What the writer says of every window would take half of the time."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
 
 
-def case_of(zone: str) -> type:
-    """Return a test of one zone's days."""
-    machine = type(f"ArchiveMachine[{zone}]", (ArchiveMachine,), {"zone": zone})
-    case = machine.TestCase
-    case.settings = settings(
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("zone", NIGHTS)
+def test_any_sequence_leaves_what_the_model_says(zone: str) -> None:
+    options = settings(
         max_examples=-(-SEQUENCES // len(NIGHTS)),
         stateful_step_count=8,
         deadline=None,
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
-    return case
-
-
-TestUtc, TestFall, TestSpring, TestHalfHours = map(case_of, NIGHTS)
+    run_state_machine_as_test(type(f"ArchiveMachine[{zone}]", (ArchiveMachine,), {"zone": zone}), settings=options)
