@@ -1,6 +1,7 @@
 import asyncio
 import subprocess
 from contextlib import suppress
+from itertools import count
 
 import pytest
 
@@ -11,15 +12,17 @@ from tokiod.testing import FakeClock
 @pytest.fixture
 def run(tmp_path):
     """Return what runs a program that answers by a function, and gives its exit code, stdout and stderr; None where it hangs."""
+    numbers = count()
 
     def run(answer, *arguments, name="lfs", seconds=20):
+        # Programs that an earlier run has left would be there before there is anybody to ask.
+        programs = tmp_path / str(next(numbers))
+
         async def both():
-            serving = asyncio.ensure_future(serve(answer, FakeClock(1234.5), ("lfs", "lctl"), tmp_path / "bin"))
-            while not (tmp_path / "bin" / name).exists():
+            serving = asyncio.ensure_future(serve(answer, FakeClock(1234.5), ("lfs", "lctl"), programs))
+            while not (programs / name).exists():
                 await asyncio.sleep(0.01)
-            process = await asyncio.create_subprocess_exec(
-                str(tmp_path / "bin" / name), *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            process = await asyncio.create_subprocess_exec(str(programs / name), *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
                 stdout, stderr = await asyncio.wait_for(process.communicate(), seconds)
             except TimeoutError:
