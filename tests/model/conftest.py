@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +19,11 @@ ALONE = "MODEL_ALONE"
 MANY = 100
 """Other tests beside which a process of its own is worth while."""
 
-_process = pytest.StashKey[subprocess.Popen[bytes]]()
-_output = pytest.StashKey[Path]()
+# Not our child: there are tests that look for what their code leaves behind.
+_START = """setsid sh -c '"$@" > "$0/out" 2>&1; echo $? > "$0/code"' "$@" < /dev/null > /dev/null 2>&1 & echo $!"""
+
+_group = pytest.StashKey[int]()
+_place = pytest.StashKey[Path]()
 
 
 def _is_own(item: pytest.Item) -> bool:
@@ -27,26 +34,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_is_own)
     if ALONE in os.environ or len(items) < MANY or not any(map(_is_own, items)) or config.option.collectonly:
         return
-    with tempfile.NamedTemporaryFile(prefix="model-", suffix=".out", delete=False) as output:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE)]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")} | {ALONE: "1"}
-        config.stash[_process] = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=config.rootpath)
-        config.stash[_output] = Path(output.name)
+    place = config.stash[_place] = Path(tempfile.mkdtemp(prefix="model-"))
+    command = ["sh", "-c", _START, "sh", str(place), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")} | {ALONE: "1"}
+    started = subprocess.run(command, env=environment, cwd=config.rootpath, stdout=subprocess.PIPE, check=True)
+    config.stash[_group] = int(started.stdout)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Wait for the other process instead of doing the same again."""
-    process = pyfuncitem.config.stash.get(_process, None)
-    if process is None or not _is_own(pyfuncitem):
+    place = pyfuncitem.config.stash.get(_place, None)
+    if place is None or not _is_own(pyfuncitem):
         return None
-    if process.wait() != 0:
-        pytest.fail(pyfuncitem.config.stash[_output].read_text(), pytrace=False)
+    while not (place / "code").exists() or not (code := (place / "code").read_text().strip()):
+        time.sleep(0.2)
+    if code != "0":
+        pytest.fail((place / "out").read_text(), pytrace=False)
     return True
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if (process := config.stash.get(_process, None)) is not None:
-        process.kill()
-        process.wait()
-        config.stash[_output].unlink()
+    if (group := config.stash.get(_group, None)) is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        shutil.rmtree(config.stash[_place])
