@@ -149,11 +149,10 @@ class Shelf:
         """
         self._opened_up.setdefault(place.path, (place, self._clock.time() if used is None else used))
 
-    def let_go(self, path: Path) -> None:
-        """Close a file that is no longer there, and give up what is done to it."""
-        self._replacing.give_up(path)
-        if (volume := self._open.pop(path, None)) is not None:
-            volume.file.close()
+    def miss(self, path: Path) -> None:
+        """Trust a file no more that is not there; the next commit tells of it, if it was open."""
+        if (volume := self._open.get(path)) is not None:
+            self._distrust(volume.place, volume.file, FileLost("it was unlinked or renamed", path))
 
     def seal_quiet(self, quiet: float = QUIET) -> None:
         """Begin to seal one of the files that were opened up, once nothing has come for it for so many seconds."""

@@ -269,6 +269,7 @@ def test_a_file_that_somebody_took_away_is_missed_and_its_windows_are_no_longer_
     assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 2 * DAY)]
     asyncio.run(site.clock.advance(LOOK))
     assert not site.upkeep.turn()
+    assert [(one.path, one.salvaged) for one in site.sink.commit()] == [(str(site.path(2)), False)]
     site.store(48, 50)
     assert site.form(2) == "live"
 

@@ -112,7 +112,7 @@ class Upkeep:
                 self._held.drop(one)
                 continue
             log.error("file.gone", path=str(one.path), reason="it is no longer there; its windows are collected again")
-            self._shelf.let_go(one.path)
+            self._shelf.miss(one.path)
             self._held.forget(one)
             missed = True
         return missed
