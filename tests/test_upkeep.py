@@ -292,3 +292,19 @@ def test_a_file_older_than_the_sources_reach_back_may_be_moved_away(tmp_path):
     site.path(0).unlink()
     assert site.look(60) == []
     assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 50 * HOUR)]
+
+
+def test_an_archive_that_is_not_mounted_has_lost_nothing(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.look(30)
+    away = tmp_path.with_name(f"{tmp_path.name}-away")
+    tmp_path.rename(away)
+    asyncio.run(site.clock.advance(LOOK))
+    with capture_logs() as logs:
+        assert not site.upkeep.turn()
+    assert [(log["event"], log["error"]) for log in logs] == [("upkeep.failed", f"[Errno 2] the archive is not there: '{tmp_path}'")]
+    away.rename(tmp_path)
+    assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 30 * HOUR)]
+    asyncio.run(site.clock.advance(LOOK))
+    assert not site.upkeep.turn()

@@ -9,6 +9,7 @@ A file that somebody took away is missed: what the sources still have of its day
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -105,8 +106,12 @@ class Upkeep:
             for path, known in self._known.items()
             if known.place is not None
         )
+        gone = self._held.gone()
+        if gone and not self._ledger.path.exists():
+            # An archive whose file system is not mounted has lost nothing.
+            raise FileNotFoundError(errno.ENOENT, "the archive is not there", str(self._config.archive.root))
         missed = False
-        for one in self._held.gone():
+        for one in gone:
             retention = max((int(source.retention) for source in self._config.source if source.system == one.system), default=0)
             if one.window.end <= now - retention:
                 self._held.drop(one)
