@@ -129,8 +129,8 @@ def parse(data: bytes, place: str, dropped: Counter[str]) -> dict[Series, Points
     found: dict[Series, Points] = {}
     for router, interfaces in document.items():
         for name, directions in interfaces.items():
-            # A file that lost a line and its closing brace says that "in" is an interface, with the other direction in it.
-            if not isinstance(directions, dict) or name in DATASETS or not is_name(f"{router}:{name}"):
+            # A file that lost lines with braces may say that "in" is a router or an interface, with others in it.
+            if not isinstance(directions, dict) or {router, name} & DATASETS.keys() or not is_name(f"{router}:{name}"):
                 dropped[ODD] += 1
             elif directions.get("units") not in {None, UNITS}:
                 dropped["interface whose rates are in other units"] += 1

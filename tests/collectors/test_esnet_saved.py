@@ -47,10 +47,11 @@ def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
     assert found["datatargets/readrates"] == [(600, "r1:if_10", 1.5), (630, "r1:if_10", 7.0)]
 
 
-def test_a_direction_is_no_interface_in_a_file_that_lost_lines():
+@pytest.mark.parametrize("interface", ['"r1": {"in"', '"in": {"if"'])
+def test_a_direction_is_no_router_and_no_interface_in_a_file_that_lost_lines(interface):
     """CI's fuzz found it, seed 3864865272: what was left is a JSON document, of another shape."""
     dropped = Counter()
-    assert parse(b'{"r1": {"in": {"600": 1.0, "630": 2.0, "out": {"600": 3.0}}}}', "a file", dropped) == {}
+    assert parse(b'{%s: {"600": 1.0, "630": 2.0, "out": {"600": 3.0}}}}' % interface.encode(), "a file", dropped) == {}
     assert dropped == {"interface that is none": 1}
 
 
