@@ -29,6 +29,9 @@ JOIN = 2_048
 
 CELL = 8
 
+PROOF = 4096
+"""Bytes of the last write that are looked at again: whoever puts another file in place of it changes them too."""
+
 
 class OpenFile:
     """A descriptor, and room for the cells between those that are written.
@@ -66,7 +69,7 @@ class OpenFile:
         self.dirty = True
         if self.written is not None:
             self.written.append((offset, offset + data.nbytes))
-        self._last = offset, data.nbytes
+        self._last = offset, min(data.nbytes, PROOF)
         self.files.pwrite(self.fd, data, offset)
 
     def committed(self, modified: int) -> None:
