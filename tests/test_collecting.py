@@ -78,8 +78,9 @@ import collectors
 collectors.__path__.append(sys.argv[1])
 from tokiod import collecting, config
 from tokiod.clock import SimulatedClock
+from tokiod.notify import Notifier
 print("up", flush=True)
-collecting.run(config.load(Path(sys.argv[2])), SimulatedClock.parse(sys.argv[3]))
+collecting.run(lambda: config.load(Path(sys.argv[2])), SimulatedClock.parse(sys.argv[3]), Notifier())
 """
 
 
@@ -111,7 +112,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     made = Site(tmp_path)
-    monkeypatch.setattr("tokiod.collecting.GRACE", 0.1)
+    monkeypatch.setattr("tokiod.sources.GRACE", 0.1)
     monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(made.plugins)])
     yield made
     sys.modules.pop("collectors.pretend", None)
@@ -147,7 +148,7 @@ def writer(config, epoch="one"):
 
 @asynccontextmanager
 async def collecting(config, clock):
-    task = asyncio.create_task(collect(config, clock))
+    task = asyncio.create_task(collect(lambda: config, clock))
     try:
         yield
         assert not task.done()

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tokiod.errors import TokiodError
-from tokiod.process import ArchiveLock, ArchiveLocked, StopFlag, lasting_owner, lock_owner
+from tokiod.process import ArchiveLock, ArchiveLocked, Asked, lasting_owner, lock_owner
 
 
 def start(code: str, *arguments: str) -> subprocess.Popen:
@@ -113,7 +113,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
 def test_a_stop_flag_is_set_by_sigterm():
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        stopping = StopFlag()
+        stopping = Asked(signal.SIGTERM, signal.SIGINT)
         assert not stopping()
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopping()

@@ -93,6 +93,17 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     source: tuple[SourceConfig, ...] = ()
     secrets: Path = Path()
 
+    @property
+    def run(self) -> Path:
+        """The directory of the daemon's sockets: where the bus is, or where the archive keeps its ledger."""
+        kind, _, path = self.bus.endpoint.partition("://")
+        return Path(path).parent if kind == "ipc" else self.archive.ledger.parent
+
+    @property
+    def control(self) -> Path:
+        """The Unix socket on which a daemon takes orders; its permissions say from whom."""
+        return self.run / "control"
+
     def secret(self, reference: str) -> str:
         """Read a secret of this site, see tokiod.secret."""
         return secret(reference, self.secrets)
@@ -105,11 +116,16 @@ class _OfNoKind(SourceConfig, frozen=True):
         return frozenset()
 
 
-def load(path: Path) -> Config:
-    """Read a configuration file; a relative `secrets` directory is relative to the file's.
+def load(path: Path, origin: Path | None = None) -> Config:
+    """Read a configuration file; a relative `secrets` directory is relative to the file's, or to that of the one it is a copy of.
 
     Raises ConfigError with every fault at once, one line each: file:line: where: what.
     """
+    return read(path, origin)[1]
+
+
+def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
+    """Return a configuration file's text, and what it says, see load()."""
     text, document = places.read(path)
     sources: dict[Key, SourceConfig] = {}
 
@@ -123,7 +139,7 @@ def load(path: Path) -> Config:
     if faults:
         raise ConfigError(_lines(path, text, document, faults))
     config = Config(**values)
-    return msgspec.structs.replace(config, secrets=path.absolute().parent / config.secrets)
+    return text, msgspec.structs.replace(config, secrets=(origin or path).absolute().parent / config.secrets)
 
 
 def warnings(config: Config) -> list[str]:

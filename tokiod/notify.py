@@ -78,6 +78,9 @@ class Notifier:
                 self.channel.send("\n".join(f"{key}={value}" for key, value in fields.items()).encode()[:LONGEST])
 
 
+NOBODY = Notifier()
+
+
 def fields(message: bytes) -> Mapping[str, str]:
     """Return what a message says."""
     lines = message.decode(errors="replace").split("\n")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 AGAIN = 5.0
 """Seconds until a ledger that can't be read is read again: nothing is asked for that may be stored."""
+HANG = 10.0
+"""Seconds after its time limit that a collector has to give up; it should take none."""
 LONGEST_PAUSE = 60.0
 """Seconds after which a sleeping poller looks at the clock in any case: a jump is noticed within them."""
 JUMP = 1.0
@@ -44,7 +46,8 @@ class Poller:
     stored. `submit` waits while the writer is full: that is all there is of flow control, and nothing is collected meanwhile.
     Sleeps end at absolute times, so nothing is polled faster because it is late. No error of a collector ends the poller.
 
-    counts: outcomes that were no success, by kind (see tokiod.retry), and clock jumps.
+    counts: outcomes that were no success, by kind (see tokiod.retry), and clock jumps; has_asked: whether the first thing that is due was
+    asked for; trouble: why the source is down, where it is.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
@@ -58,6 +61,7 @@ class Poller:
         rng: Random,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.has_asked = False
         self._config = config
         self._collector = collector
         self._ledger = ledger
@@ -71,7 +75,8 @@ class Poller:
         self._collecting: Window | None = None
         self._failed_after = 0
         self._failures = 0
-        self._state, self._trouble = "running", ""
+        self._state, self.trouble = "running", ""
+        self._overdue: float | None = None
         self._soon = float(min(max(config.settle, 1), 60))
         self._not_before = 0.0
         self._pace = 0.0
@@ -87,7 +92,7 @@ class Poller:
             while True:
                 await self._turn()
         finally:
-            self._state, self._trouble = "stopped", ""
+            self._state, self.trouble = "stopped", ""
             self._tell_state()
 
     async def drain(self, seconds: float) -> int:
@@ -100,6 +105,10 @@ class Poller:
         """Read the ledger again before anything else is asked: it may hold less than it did."""
         self._is_stale = True
         self._woken.set()
+
+    def stuck(self, now: float) -> str:
+        """Say that the collector does not even end when its time is up, or nothing; now: the loop's time."""
+        return f"{self._config.name} did not end when its time was up" if self._overdue is not None and now > self._overdue else ""
 
     def live_is_due(self) -> bool:
         """Whether the newest window is due or being collected: whoever else asks this source waits for that."""
@@ -129,6 +138,7 @@ class Poller:
         self._write_off()
         tick = self._clock.monotonic()
         window = None if tick < self._not_before else self._agenda.next(self._clock.time(), tick, self._longest())
+        self.has_asked = True
         if window is None:
             await self._pause(max(self._not_before - tick, 0) or self._agenda.wait(self._clock.time(), tick))
         else:
@@ -177,7 +187,7 @@ class Poller:
         if self._collector.replayable:
             reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
         else:
-            reason, message = "Past", "the source can't be asked about the past" + (self._trouble and f", and then: {self._trouble}")
+            reason, message = "Past", "the source can't be asked about the past" + (self.trouble and f", and then: {self.trouble}")
         self._attempts = Counter({w: n for w, n in self._attempts.items() if not span.start <= w.start < span.end})
         if times := self._repeats((reason, message)):
             self._log.warning("window.lost", window=str(span), reason=message, times=times)
@@ -201,12 +211,15 @@ class Poller:
     async def _ask(self, window: Window) -> None:
         self._agenda.begin(window, self._clock.time(), self._clock.monotonic())
         tally = Tally()
+        self._overdue = asyncio.get_running_loop().time() + self._config.timeout + HANG
         try:
             async with asyncio.timeout(self._config.timeout):
                 batches = [batch async for batch in self._collector.collect(window, tally)]
         except Exception as error:  # noqa: BLE001 - a collector is anybody's code: whatever it raises, retry.py decides
             self._failed(window, error)
             return
+        finally:
+            self._overdue = None
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, batches)))
         config = self._config
         collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped)
@@ -269,20 +282,20 @@ class Poller:
     def _is_down(self, state: str, reason: str) -> None:
         self._failures += 1
         self._failed_after = self._asked
-        if not self._trouble:
+        if not self.trouble:
             self._log.warning("source.down", state=state, reason=reason)
-        self._state, self._trouble = state, reason
+        self._state, self.trouble = state, reason
         self._tell_state()
 
     def _is_up(self) -> None:
         self._failures = 0
-        if self._trouble:
-            self._state, self._trouble = "running", ""
+        if self.trouble:
+            self._state, self.trouble = "running", ""
             self._log.info("source.up")
             self._tell_state()
 
     def _tell_state(self) -> None:
-        self._tell(self._ledger.set_state, self._config.name, self._state, self._trouble, self._clock.time())
+        self._tell(self._ledger.set_state, self._config.name, self._state, self.trouble, self._clock.time())
 
     def _tell(self, what: Callable[..., object], *args: Any, **options: Any) -> None:
         """Write to the ledger what is good to know; that it can't be written (a full disk) stops nothing."""

@@ -42,20 +42,24 @@ def one_heap() -> None:
         mallopt(M_ARENA_MAX, 1)
 
 
-class StopFlag:
-    """Set by SIGTERM or SIGINT; asked by a loop between two pieces of work."""
+class Asked:
+    """Set by signals; asked by a loop between two pieces of work."""
 
-    def __init__(self) -> None:
-        self._stop = False
-        for number in (signal.SIGTERM, signal.SIGINT):
+    def __init__(self, *signals: signal.Signals) -> None:
+        self._is_set = False
+        for number in signals:
             signal.signal(number, self._set)
 
     def __call__(self) -> bool:
-        """Say whether the process was asked to stop."""
-        return self._stop
+        """Say whether a signal came since this was cleared."""
+        return self._is_set
+
+    def clear(self) -> None:
+        """Wait for the next."""
+        self._is_set = False
 
     def _set(self, _number: int, _frame: object) -> None:
-        self._stop = True
+        self._is_set = True
 
 
 class ArchiveLocked(TokiodError):  # noqa: N818 - says what is the case

@@ -60,6 +60,11 @@ class Upkeep:
         self._room = _Room(config.archive.root, files)
         self._held = FilesHeld(ledger)
 
+    def reconfigure(self, config: Config) -> None:
+        """Look after the files of other sources from now on; the archive is the same."""
+        self._config = config
+        self._known.clear()
+
     def adopt(self, used: float | None = None) -> None:
         """Take over what a predecessor had opened up, and what somebody wants to have sealed; used: see Shelf.adopt()."""
         for mark in self._config.archive.root.rglob(f".*{MARK}"):

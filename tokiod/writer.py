@@ -44,7 +44,8 @@ SHARE = 64
 class Writer:
     """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file.
 
-    upkeep: begins what is due beside storing windows; returns whether the ledger says less than it did.
+    upkeep: begins what is due beside storing windows; returns whether the ledger says less than it did. alive: told with each beat how it
+    goes, in a sentence.
     """
 
     receiver: Receiver
@@ -54,6 +55,9 @@ class Writer:
     clock: Clock
     monotonic: Callable[[], float]
     upkeep: Callable[[], bool] = field(default=lambda: False)
+    alive: Callable[[str], None] = field(default=lambda _sentence: None)
+    _sentence: str = field(default="nothing stored yet")
+    _stored: int = field(default=0)
     _beaten: float = field(default=0.0)
     _unproved: list[SetAside] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
@@ -85,6 +89,7 @@ class Writer:
             self.receiver.beat()
             self.feed.poll()
             self.feed.beat()
+            self.alive(self._sentence)
 
     def _store(self, arrived: list[Arrived]) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
@@ -102,6 +107,8 @@ class Writer:
         for one, done in stored:
             self.receiver.ack(one, done.cells, _dropped(one, done))
             self._publish(one, done)
+            self._stored += 1
+            self._sentence = f"{self._stored} windows stored, the last {one.collected.source} {one.collected.window}"
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
 
     def _rest(self) -> None:

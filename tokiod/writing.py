@@ -14,6 +14,7 @@ from sinks.tts import TtsSink
 from sinks.workshop import Threads
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
+from tokiod.errors import ConfigError
 from tokiod.ledger import Ledger
 from tokiod.ledger_rebuilt import told_by_files
 from tokiod.process import ArchiveLock
@@ -29,16 +30,18 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.config import Config
+    from tokiod.notify import Notifier
+    from tokiod.process import Asked
 
 log = structlog.get_logger()
 
 
-def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
-    """Write the archive until `stopping` says so.
+def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: Asked) -> None:
+    """Write the archive until `stopping` says so; read the configuration again when `reloading` says so.
 
-    Raises ArchiveLocked where another process does already, TokiodError where a directory or socket can't be had.
+    Raises ConfigError, ArchiveLocked where another process does already, TokiodError where a directory or socket can't be had.
     """
-    epoch = uuid4().hex
+    config, epoch = load(), uuid4().hex
     with ArchiveLock(config.archive.lock):
         _sweep(config.archive.root)
         full = not all(source.replayable for source in config.source)
@@ -49,15 +52,34 @@ def run(config: Config, clock: Clock, stopping: Callable[[], bool]) -> None:
             shelf = Shelf(layout, clock, REAL, Threads(), limits)
             upkeep = Upkeep(config, shelf, ledger, clock, REAL)
             upkeep.adopt()
-            writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic, upkeep.turn)
+            writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic, upkeep.turn, notifier.alive)
             shelf.pause = writer.beat
             log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
+            notifier.ready()
+
+            def is_over() -> bool:
+                if reloading():
+                    reloading.clear()
+                    _reload(load, upkeep, notifier)
+                return stopping()
+
             try:
-                writer.run(stopping)
+                writer.run(is_over)
+                notifier.stopping()
                 shelf.seal_all()
             finally:
                 shelf.close()
     log.info("writer.stopped")
+
+
+def _reload(load: Callable[[], Config], upkeep: Upkeep, notifier: Notifier) -> None:
+    """Look after the files of other sources; what else the configuration says needs another writer."""
+    notifier.reloading()
+    try:
+        upkeep.reconfigure(load())
+    except ConfigError as error:
+        log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
+    notifier.ready()
 
 
 def _sweep(root: Path) -> None:

@@ -33,19 +33,22 @@ HIGH_WATER = 16
 PAUSE = 0.05
 """Seconds between two connections, so that a writer that throws each one out is not stormed."""
 MOST_PATIENT = 30.0
+STUCK = 300.0
+"""Seconds without an answer from a writer that goes on saying that it lives, after which something is wrong with one of the two."""
 UNWELCOME = 10
 """A connection without a Welcome is thrown away after so many times `silence`: its peer may have gone without a trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How it stands between this process and the writer. resent: windows sent again, ever."""
+    """How it stands between this process and the writer. resent: windows sent again, ever; answered: answers, ever."""
 
     connected: bool
     epoch: str | None
     unacknowledged: int
     unacknowledged_bytes: int
     resent: int
+    answered: int
 
 
 class _Lost(Exception):  # noqa: N818 - an event, not an error
@@ -83,12 +86,14 @@ class Sender:
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
         self._was_silent = False
+        self._answered = 0
+        self._moved = 0.0
 
     @property
     def state(self) -> State:
         """How it stands now."""
         windows = self._windows
-        return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent)
+        return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent, self._answered)
 
     async def welcomed(self) -> None:
         """Wait until a writer has welcomed this process."""
@@ -99,7 +104,14 @@ class Sender:
 
         The batches must not be changed before that. The future is cancelled when run() ends first.
         """
+        if not self._windows:
+            self._moved = asyncio.get_running_loop().time()
         return await self._windows.add(collected)
+
+    def stuck(self, now: float) -> str:
+        """Say that a writer that lives has answered nothing for far too long, or nothing; now: the loop's time."""
+        waited = now - self._moved
+        return f"no answer from the writer for {waited:.0f} s" if self._welcomed.is_set() and self._windows and waited > STUCK else ""
 
     async def run(self) -> None:
         """Keep the conversation with the writer going; ends only by cancellation."""
@@ -169,11 +181,16 @@ class Sender:
             case protocol.Welcome():
                 self._welcome(message.epoch)
             case protocol.Ack():
-                self._windows.resolve(message.attempt, Stored(message.cells, message.dropped))
+                self._resolve(message.attempt, Stored(message.cells, message.dropped))
             case protocol.Reject():
-                self._windows.resolve(message.attempt, Rejected(message.message, message.retry, message.later))
+                self._resolve(message.attempt, Rejected(message.message, message.retry, message.later))
             case protocol.Reload():
                 self._on_reload()
+
+    def _resolve(self, attempt: int, outcome: Stored | Rejected) -> None:
+        self._answered += 1
+        self._moved = asyncio.get_running_loop().time()
+        self._windows.resolve(attempt, outcome)
 
     def _welcome(self, epoch: str) -> None:
         if self._welcomed.is_set():
@@ -188,6 +205,7 @@ class Sender:
         log.info("bus.connected", epoch=epoch, unacknowledged=len(self._windows))
         if is_new:
             self._on_reload()
+        self._moved = asyncio.get_running_loop().time()
         self._windows.renew()
         self._welcomed.set()
 

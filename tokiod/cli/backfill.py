@@ -205,8 +205,8 @@ def _run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceCo
 
 
 async def _alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted) -> Job:
+    from tokiod.child import Child  # noqa: PLC0415
     from tokiod.collecting import backfill  # noqa: PLC0415 - only where nobody else collects
-    from tokiod.supervisor import Child  # noqa: PLC0415
 
     arguments = ["--config", str(config_path), "--log-level", "warning", "--parent", str(os.getpid())]
     arguments += ["--clock", str(clock)] if "Simulated" in type(clock).__name__ else []

@@ -72,4 +72,5 @@ clock_option = click.option(
     "--clock", type=ClockType(), default=SystemClock(), hidden=True, help="Run in a simulation's time: EPOCH@ORIGINxRATE."
 )
 parent_option = click.option("--parent", type=int, hidden=True, help="End when this process ends.")
+origin_option = click.option("--origin", type=click.Path(path_type=Path), hidden=True, help="The file that the configuration is a copy of.")
 version_option = click.version_option(__version__)

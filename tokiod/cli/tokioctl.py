@@ -9,7 +9,9 @@ import click
 from tokiod.cli.archive import archive_command
 from tokiod.cli.backfill import backfill_command
 from tokiod.cli.gaps import gaps_command
+from tokiod.cli.ping import ping_command
 from tokiod.cli.plain import PlainGroup, version_option
+from tokiod.cli.reload import reload_command
 from tokiod.cli.seal import seal_command
 from tokiod.cli.status import status_command
 from tokiod.cli.verify import verify_command
@@ -27,6 +29,8 @@ main.add_command(archive_command)
 main.add_command(backfill_command)
 main.add_command(seal_command)
 main.add_command(verify_command)
+main.add_command(ping_command)
+main.add_command(reload_command)
 
 
 if __name__ == "__main__":

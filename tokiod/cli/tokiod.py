@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -12,9 +15,10 @@ from tokiod import config as configuration
 from tokiod import log
 from tokiod.cli.check import check
 from tokiod.cli.demo import demo
-from tokiod.cli.plain import PlainGroup, clock_option, config_option, parent_option, version_option
-from tokiod.process import ArchiveLocked, StopFlag, die_with_parent, lasting_owner, one_heap
-from tokiod.supervisor import supervise
+from tokiod.cli.plain import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
+from tokiod.notify import Notifier
+from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner, one_heap
+from tokiod.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,10 +52,10 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
     config = configuration.load(config_path)
     if (owner := lasting_owner(config.archive.lock)) is not None:
         raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
-    arguments = ["--config", str(config_path), "--log-level", log_level]
+    arguments = ["--log-level", log_level]
     arguments += ["--log-json"] if log_json else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
-    asyncio.run(supervise(arguments))
+    asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ)).run())
 
 
 @main.command()
@@ -60,12 +64,14 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
 @json_option
 @clock_option
 @parent_option
-def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, *, log_json: bool) -> None:
+@origin_option
+def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
     """Run the writer alone; `tokiod run` starts it by itself."""
     _begin(log_level, parent, log_json=log_json)
     from tokiod.writing import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
-    write(configuration.load(config_path), clock, StopFlag())
+    stopping, reloading = Asked(signal.SIGTERM, signal.SIGINT), Asked(signal.SIGHUP)
+    write(partial(configuration.load, config_path, origin), clock, Notifier.take(os.environ), stopping, reloading)
 
 
 @main.command()
@@ -74,12 +80,13 @@ def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, 
 @json_option
 @clock_option
 @parent_option
-def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | None, *, log_json: bool) -> None:
+@origin_option
+def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
     """Run the collectors alone; `tokiod run` starts them by itself."""
     _begin(log_level, parent, log_json=log_json)
     from tokiod.collecting import run as collect  # noqa: PLC0415 - as above
 
-    collect(configuration.load(config_path), clock)
+    collect(partial(configuration.load, config_path, origin), clock, Notifier.take(os.environ))
 
 
 def _begin(level: str, parent: int | None, *, log_json: bool) -> None:

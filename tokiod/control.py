@@ -1,0 +1,135 @@
+"""What a running daemon is asked over its Unix socket: one JSON line in, one JSON line back. Who may write to the socket may ask.
+
+{"command": "ping"}      {"answer": "pong", "pid": 17, "ready": true, ...}
+{"command": "reload"}    {"answer": "reloaded", "added": [], ...}  or  {"answer": "refused", "faults": ["tokiod.toml:14: ..."]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+LONGEST = 2**20
+PATIENCE = 5.0
+"""Seconds in which a caller has to ask."""
+
+
+class Ping(msgspec.Struct, tag_field="command", tag="ping", frozen=True):
+    """Ask who is there, and how it is."""
+
+
+class Reload(msgspec.Struct, tag_field="command", tag="reload", frozen=True):
+    """Ask it to read its configuration again."""
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One child. silent_for: seconds since it last told of progress; status: what it last said; restarts: since the daemon began."""
+
+    name: str
+    pid: int | None
+    ready: bool
+    alive: bool
+    silent_for: float
+    restarts: int
+    status: str
+
+
+class Pong(msgspec.Struct, tag_field="answer", tag="pong", frozen=True):
+    """A daemon. ready: it collects and stores; alive: all its processes make progress; seconds: since it began."""
+
+    pid: int
+    version: str
+    ready: bool
+    alive: bool
+    seconds: float
+    processes: list[Process]
+
+
+class Reloaded(msgspec.Struct, tag_field="answer", tag="reloaded", frozen=True):
+    """What a new configuration changed, by names of sources; restarted: all of it, because more than sources changed."""
+
+    added: list[str] = []
+    removed: list[str] = []
+    changed: list[str] = []
+    unchanged: list[str] = []
+    restarted: bool = False
+
+
+class Refused(msgspec.Struct, tag_field="answer", tag="refused", frozen=True):
+    """Nothing was done, and why, line by line."""
+
+    faults: list[str]
+
+
+Request = Ping | Reload
+Answer = Pong | Reloaded | Refused
+
+
+@asynccontextmanager
+async def serving(path: Path, answer: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[None]:
+    """Answer whoever asks at a Unix socket, which only the owner and its group can open. Raises OSError, also if another daemon does."""
+    if _is_served(path):
+        raise FileExistsError(f"another daemon answers at {path}")
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, ValueError):
+            async with asyncio.timeout(PATIENCE):
+                line = await reader.readline()
+            writer.write(msgspec.json.encode(await _answered(line, answer)) + b"\n")
+            await writer.drain()
+        writer.close()
+
+    mask = os.umask(0o117)
+    try:
+        server = await asyncio.start_unix_server(converse, path, limit=LONGEST)
+    finally:
+        os.umask(mask)
+    async with server:
+        yield
+    with suppress(OSError):
+        path.unlink()  # noqa: ASYNC240 - one call, at the end of a process
+
+
+async def _answered(line: bytes, answer: Callable[[Request], Awaitable[Answer]]) -> Answer:
+    try:
+        request = msgspec.json.decode(line, type=Request)
+    except msgspec.DecodeError as error:
+        return Refused([f"no request: {error}"])
+    return await answer(request)
+
+
+def ask(path: Path, request: Request, seconds: float) -> Answer:
+    """Ask the daemon behind a socket. Raises TokiodError where none answers within so many seconds."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(seconds)
+        try:
+            caller.connect(str(path))
+            caller.sendall(msgspec.json.encode(request) + b"\n")
+            with caller.makefile("rb") as said:
+                answer: Answer = msgspec.json.decode(said.readline(LONGEST), type=Answer)
+                return answer
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise TokiodError(f"no daemon answers at {path}: is it running, and with this configuration?") from None
+        except TimeoutError:
+            raise TokiodError(f"the daemon at {path} did not answer within {seconds:.0f} s") from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise TokiodError(f"the daemon at {path} can't be asked: {error}") from None
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, suppress(OSError):
+        caller.settimeout(1)
+        caller.connect(str(path))
+        return True
+    return False
