@@ -44,6 +44,20 @@ def test_only_owner_and_group_may_ask(served):
     assert stat.S_IMODE(served.stat().st_mode) == 0o660
 
 
+def test_what_others_make_while_it_begins_has_their_modes(tmp_path):
+    async def make():
+        (tmp_path / "directory").mkdir()
+
+    async def serve():
+        making = asyncio.create_task(make())
+        async with serving(tmp_path / "control", None):
+            await making
+
+    asyncio.run(serve())
+    (tmp_path / "like this").mkdir()
+    assert (tmp_path / "directory").stat().st_mode == (tmp_path / "like this").stat().st_mode
+
+
 def test_nonsense_is_refused_and_holds_up_nobody(served):
     for nonsense in (b"\n", b"{}\n", b"\xff\xfe\n", b'{"command": "rm"}\n', b"x" * (2**20 + 10) + b"\n"):
         with socket.socket(socket.AF_UNIX) as caller:

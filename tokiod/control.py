@@ -90,12 +90,7 @@ async def serving(path: Path, answer: Callable[[Request], Awaitable[Answer]]) ->
             await writer.drain()
         writer.close()
 
-    mask = os.umask(0o117)
-    try:
-        server = await asyncio.start_unix_server(converse, path, limit=LONGEST)
-    finally:
-        os.umask(mask)
-    async with server:
+    async with await asyncio.start_unix_server(converse, sock=_bound(path), limit=LONGEST):
         yield
     with suppress(OSError):
         path.unlink()  # noqa: ASYNC240 - one call, at the end of a process
@@ -125,6 +120,22 @@ def ask(path: Path, request: Request, seconds: float) -> Answer:
             raise TokiodError(f"the daemon at {path} did not answer within {seconds:.0f} s") from None
         except (OSError, msgspec.DecodeError) as error:
             raise TokiodError(f"the daemon at {path} can't be asked: {error}") from None
+
+
+def _bound(path: Path) -> socket.socket:
+    """Return a socket with mode 0660. The mask is the whole process's: nothing may be awaited, and no child started, while it is ours."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o117)
+    try:
+        if path.is_socket():
+            path.unlink()
+        listener.bind(str(path))
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(mask)
+    return listener
 
 
 def _is_served(path: Path) -> bool:
