@@ -15,6 +15,7 @@ from collectors.lmt.database import Ask
 from collectors.lmt.inventory import INFO, Info, Inventory, MdtNames, inventory
 from collectors.lmt.stamps import DAY, HOUR, REACH, LocalTime, seconds, text
 from collectors.lmt.tables import NEEDED, TABLES, Table
+from tokiod.collector import Tally
 from tokiod.errors import Fatal, NotYet
 from tokiod.spans import spans_of
 from tokiod.window import Window, iso
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lmt.database import Database, Schema
-    from tokiod.collector import Tally
     from tokiod.sample import Batch
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Lmt:
         stock = await self._inventory(schema)
         if stock.unnamed:
             tally.dropped["a component whose name is none"] += stock.unnamed
-        span = await self._span(window, local)
+        span = await self._span(window, local, tally)
         async with _all_at_once(self._numbers(table, _present(table, schema), stock, span) for table in TABLES) as reading:
             for table, numbers in zip(TABLES, reading, strict=True):
                 for batch in batches(table, await numbers, span, stock):
@@ -80,7 +80,7 @@ class Lmt:
         """Return how many rows there are about the window's TS_IDs."""
         schema = await self._schema()
         stock = await self._inventory(schema)
-        span = await self._span(window, await self._local_time())
+        span = await self._span(window, await self._local_time(), Tally())
         return sum([await self._database.count(ask) for table in TABLES for ask in _asks(table, (), stock, span)])
 
     async def spans(self) -> list[Window]:
@@ -120,17 +120,17 @@ class Lmt:
         guess = local.instant(int(seconds(newest[0])[0]))
         if self._database.finished or guess - REACH >= window.end:
             return
-        _, times = await self._stamps(Window(guess - HOUR, guess + 1), local)
+        _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Tally())
         if times[-1] < window.end:
             raise NotYet(f"{self._database} has got to {iso(times[-1])} ({newest[0][0]} in {local.zone}), not yet to {iso(window.end)}")
 
-    async def _span(self, window: Window, local: LocalTime) -> Span:
-        ts_ids, times = await self._stamps(window, local)
+    async def _span(self, window: Window, local: LocalTime, tally: Tally) -> Span:
+        ts_ids, times = await self._stamps(window, local, tally)
         inside = (times >= window.start) & (times < window.end)
         return Span(window, self._options.step, ts_ids[inside], times[inside])
 
-    async def _stamps(self, window: Window, local: LocalTime) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return TS_IDs around a window and their instants."""
+    async def _stamps(self, window: Window, local: LocalTime, tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return TS_IDs around a window and their instants. SQLite keeps whatever bits a damaged copy has, of any type."""
         first, last = local.bounds(window)
         shown = self._database.local
         rows = await self._database.select(
@@ -138,8 +138,10 @@ class Lmt:
             f" WHERE TIMESTAMP >= '{text(first)[:10]}' AND TIMESTAMP < '{text(last + DAY)[:10]}'"
             f" AND {shown} >= '{text(first)}' AND {shown} < '{text(last)}' ORDER BY TS_ID"
         )
-        ts_ids = np.array([row[0] for row in rows], np.int64)
-        return ts_ids, local.epochs(seconds([row[1] for row in rows]), window)
+        whole = [row for row in rows if isinstance(row[0], int)]
+        if len(whole) < len(rows):
+            tally.dropped["a TS_ID that is no number"] += len(rows) - len(whole)
+        return np.array([row[0] for row in whole], np.int64), local.epochs(seconds([row[1] for row in whole]), window)
 
     async def _numbers(self, table: Table, columns: tuple[str, ...], stock: Inventory, span: Span) -> dict[str, NDArray[Any]]:
         names = ("TS_ID", table.key, *columns)

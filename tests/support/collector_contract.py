@@ -12,8 +12,8 @@ from tokiod.collector import Tally
 from tokiod.window import Window
 
 
-async def collected(collector, window):
-    return [batch async for batch in collector.collect(window, Tally())]
+async def collected(collector, window, tally=None):
+    return [batch async for batch in collector.collect(window, tally or Tally())]
 
 
 async def samples(collector, window):
