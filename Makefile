@@ -32,7 +32,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 servers:
-	@$(PYTHON) tests/system/packages.py mariadb-server hdf5-tools maven default-jre-headless
+	@$(PYTHON) tests/system/packages.py mariadb-server hdf5-tools systemd maven default-jre-headless
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 
 demo: install

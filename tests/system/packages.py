@@ -1,6 +1,6 @@
 """Install Debian packages that are missing, where that is allowed; say what is missing where it isn't. Standard library only.
 
-packages.py python3-venv mariadb-server hdf5-tools maven default-jre-headless
+packages.py python3-venv mariadb-server hdf5-tools systemd maven default-jre-headless
 """
 
 import importlib.util
@@ -13,6 +13,7 @@ PRESENT = {
     "python3-venv": lambda: importlib.util.find_spec("ensurepip") is not None,
     "mariadb-server": lambda: any(shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin") for n in ("mariadbd", "mysqld")),
     "hdf5-tools": lambda: shutil.which("h5dump") is not None,
+    "systemd": lambda: shutil.which("systemd-analyze") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     # Java 17 in Debian 12, 21 in Debian 13: both will do for Elasticsearch and OpenSearch.
     "default-jre-headless": lambda: shutil.which("java") is not None,
