@@ -41,6 +41,11 @@ class Reader:
         names = [f"{group}/{name}" for group in GROUPS if group in file for name in file[group] if name != "timestamps"]
         return tuple(name for name in names if column_names(file[name]))
 
+    def stamps(self, dataset: str) -> NDArray[np.int64]:
+        """Return the time stamps i8[rows] of all rows of a dataset: UTC epoch seconds, the left edge of each."""
+        stamps: NDArray[np.int64] = self._current()[f"{group_of(dataset)}/timestamps"][...]
+        return stamps
+
     def read(self, dataset: str, start: int, end: int) -> tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64]]:
         """Return time stamps i8[t] in [start, end), column names, and values f8[t, columns] with nan where missing.
 
