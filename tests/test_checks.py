@@ -289,3 +289,37 @@ def test_sources_are_fine_exactly_when_names_and_datasets_are_unique(drawn):
     cells = [(system, dataset) for _, system, fills in drawn for dataset in fills]
     unique = len(set(names)) == len(names) and len(set(cells)) == len(cells)
     assert (not list(checks.sources(configs, configs))) == unique
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9464", "0.0.0.0:1", "[::1]:65535", "[::]:9464", "10.1.2.3:80"])
+def test_an_ip_address_and_a_port_can_be_listened_at(address):
+    assert list(checks.http_address(address, ("metrics", "address"))) == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        ":9464",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:0",
+        "127.0.0.1:65536",
+        "localhost:9464",
+        "::1:9464",
+        "[127.0.0.1]:80",
+        "[::1:80",
+        "9464",
+    ],
+)
+def test_what_is_no_ip_address_and_port_is_refused(address):
+    (fault,) = checks.http_address(address, ("metrics", "address"))
+    sentence = 'expected an IP address of this machine and a port, as in "127.0.0.1:9464" or "[::1]:9464", got '
+    assert (fault.key, fault.sentence) == (("metrics", "address"), f"{sentence}{address!r}")
+
+
+@pytest.mark.parametrize(
+    ("address", "is_loopback"), [("127.0.0.1:1", True), ("127.8.8.8:1", True), ("[::1]:1", True), ("0.0.0.0:1", False)]
+)
+def test_strangers_do_not_reach_loopback(address, is_loopback):
+    assert checks.is_loopback(address) == is_loopback

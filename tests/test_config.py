@@ -246,7 +246,8 @@ name = "c"
         "tokiod.toml:16: source cscratch-lmt: intervall: unknown key, did you mean interval?",
         "tokiod.toml:17: source cscratch-lmt: tables: expected str, got int - at [1]",
         "tokiod.toml:18: source cscratch-lmt: mode: invalid enum value 'hots'",
-        "tokiod.toml:19: source cscratch-lmt: tls: expected str, got int - at .ca",
+        "tokiod.toml:20: source cscratch-lmt: tls.ca: expected str, got int",
+        "tokiod.toml:21: source cscratch-lmt: tls.dept: unknown key, did you mean depth?",
         "tokiod.toml:22: source #2: name: missing",
         "tokiod.toml:23: source #2: kind: 'faketre' is no kind of source, did you mean faketree?",
         "tokiod.toml:24: source #2: system: expected str, got array",
@@ -433,3 +434,30 @@ def test_whatever_stands_in_the_file_is_a_configuration_or_told_in_lines(load, d
     assert isinstance(result, Config) != bool(faults)
     assert [fault for fault in faults if not fault.startswith("tokiod.toml") or len(fault.splitlines()) > 1] == []
     assert len(set(faults)) == len(faults)
+
+
+@pytest.mark.parametrize(
+    ("stanza", "address"),
+    [("", None), ("[metrics]\n", "127.0.0.1:9464"), ('[metrics]\naddress = "[::1]:1234"\n', "[::1]:1234")],
+)
+def test_metrics_are_off_without_their_table_and_on_loopback_with_it(load, stanza, address):
+    config = load(HEAD + stanza)
+    assert (None if config.metrics is None else config.metrics.address) == address
+
+
+def test_all_that_is_wrong_with_the_metrics_is_told_with_its_place(load):
+    with pytest.raises(ConfigError) as refused:
+        load(HEAD + '[metrics]\nadress = "x"\naddress = "example.org:80"\n')
+    assert refused.value.faults == [
+        "tokiod.toml:5: metrics: adress: unknown key, did you mean address?",
+        (
+            "tokiod.toml:6: metrics: address: expected an IP address of this machine and a port, "
+            'as in "127.0.0.1:9464" or "[::1]:9464", got \'example.org:80\''
+        ),
+    ]
+
+
+def test_metrics_that_strangers_reach_are_warned_of(load):
+    config = load(HEAD + SOURCE + '[metrics]\naddress = "0.0.0.0:9464"\n')
+    assert configuration.warnings(config) == ["metrics.address: whoever reaches 0.0.0.0:9464 may read the names and states of all sources"]
+    assert configuration.warnings(load(HEAD + SOURCE + "[metrics]\n")) == []

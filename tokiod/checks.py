@@ -29,6 +29,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 LONGEST_IPC = 107
 """Bytes of a Unix socket's path: sun_path, less its NUL."""
 
+LAST_PORT = 65535
+
 _DAY = 86400
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
@@ -67,6 +69,18 @@ def endpoints(bus: str | None, feed: str | None) -> Iterator[Fault]:
             yield Fault(key, reason)
     if bus is not None and feed is not None and _same(bus) == _same(feed):
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
+
+
+def http_address(address: str, key: Key) -> Iterator[Fault]:
+    """Check that an address can be listened at: an IP address, which is never looked up, and a port."""
+    host, _, port = address.rpartition(":")
+    if not _PORT.fullmatch(port) or int(port) > LAST_PORT or not _is_ip(host):
+        yield Fault(key, f'expected an IP address of this machine and a port, as in "127.0.0.1:9464" or "[::1]:9464", got {address!r}')
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether strangers don't reach an IP address and port."""
+    return _is_loopback(address.rpartition(":")[0].strip("[]"))
 
 
 def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
@@ -135,6 +149,15 @@ def _unfit(endpoint: str) -> str | None:
     if not _is_loopback(host.strip("[]")):
         return "tcp beyond loopback needs CURVE keys, which this version does not have yet: use ipc or 127.0.0.1"
     return None
+
+
+def _is_ip(host: str) -> bool:
+    """Tell whether it is an IP address, in brackets if it is one of version 6."""
+    try:
+        version = ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).version
+    except ValueError:
+        return False
+    return (version == 6) == (host[:1] == "[" and host[-1:] == "]")  # noqa: PLR2004 - IPv6
 
 
 def _is_loopback(host: str) -> bool:

@@ -83,13 +83,23 @@ class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
     endpoint: str = "ipc:///run/tokiod/feed"
 
 
+class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Where metrics and health are served by HTTP."""
+
+    address: str = "127.0.0.1:9464"
+
+
 class Config(msgspec.Struct, kw_only=True, frozen=True):
-    """A site: its IANA time zone, archive, sockets and sources. secrets: the directory that file secrets are relative to."""
+    """A site: its IANA time zone, archive, sockets and sources. secrets: the directory that file secrets are relative to.
+
+    metrics: None for none.
+    """
 
     timezone: str
     archive: ArchiveConfig
     bus: BusConfig = BusConfig()
     feed: FeedConfig = FeedConfig()
+    metrics: MetricsConfig | None = None
     source: tuple[SourceConfig, ...] = ()
     secrets: Path = Path()
 
@@ -144,7 +154,10 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
 
 def warnings(config: Config) -> list[str]:
     """Return what is allowed but can hardly be meant."""
-    return [] if config.source else ["no [[source]]: nothing is collected"]
+    told = [] if config.source else ["no [[source]]: nothing is collected"]
+    if config.metrics is not None and not checks.is_loopback(config.metrics.address):
+        told.append(f"metrics.address: whoever reaches {config.metrics.address} may read the names and states of all sources")
+    return told
 
 
 def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
@@ -186,6 +199,8 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
         yield from checks.template(values["archive"].path, ("archive", "path"), {config.system for config in sources.values()})
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
     yield from checks.endpoints(bus.endpoint, feed.endpoint)
+    if isinstance(metrics := values.get("metrics"), MetricsConfig):
+        yield from checks.http_address(metrics.address, ("metrics", "address"))
     for key, config in sources.items():
         yield from checks.source(config, key, zone) if key in whole else ()
     yield from checks.sources(sources, whole)

@@ -11,7 +11,8 @@ import json
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -110,14 +111,20 @@ def _tells_secret(text: str) -> bool:
 
 
 def _value(value: object, key: Key, of: Any) -> Shaped:
-    if isinstance(of, type) and issubclass(of, msgspec.Struct):
-        values, faults = fields(value, of, key)
-        whole, refused = build(of, values, key)
+    if (struct := _struct(of)) is not None:
+        values, faults = fields(value, struct, key)
+        whole, refused = build(struct, values, key)
         return whole, faults or refused
     try:
         return msgspec.convert(value, of, dec_hook=_own_type), []
     except msgspec.ValidationError as error:
         return None, [Fault(key, _sentence(error))]
+
+
+def _struct(of: Any) -> type[msgspec.Struct] | None:
+    """Return the struct that a type is, or that may be left out."""
+    (one,) = set(get_args(of)) - {NoneType} if NoneType in get_args(of) and len(get_args(of)) == 2 else {of}  # noqa: PLR2004 - it or None
+    return one if isinstance(one, type) and issubclass(one, msgspec.Struct) else None
 
 
 def _own_type(of: type, value: object) -> object:
