@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from tokiod.jobs import Jobs
+from tokiod.ledger import Ledger, LedgerUnmade
 from tokiod.process import lock_owner
 from tokiod.window import Calendar, Window
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config import Config
-    from tokiod.ledger import Ledger, SourceStatus, Unstored
+    from tokiod.ledger import SourceStatus, Unstored
     from tokiod.window import Day
 
 LATE = 3
@@ -96,10 +97,30 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
     calendar = Calendar(config.timezone)
     sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
     writer = lock_owner(config.archive.lock)
-    healthy = all(line.state in {"running", "stopped"} and not _late(line, s) for line, s in zip(sources, config.source, strict=True))
+    healthy = not any(map(_is_stale, sources, config.source))
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
     files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
     return Status(now, str(config.archive.root), writer, health, sources, files, jobs)
+
+
+def read(config: Config, now: float) -> Status:
+    """Gather the status from the ledger's file. Raises TokiodError where that can't be read."""
+    if not config.archive.ledger.exists():
+        return status(config, None, now)
+    try:
+        with Ledger.open_readonly(config.archive.ledger) as ledger:
+            return status(config, ledger, now)
+    except LedgerUnmade:
+        return status(config, None, now)
+
+
+def stale(now: Status, config: Config) -> list[str]:
+    """Return the names of the sources that are late, or wait for their server or a person."""
+    return [line.name for line, source in zip(now.sources, config.source, strict=True) if _is_stale(line, source)]
+
+
+def _is_stale(line: SourceLine, source: SourceConfig) -> bool:
+    return line.state not in {"running", "stopped"} or _late(line, source)
 
 
 def _jobs(ledger: Ledger) -> Iterator[JobLine]:

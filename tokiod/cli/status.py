@@ -15,8 +15,7 @@ from rich.text import Text
 
 from tokiod import config as configuration
 from tokiod.cli.plain import clock_option, config_option
-from tokiod.ledger import Ledger, LedgerUnmade
-from tokiod.status import SourceLine, Status, status
+from tokiod.status import SourceLine, Status, read
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -54,13 +53,7 @@ def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: boo
 
 def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError where the ledger can't be read."""
-    if not config.archive.ledger.exists():
-        return status(config, None, clock.time())
-    try:
-        with Ledger.open_readonly(config.archive.ledger) as ledger:
-            return status(config, ledger, clock.time())
-    except LedgerUnmade:
-        return status(config, None, clock.time())
+    return read(config, clock.time())
 
 
 def rendered(now: Status) -> Group:
