@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) tests/system/packages.py python3-venv
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing tokiod and its tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast,plot]'
 	@touch $@
 
 servers:
