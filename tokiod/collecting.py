@@ -98,7 +98,7 @@ async def _reload_when_asked(load: Callable[[], Config], sources: Sources, notif
 async def _tell_progress(notifier: Notifier, sender: Sender, known: Callable[[], Sources | None]) -> None:
     """Tell that this process makes progress, while it does: the loop turns, no collector hangs, and the writer answers.
 
-    It is ready once every source was asked for its first window and, where one was handed over, the writer has answered.
+    It is ready once the writer has answered, or all sources were asked in vain: one that is down must not keep the others from it.
     """
     is_ready, loop = False, asyncio.get_running_loop()
     while True:
@@ -110,7 +110,8 @@ async def _tell_progress(notifier: Notifier, sender: Sender, known: Callable[[],
         else:
             notifier.alive(sources.sentence())
             state = sender.state
-            if not is_ready and all(poller.has_asked for poller in sources.pollers) and (state.answered or not state.unacknowledged):
+            in_vain = all(poller.has_asked for poller in sources.pollers) and not state.unacknowledged
+            if not is_ready and (state.answered or in_vain):
                 is_ready = True
                 notifier.ready()
         await asyncio.sleep(BEAT if is_ready else BEAT / 10)

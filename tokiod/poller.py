@@ -46,8 +46,8 @@ class Poller:
     stored. `submit` waits while the writer is full: that is all there is of flow control, and nothing is collected meanwhile.
     Sleeps end at absolute times, so nothing is polled faster because it is late. No error of a collector ends the poller.
 
-    counts: outcomes that were no success, by kind (see tokiod.retry), and clock jumps; has_asked: whether the first thing that is due was
-    asked for; trouble: why the source is down, where it is.
+    counts: outcomes that were no success, by kind (see tokiod.retry), and clock jumps; has_asked: whether the first window was had or
+    not, where one was due; trouble: why the source is down, where it is.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
@@ -138,11 +138,12 @@ class Poller:
         self._write_off()
         tick = self._clock.monotonic()
         window = None if tick < self._not_before else self._agenda.next(self._clock.time(), tick, self._longest())
-        self.has_asked = True
         if window is None:
+            self.has_asked = True
             await self._pause(max(self._not_before - tick, 0) or self._agenda.wait(self._clock.time(), tick))
         else:
             await self._attempt(window)
+            self.has_asked = True
 
     async def _has_loaded(self) -> bool:
         try:
