@@ -1,0 +1,126 @@
+"""`tokioctl tail`: the feed as lines, and what was missed read from the files."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+import numpy as np
+
+from tokiod import config as configuration
+from tokiod.catching_up import Archive
+from tokiod.cli.plain import Failed, clock_option, config_option
+from tokiod.cli.times import epoch
+from tokiod.shape import nearest
+from tokiod.subscribe import Gap, Stalled, Subscriber, Update
+from tokiod.tts.schema import UNITS
+from tokiod.units import Duration
+from tokiod.window import Calendar, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.config import Config
+
+SILENCE = 5.0
+INTERRUPTED = 130
+
+
+@click.command("tail")
+@click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]")
+@click.option("--since", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: an object per line with its cells, time in UTC epoch seconds.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line per cell.")
+@config_option
+@clock_option
+def tail_command(config_path: Path, clock: Clock, topic: str, since: str | None, *, as_json: bool, as_csv: bool) -> None:
+    """Print what the daemon stores, as it stores it, until Ctrl-C.
+
+    SYSTEM/DATASET, or the beginning of one, is what is printed, e.g. cscratch/datatargets/; everything by default. What was missed is
+    told on stderr and read from the files. An empty value became missing again. Without a daemon it waits for one. Exit 130 by Ctrl-C.
+    """
+    if as_json and as_csv:
+        raise Failed("--json or --csv, not both")
+    config = configuration.load(config_path)
+    begin = None if since is None else _since(since, config, clock)
+    told = _json if as_json else _csv_lines() if as_csv else _plain
+    archive = Archive.of(config, clock)
+    try:
+        with Subscriber(config.feed.endpoint, [_prefix(config, topic)], silence=SILENCE, archive=archive, since=begin) as subscriber:
+            _follow(subscriber, told, config.feed.endpoint)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _follow(subscriber: Subscriber, told: Callable[[Update], None], endpoint: str) -> None:
+    waits = False
+    for event in subscriber:
+        match event:
+            case Update():
+                told(event)
+                sys.stdout.flush()
+            case Gap(since=int()):
+                click.echo(_gap(event), err=True)
+            case Stalled() if not waits:
+                click.echo(f"nothing comes from {endpoint}: the daemon is down, or has stored nothing yet; waiting", err=True)
+        waits = isinstance(event, Stalled)
+
+
+def _prefix(config: Config, topic: str) -> str:
+    systems = {source.system for source in config.source}
+    system, slash, _ = topic.partition("/")
+    if topic and system not in systems:
+        raise Failed(f"no source has the system {system}{nearest(system, systems)}: there is {', '.join(sorted(systems)) or 'none'}")
+    return topic if slash or not topic else f"{topic}/"
+
+
+def _since(text: str, config: Config, clock: Clock) -> int:
+    try:
+        return int(clock.time()) - Duration.parse(text)
+    except ValueError:
+        return epoch("--since", text, Calendar(config.timezone).zone)
+
+
+def _gap(gap: Gap) -> str:
+    missed = "a new writer" if gap.missed is None else f"{gap.missed} messages missed"
+    return f"{gap.system}/{gap.dataset}: {missed}; catching up from the file, from {iso(min(gap.since or 0, gap.watermark))} on"
+
+
+def _plain(update: Update) -> None:
+    batch = update.batch
+    values = batch.value[~np.isnan(batch.value)]
+    said = f"{len(batch)} cells" + (f", {len(batch) - len(values)} missing" if len(values) < len(batch) else "")
+    said += f", sum {values.sum():.6g} {UNITS.get(batch.dataset, '')}".rstrip() + (", caught up" if update.caught_up else "")
+    click.echo(f"{iso(batch.time.min())} +{int(np.ptp(batch.time)) + batch.step}s {update.system}/{batch.dataset}: {said}")
+
+
+def _json(update: Update) -> None:
+    batch = update.batch
+    told = {"system": update.system, "dataset": batch.dataset, "step": batch.step, "watermark": update.watermark}
+    told |= {"caught_up": update.caught_up, "cells": _cells(update)}
+    click.echo(msgspec.json.encode(told).decode())
+
+
+def _csv_lines() -> Callable[[Update], None]:
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow(("time", "system", "dataset", "column", "value"))
+
+    def tell(update: Update) -> None:
+        for time, column, value in _cells(update):
+            lines.writerow((iso(time), update.system, update.batch.dataset, column, "" if value is None else value))
+
+    return tell
+
+
+def _cells(update: Update) -> list[tuple[int, str, Any]]:
+    """Return a cell after the other, None where it is missing. Not on the way of a number: whoever prints them reads them one by one."""
+    batch = update.batch
+    names = (batch.columns[column] for column in batch.column.tolist())
+    values = (None if math.isnan(value) else value for value in batch.value.tolist())
+    return list(zip(batch.time.tolist(), names, values, strict=True))
