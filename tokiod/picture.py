@@ -57,17 +57,12 @@ class Picture:
         return f"{self.units} in {self.step} s" if self.is_amount else self.units
 
     def times(self, count: int) -> Iterator[tuple[float, str]]:
-        """Yield about so many places in rows with the local times to write there; times on the hour come first."""
+        """Yield about so many places in rows with the local times to write there, on round times of the day."""
         span = len(self.values) * self.step
         every = next((step for step in _TICKS if span / step <= count), 86400)
-        for time in range(self.start, self.start + span):
-            local = dt.datetime.fromtimestamp(time, self.zone)
-            if (local.hour * 3600 + local.minute * 60 + local.second) % every == 0:
-                yield from self._ticks(time, every, span)
-                return
-
-    def _ticks(self, first: int, every: int, span: int) -> Iterator[tuple[float, str]]:
-        # Where the clocks change the hours go on being those of the first tick: the places stay even.
+        local = dt.datetime.fromtimestamp(self.start, self.zone)
+        first = self.start + -(local.hour * 3600 + local.minute * 60 + local.second) % every
+        # Where the clocks change the places stay even, and the hours follow.
         for time in range(first, self.start + span + 1, every):
             text = dt.datetime.fromtimestamp(time, self.zone).strftime("%H:%M:%S" if every % 60 else "%H:%M")
             yield (time - self.start) / self.step, text
@@ -138,7 +133,8 @@ def characters(picture: Picture, width: int, height: int) -> Text:
     names = _labels(picture.columns, len(shown[0]))
     label = max(map(len, names), default=0)
     sums = [amount(value, picture.units) for value in _bands(picture, len(names))]
-    side = max(map(len, sums), default=0)
+    folded = "sum" if picture.is_amount else "mean"
+    side = max(map(len, [folded, *sums]))
     cells = shrunk(shown, width - label - side - 2, height).T
     # A mean of percentages can't be above all of them; the map's own largest value is the scale's end.
     most = float(np.nanmax(cells, initial=0.0)) or 1.0
@@ -147,7 +143,7 @@ def characters(picture: Picture, width: int, height: int) -> Text:
     text.append(f"{'mean' if picture.units == '%' else 'sum':>{label}} ").append_text(
         _line(total, float(np.nanmax(total, initial=0.0)) or 1.0)
     )
-    text.append(f" {'sum' if picture.is_amount else 'mean'}\n")
+    text.append(f" {folded:>{side}}\n")
     for name, row, total_of_row in zip(names, cells, sums, strict=True):
         text.append(f"{name:<{label}} ").append_text(_line(row, most)).append(f" {total_of_row:>{side}}\n")
     text.append(" " * (label + 1)).append(_axis(picture, cells.shape[1]))
