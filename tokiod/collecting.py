@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod import metrics
 from tokiod.backfill import Alone
 from tokiod.bus.sender import Sender
 from tokiod.errors import ConfigError, TokiodError
@@ -50,6 +51,7 @@ async def collect(load: Callable[[], Config], clock: Clock, notifier: Notifier =
     reloading: set when the configuration is to be read again; of that only sources may have changed.
     """
     config, told = load(), Repeats(clock)
+    metrics.count(config, "collectors")
     ledger: Ledger | None = None
     sources: Sources | None = None
 
@@ -89,7 +91,9 @@ async def _reload_when_asked(load: Callable[[], Config], sources: Sources, notif
         reloading.clear()
         notifier.reloading()
         try:
-            await sources.take(load())
+            config = load()
+            metrics.count(config, "collectors")
+            await sources.take(config)
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
         notifier.ready()

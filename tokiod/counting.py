@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -102,6 +103,13 @@ class Histogram(Metric):
         """Count something that took so long."""
         if (cell := self._cells.get(labels)) is not None:
             cell.observe(seconds)
+
+    @contextmanager
+    def timing(self, *labels: str) -> Iterator[None]:
+        """Count how long the block takes, unless it raises."""
+        begun = time.monotonic()
+        yield
+        self.observe(time.monotonic() - begun, *labels)
 
     def _made(self) -> Any:
         from prometheus_client import Histogram as Real  # noqa: PLC0415 - as above

@@ -9,10 +9,12 @@ Label sets are fixed (tokiod.counting): names of configured sources and the word
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 import structlog
 
+from tokiod.bus.unacknowledged import Stored
 from tokiod.counting import Counter, Gauge, Histogram, Metric, begin
 from tokiod.errors import TokiodError
 from tokiod.retry import Outcome
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tokiod.bus.sender import State
+    from tokiod.bus.unacknowledged import Answer
     from tokiod.config import Config
     from tokiod.counting import Role
     from tokiod.process import ArchiveLock
-    from tokiod.sink import Done
+    from tokiod.sink import Collected, Done
 
 log = structlog.get_logger()
 
@@ -52,8 +55,8 @@ WINDOWS = Counter(
 STAGE = Histogram(
     "collectors",
     "tokiod_stage_seconds",
-    "Seconds that a window takes. collect: the source's answer, read and parsed; submit: waiting until the writer takes more; "
-    "store: from there until it is acknowledged as stored.",
+    "Seconds that a window takes. collect: the source's answer to live polling, read and parsed; submit: waiting until the "
+    "writer takes more; store: from there until it is acknowledged as stored.",
     _LONG,
     source=SOURCES,
     stage=("collect", "submit", "store"),
@@ -148,12 +151,29 @@ def _open(metrics: Iterable[Metric], sources: list[str]) -> None:
         metric.open(sources)
 
 
+def handed_over(collected: Collected, answer: Answer, seconds: float) -> None:
+    """Count a window that waited so long until it could be handed over, and what becomes of it if it is stored."""
+    if _roles:
+        STAGE.observe(seconds, collected.source, "submit")
+        answer.add_done_callback(partial(_answered, collected, answer.get_loop().time()))
+
+
+def _answered(collected: Collected, begun: float, answer: Answer) -> None:
+    if answer.cancelled() or not isinstance(stored := answer.result(), Stored):
+        return
+    source = collected.source
+    STAGE.observe(answer.get_loop().time() - begun, source, "store")
+    WINDOWS.inc(source, "stored", by=collected.extent == "whole")
+    RECORDS.inc(source, by=collected.records or 0)
+    CELLS.inc(source, by=stored.cells)
+    CELLS_DROPPED.inc(source, by=sum(stored.dropped.values()))
+
+
 def on_bus(state: State, resent: int = 0) -> None:
-    """Say how it stands between the collectors and the writer."""
+    """Say how it stands between the collectors and the writer; resent: windows sent again just now."""
     UNACKNOWLEDGED.set(state.unacknowledged)
     UNACKNOWLEDGED_BYTES.set(state.unacknowledged_bytes)
-    if resent:
-        RESENT.inc(by=resent)
+    RESENT.inc(by=resent)
 
 
 def changed(done: Done) -> None:

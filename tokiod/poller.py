@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from collections import Counter
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tokiod import metrics
 from tokiod.agenda import Agenda
 from tokiod.backfill import LONGEST
 from tokiod.bus.unacknowledged import Stored
@@ -174,6 +176,7 @@ class Poller:
         self._offset = wall - after
         if abs(jump) > JUMP + (after - before):
             self.counts["clock_jump"] += 1
+            metrics.JUMPS.inc(self._config.name)
             self._log.warning("clock.jumped", seconds=round(jump, 1))
 
     def _write_off(self) -> None:
@@ -193,6 +196,7 @@ class Poller:
         if times := self._repeats((reason, message)):
             self._log.warning("window.lost", window=str(span), reason=message, times=times)
         self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time())
+        metrics.WINDOWS.inc(self._config.name, "lost", by=math.ceil(span.seconds / self._config.window))
 
     def _longest(self) -> int:
         """Return how many seconds of the past may be asked for at once: no more than are answered in half a window's time."""
@@ -211,7 +215,8 @@ class Poller:
 
     async def _ask(self, window: Window) -> None:
         self._agenda.begin(window, self._clock.time(), self._clock.monotonic())
-        tally = Tally()
+        tally, begun = Tally(), self._clock.monotonic()
+        metrics.RETRIES.inc(self._config.name, by=self._attempts[window] > 0)
         self._overdue = asyncio.get_running_loop().time() + self._config.timeout + HANG
         try:
             async with asyncio.timeout(self._config.timeout):
@@ -221,6 +226,7 @@ class Poller:
             return
         finally:
             self._overdue = None
+        metrics.STAGE.observe(self._clock.monotonic() - begun, self._config.name, "collect")
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, batches)))
         config = self._config
         collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped)
@@ -247,6 +253,7 @@ class Poller:
         tick = self._clock.monotonic()
         verdict = decide(error, self._failures + 1, self._attempts[window] + 1, self._soon, self._rng)
         self.counts[verdict.outcome] += 1
+        metrics.WINDOWS.inc(self._config.name, verdict.outcome)
         self._not_before = max(self._not_before, tick + verdict.source_wait)
         if verdict.outcome == "busy":
             # Whatever else is asked of the past meanwhile would mostly be for the same file, and be refused as well.

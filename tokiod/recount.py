@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod import metrics
 from tokiod.errors import TokiodError
 from tokiod.jobs import Jobs, Wanted
 from tokiod.window import Window
@@ -112,6 +113,7 @@ class Recount:
                 await self._check(group[len(group) // 2 :])
                 return
             self._log.info("window.grown", window=str(whole), records=known, found=found)
+            metrics.LATE.inc(self._name, by=found - known)
             self._jobs.add(Wanted(self._name, whole, force=True), self._clock.time())
         elif found is not None and found < known:
             self._log.warning("window.shrunk", window=str(whole), records=known, found=found)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod import metrics
 from tokiod.ledger import StoredEntry
 from tokiod.log import Repeats
 from tokiod.sink import Refused
@@ -58,6 +59,7 @@ class Writer:
     alive: Callable[[str], None] = field(default=lambda _sentence: None)
     _sentence: str = field(default="nothing stored yet")
     _stored: int = field(default=0)
+    _useless: int = field(default=0)
     _beaten: float = field(default=0.0)
     _unproved: list[SetAside] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
@@ -77,7 +79,9 @@ class Writer:
         while arrived and len(arrived) < SHARE and (more := self.receiver.poll(0)):
             arrived += more
         if arrived:
+            metrics.WAITING.set(len(arrived))
             self._store(arrived)
+            metrics.WAITING.set(0)
         self._rest()
         self.beat()
 
@@ -90,15 +94,19 @@ class Writer:
             self.feed.poll()
             self.feed.beat()
             self.alive(self._sentence)
+            useless, self._useless = self._useless, self.receiver.dropped.total()
+            metrics.USELESS.inc(by=self._useless - useless)
 
     def _store(self, arrived: list[Arrived]) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
-        failed = self._commit()
+        with metrics.WRITING.timing("sync"):
+            failed = self._commit()
         self._unproved += failed
         stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
         try:
-            self._forget()
-            self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
+            with metrics.WRITING.timing("ledger"):
+                self._forget()
+                self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except sqlite3.Error as error:
             if times := self._repeats(str(error)):
                 log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback
@@ -115,6 +123,7 @@ class Writer:
         if self.upkeep():
             self.receiver.reload()
         for done in self.sink.rest():
+            metrics.changed(done)
             if done.error is None:
                 log.info(_DONE[done.what], path=str(done.path))
             else:
@@ -122,7 +131,8 @@ class Writer:
 
     def _apply(self, one: Arrived) -> Applied | None:
         try:
-            applied = self.sink.apply(one.collected)
+            with metrics.WRITING.timing("apply"):
+                applied = self.sink.apply(one.collected)
         except Refused as error:
             tell = log.debug if error.later else log.warning
             tell("window.refused", source=one.collected.source, window=str(one.collected.window), reason=str(error))
@@ -133,11 +143,13 @@ class Writer:
             log.exception("window.failed", source=one.collected.source, window=str(one.collected.window))
             self.receiver.reject(one, f"a fault in the writer, see its log: {type(error).__name__}: {error}", retry=True)
             return None
+        metrics.WRITTEN.inc(by=applied.cells)
         self.beat()
         return applied
 
     def _commit(self) -> list[SetAside]:
         failed = self.sink.commit()
+        metrics.SET_ASIDE.inc(by=len(failed))
         for one in failed:
             log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
         return failed

@@ -12,6 +12,7 @@ from sinks.layout import daily
 from sinks.shelf import Limits, Shelf
 from sinks.tts import TtsSink
 from sinks.workshop import Threads
+from tokiod import metrics
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.errors import ConfigError
@@ -47,6 +48,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
         full = not all(source.replayable for source in config.source)
         ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
         with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
+            metrics.count(config, "writer")
             told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
             shelf = Shelf(layout, clock, REAL, Threads(), limits)
@@ -76,7 +78,9 @@ def _reload(load: Callable[[], Config], upkeep: Upkeep, notifier: Notifier) -> N
     """Look after the files of other sources; what else the configuration says needs another writer."""
     notifier.reloading()
     try:
-        upkeep.reconfigure(load())
+        config = load()
+        upkeep.reconfigure(config)
+        metrics.count(config, "writer")
     except ConfigError as error:
         log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
     notifier.ready()

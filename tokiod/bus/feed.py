@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import zmq
 
-from tokiod import sample
+from tokiod import metrics, sample
 from tokiod.errors import TokiodError
 from tokiod.sample import Stored
 
@@ -53,6 +53,7 @@ class Feed:
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
             self._socket.send_multipart(sample.encode(system, batch, stored=stored))
+            metrics.PUBLISHED.inc()
 
     def poll(self) -> int:
         """Read who comes and goes, tell newcomers the last of every topic, and return how many subscriptions were made."""
@@ -61,7 +62,9 @@ class Feed:
             for _ in range(BURST):
                 newcomers += self._heed(self._socket.recv(zmq.NOBLOCK))
         if newcomers:
+            metrics.SUBSCRIBED.inc(by=newcomers)
             self.beat()
+        metrics.TOPICS.set(len(self.subscriptions))
         return newcomers
 
     def beat(self) -> None:

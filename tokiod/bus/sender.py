@@ -13,7 +13,7 @@ import structlog
 import zmq
 import zmq.asyncio
 
-from tokiod import sample
+from tokiod import metrics, sample
 from tokiod.bus import protocol
 from tokiod.bus.unacknowledged import Answer, Rejected, Stored, Unacknowledged
 from tokiod.errors import Malformed
@@ -104,9 +104,13 @@ class Sender:
 
         The batches must not be changed before that. The future is cancelled when run() ends first.
         """
+        begun = asyncio.get_running_loop().time()
         if not self._windows:
-            self._moved = asyncio.get_running_loop().time()
-        return await self._windows.add(collected)
+            self._moved = begun
+        answer = await self._windows.add(collected)
+        metrics.handed_over(collected, answer, asyncio.get_running_loop().time() - begun)
+        metrics.on_bus(self.state)
+        return answer
 
     def stuck(self, now: float) -> str:
         """Say that a writer that lives has answered nothing for far too long, or nothing; now: the loop's time."""
@@ -191,6 +195,7 @@ class Sender:
         self._answered += 1
         self._moved = asyncio.get_running_loop().time()
         self._windows.resolve(attempt, outcome)
+        metrics.on_bus(self.state)
 
     def _welcome(self, epoch: str) -> None:
         if self._welcomed.is_set():
@@ -206,8 +211,10 @@ class Sender:
         if is_new:
             self._on_reload()
         self._moved = asyncio.get_running_loop().time()
+        resent = self._windows.resent
         self._windows.renew()
         self._welcomed.set()
+        metrics.on_bus(self.state, self._windows.resent - resent)
 
     def _lose(self, reason: str) -> None:
         if self._welcomed.is_set():
