@@ -1,0 +1,118 @@
+"""`tokioctl once`: what a window holds, from a real database, and that nothing is touched."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import lmt_database
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tokiod.cli.tokioctl import main
+
+START = lmt_database.START
+CONFIG = """\
+timezone = "America/Los_Angeles"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[[source]]
+name = "one"
+kind = "lmt"
+system = "fs"
+url = "sqlite://{directory}/lmt.sqlite3"
+settle = "60s"
+[[source]]
+name = "two"
+kind = "lustre"
+system = "now"
+mounts = ["/mnt"]
+lfs = ["/nowhere/lfs"]
+[[source]]
+name = "three"
+kind = "lmt"
+system = "put"
+watch = "{directory}/in"
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(CONFIG.format(directory=tmp_path))
+    lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(121))
+    return path
+
+
+def run(path, *arguments, now=START + 370):
+    return CliRunner().invoke(main, ["once", *arguments, "--config", str(path), "--clock", f"{now}@0x0"])
+
+
+def told(path, *arguments, **more):
+    done = run(path, "one", "--json", *arguments, **more)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_newest_window_that_is_closed_and_settled_is_collected_and_nothing_else_is_touched(path):
+    before = sorted(path.parent.rglob("*"))
+    once = told(path)
+    assert (once["source"], once["system"], once["start"], once["end"]) == ("one", "fs", START + 240, START + 300)
+    assert sorted(path.parent.rglob("*")) == before
+    assert [told(path, now=START + seconds)["start"] - START for seconds in (359, 360, 419, 420)] == [180, 240, 240, 300]
+
+
+def test_every_dataset_is_told_with_what_the_database_holds_of_it(path):
+    (reads,) = [one for one in told(path)["datasets"] if one["dataset"] == "datatargets/readbytes"]
+    with closing(sqlite3.connect(path.parent / "lmt.sqlite3")) as database:
+        rows = database.execute(
+            "SELECT OST_ID, TIMESTAMP, READ_BYTES FROM OST_DATA JOIN TIMESTAMP_INFO USING (TS_ID) ORDER BY 1, 2"
+        ).fetchall()
+        stamps = dict(database.execute("SELECT TIMESTAMP, TIMESTAMP FROM TIMESTAMP_INFO ORDER BY 1").fetchall())
+    inside = sorted(stamps)[48:60]  # minute 4, a sample every 5 s
+    grown = cells = 0
+    for ost in {row[0] for row in rows}:
+        values = np.array([value for one, stamp, value in rows if one == ost and stamp in inside])
+        cells += len(values)
+        steps = np.diff(values)
+        grown += steps[steps > 0].sum()
+    assert (reads["cells"], reads["sum"], reads["form"], reads["units"]) == (cells, grown, "counter", "bytes")
+    assert (reads["first"], reads["last"]) == (START + 240, START + 295)
+
+
+def test_a_window_is_named_by_any_time_in_it(path):
+    once = told(path, "--window", "2018-01-28T00:01:30")
+    assert (once["start"] - START) % 60 == 0
+    assert once["start"] <= START + 90 < once["end"]
+
+
+def test_for_a_person_it_is_a_table_and_a_sentence_without_escapes(path):
+    done = run(path, "one")
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["dataset", "form", "cells", "columns", "first", "last", "sum", "units"]
+    assert "; nothing was stored" in lines[-1] or lines[-1].startswith("dropped")
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["onw"], "no source is called 'onw'; did you mean 'one'?"),
+        (["three"], "three is a watched folder"),
+        (["two", "--window", "2018-01-28T00:01:00"], "--window: two can't be asked about the past"),
+        (["one", "--window", "2018-01-29T00:00:00"], "is not closed and settled yet; the newest that is ends "),
+        (["one", "--window", "noon"], "--window: 'noon' is no ISO 8601 time"),
+        (["two"], "two: "),
+    ],
+)
+def test_what_can_not_be_collected_is_a_sentence_and_exit_2(path, arguments, said):
+    done = run(path, *arguments)
+    assert (done.exit_code, done.stdout, said in done.stderr, done.stderr.count("\n")) == (2, "", True, 1), done.output
+
+
+def test_a_source_that_is_down_is_a_sentence_that_names_it(path):
+    (path.parent / "lmt.sqlite3").unlink()
+    done = run(path, "one")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("main: one: ") or done.stderr.startswith("tokioctl: one: "), done.stderr
+    assert "lmt.sqlite3" in done.stderr
