@@ -66,6 +66,16 @@ class Child:
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
+    def pid(self) -> int | None:
+        """Its process, while there is one."""
+        return self.process.pid if self.process is not None and self.process.returncode is None else None
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(0, self.starts - 1)
+
+    @property
     def silent_for(self) -> float:
         """Seconds since its last word, or its start."""
         return time.monotonic() - self._heard

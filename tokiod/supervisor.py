@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod import __version__
-from tokiod.child import WATCHDOG, Child
-from tokiod.control import Ping, Pong, Process, Refused, serving
+from tokiod.child import WATCHDOG
+from tokiod.children import Children
+from tokiod.control import Ping, Pong, Refused, serving
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.running_config import RunningConfig
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tokiod.clock import Clock
     from tokiod.control import Answer, Reloaded, Request
+    from tokiod.metrics_server import Server
     from tokiod.notify import Notifier
 
 log = structlog.get_logger()
@@ -42,17 +44,18 @@ class Supervisor:
     children tell it the same, so that a hang of any of the three ends in a restart.
     """
 
-    def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier) -> None:
+    def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier, clock: Clock) -> None:
         self._notifier = notifier
+        self._clock = clock
         self._running = RunningConfig(path)
         self._arguments = arguments
         self._watchdog = notifier.watchdog or WATCHDOG
+        self._children = Children(self._watchdog)
+        self._metrics: Server | None = None
         self._begun = time.monotonic()
         self._stopped = asyncio.Event()
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Answer]] = set()
-        self._children: list[Child] = []
-        self._keepers: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Keep both running until SIGTERM or SIGINT; then collectors first, then the writer.
@@ -65,80 +68,60 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         self._start()
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._stop)
+            stack.callback(self._close_metrics)
+            stack.push_async_callback(self._children.stop)
             telling = asyncio.create_task(self._tell())
             stack.callback(telling.cancel)
+            control = self._running.config.control
             try:
-                await stack.enter_async_context(serving(self._running.config.control, self._answer))
+                await stack.enter_async_context(serving(control, self._answer))
             except OSError as error:
-                log.error("control.failed", path=str(self._running.config.control), error=str(error))  # noqa: TRY400 - nothing of ours
+                log.error("control.failed", path=str(control), error=str(error))  # noqa: TRY400 - nothing of ours
             await self._until_stopped()
             self._notifier.stopping()
 
+    # The children count into files that serving metrics makes, so that begins first.
     def _start(self) -> None:
-        base = [sys.executable, "-m", "tokiod.cli.tokiod"]
-        tail = [*self._running.arguments, *self._arguments, "--parent", str(os.getpid())]
-        restarts = {child.name: child.starts for child in self._children}
-        self._children = [
-            Child(name, [*base, name, *tail], self._watchdog, starts=restarts.get(name, 0)) for name in ("writer", "collectors")
-        ]
-        self._keepers = [asyncio.create_task(child.keep()) for child in self._children]
+        self._close_metrics()
+        if self._running.config.metrics is not None:
+            from tokiod.metrics_server import serve  # noqa: PLC0415 - only where somebody wants metrics
 
-    async def _stop(self) -> None:
-        for child in reversed(self._children):
-            await child.stop()
-        await asyncio.gather(*self._keepers)
+            self._metrics = serve(self._running.config, self._children.health, self._clock)
+        self._children.start([*self._running.arguments, *self._arguments])
+
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
 
     async def _until_stopped(self) -> None:
         stopped = asyncio.create_task(self._stopped.wait())
         while not stopped.done():
-            await asyncio.wait([*self._keepers, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*self._children.keepers, stopped], return_when=asyncio.FIRST_COMPLETED)
             async with self._reloading:
-                if any(keeper.done() for keeper in self._keepers):
+                if self._children.have_failed:
                     break
         stopped.cancel()
-
-    # ---- how it goes
-
-    @property
-    def _is_ready(self) -> bool:
-        return all(child.is_ready for child in self._children)
 
     async def _tell(self) -> None:
         """Tell systemd how it goes, and that it goes on, as long as it does."""
         was_ready = False
         while True:
-            if self._is_ready and not was_ready:
+            if self._children.are_ready and not was_ready:
                 was_ready = True
                 self._notifier.ready()
-            if all(child.is_alive for child in self._children):
-                self._notifier.alive(self._sentence())
+            if self._children.are_alive:
+                self._notifier.alive(self._children.sentence())
             await asyncio.sleep(min(1.0, self._watchdog / 4))
-
-    def _sentence(self) -> str:
-        told = (f"{child.name}: {child.status or ('starting' if not child.is_ready else 'running')}" for child in self._children)
-        return "; ".join(told)
-
-    def _pong(self) -> Pong:
-        processes = [
-            Process(
-                child.name,
-                child.process.pid if child.process is not None and child.process.returncode is None else None,
-                child.is_ready,
-                child.is_alive,
-                round(child.silent_for, 3),
-                max(0, child.starts - 1),
-                child.status,
-            )
-            for child in self._children
-        ]
-        seconds = round(time.monotonic() - self._begun, 3)
-        return Pong(os.getpid(), __version__, self._is_ready, all(child.is_alive for child in self._children), seconds, processes)
-
-    # ---- another configuration
 
     async def _answer(self, request: Request) -> Answer:
         return self._pong() if isinstance(request, Ping) else await asyncio.shield(self._hang_up())
+
+    def _pong(self) -> Pong:
+        children, seconds = self._children, round(time.monotonic() - self._begun, 3)
+        return Pong(os.getpid(), __version__, children.are_ready, children.are_alive, seconds, children.processes())
+
+    # ---- another configuration
 
     def _hang_up(self) -> asyncio.Task[Answer]:
         reload = asyncio.create_task(self._reload())
@@ -166,27 +149,26 @@ class Supervisor:
 
     async def _take_over(self, changes: Reloaded) -> None:
         """Give the children the configuration that was read; where they can't work with it, the one before. Raises TokiodError."""
-        if not changes.restarted:
-            self._running.accept()
-            for child in self._children:
-                await child.reload()
-            return
-        await self._stop()
         before = self._running.accept()
+        if not changes.restarted:
+            if self._metrics is not None:
+                self._metrics.reload(self._running.config)
+            await self._children.reload()
+            return
+        await self._children.stop()
         self._start()
         try:
             await self._until_ready()
         except TokiodError:
-            await asyncio.gather(*(child.stop() for child in reversed(self._children)))
-            await asyncio.gather(*self._keepers, return_exceptions=True)
+            await self._children.give_up()
             self._running.return_to(before)
             self._start()
             raise
 
     async def _until_ready(self) -> None:
         deadline = time.monotonic() + READY_LIMIT
-        while not self._is_ready and not self._stopped.is_set():
-            if any(keeper.done() for keeper in self._keepers):
+        while not self._children.are_ready and not self._stopped.is_set():
+            if self._children.have_failed:
                 raise TokiodError("the daemon can't run with it, see its log: it goes on with the configuration it had")
             if time.monotonic() > deadline:
                 raise TokiodError(f"not ready with it after {READY_LIMIT:.0f} s: the daemon goes on with the configuration it had")

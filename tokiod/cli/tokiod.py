@@ -55,7 +55,7 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
     arguments = ["--log-level", log_level]
     arguments += ["--log-json"] if log_json else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
-    asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ)).run())
+    asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock).run())
 
 
 @main.command()
