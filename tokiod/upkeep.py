@@ -1,9 +1,5 @@
 """What a writer does for its archive beside storing windows: tomorrow's files, sealing the days that are over, an eye on disk and files.
 
-A day is sealed once it is over, nothing is missing in it of any source of its system, and the next day's first window is stored or
-lost, because the last differences need it; or, with something missing, when the grace time is over and nothing has come for an hour: a
-day that is being healed is left alone. Sealing waits for `keep_live_days` more, unless the disk gets full.
-
 A file that somebody took away is missed: what the sources still have of its day is collected again.
 """
 
@@ -17,8 +13,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sinks.shelf import MARK
+from tokiod.disk_room import Room
 from tokiod.files_held import FilesHeld, Held
-from tokiod.jobs import Jobs
+from tokiod.sealing_due import Due
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.window import Window
 
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from sinks.layout import Place
     from sinks.shelf import Shelf
     from tokiod.clock import Clock
-    from tokiod.collector import SourceConfig
     from tokiod.config import Config
     from tokiod.ledger import Ledger
     from tokiod.tts.files import Files
@@ -39,12 +35,6 @@ LOOK = 10.0
 """Seconds between two looks at what is due."""
 LEAD = 3600
 """Seconds before midnight at which tomorrow's files are made."""
-CALM = 3600.0
-"""Seconds without a change after which nothing more is expected of a day that is incomplete."""
-DAY = 86400
-WARNING_DAYS = 7
-"""Days before the disk is full, as far as that can be told, from which on it is said."""
-SAID_AGAIN = 3600.0
 
 
 class Upkeep:
@@ -57,7 +47,7 @@ class Upkeep:
         self._clock = clock
         self._known: dict[Path, _Known] = {}
         self._looked = float("-inf")
-        self._room = _Room(config.archive.root, files)
+        self._room = Room(config.archive.root, files)
         self._held = FilesHeld(ledger)
 
     def reconfigure(self, config: Config) -> None:
@@ -100,8 +90,10 @@ class Upkeep:
         for place in current:
             if place.end - now <= LEAD and (following := self._shelf.place(place.system, place.end)) is not None:
                 self._shelf.prepare(place, following)
-        for one in sorted(known, key=lambda one: one.start):
-            if one.place and one.place.end <= now and self._is_due(one, one.place, now, scarce=scarce) and self._shelf.seal(one.place):
+        over = sorted((one for one in known if one.place and one.place.end <= now), key=lambda one: one.start)
+        due = Due(self._config, self._ledger, now, scarce=scarce) if over else None
+        for one in over:
+            if due and one.place and due(one.place, one.changed_at) and self._shelf.seal(one.place):
                 return  # one at a time
 
     def _miss(self, now: float) -> bool:
@@ -126,23 +118,6 @@ class Upkeep:
             self._held.forget(one)
             missed = True
         return missed
-
-    def _is_due(self, known: _Known, place: Place, now: float, *, scarce: bool) -> bool:
-        archive, age = self._config.archive, now - place.end
-        if age < archive.keep_live_days * DAY and not scarce:
-            return False
-        sources = [source for source in self._config.source if source.system == place.system]
-        if any(job.start < place.end and place.start < job.end for source in sources for job in Jobs(self._ledger).unfinished(source.name)):
-            return False
-        given_up = age >= archive.seal_after and not 0 <= now - known.changed_at < CALM
-        return given_up or all(self._is_complete(source, place) for source in sources)
-
-    def _is_complete(self, source: SourceConfig, place: Place) -> bool:
-        """Tell whether nothing more is to come for a day: of a folder, that is never known."""
-        since = next((status.since for status in self._ledger.sources() if status.name == source.name), None)
-        if not source.polled or since is None:
-            return False
-        return since >= place.end or self._ledger.watermark(source.name, max(place.start, since)) >= place.end + source.window
 
     def _files(self, now: float) -> list[_Known]:
         """Return all files of the archive; each is opened once."""
@@ -185,29 +160,3 @@ class _Known:
     place: Place | None
     mtime: int = 0
     changed_at: float = 0.0
-
-
-@dataclass(slots=True)
-class _Room:
-    """How much of the disk is left."""
-
-    root: Path
-    files: Files
-    _said: float = float("-inf")
-
-    def is_scarce(self, current: list[Place], now: float) -> bool:
-        """Tell whether tomorrow's files and a growth don't fit any more; warn where there are but a few days of them left."""
-        sizes = [place.path.stat().st_size for place in current]
-        daily, ahead = sum(sizes), sum(sizes) + max(sizes, default=0)
-        free = self.files.free_space(self.root)
-        if daily and free - ahead < WARNING_DAYS * daily and not 0 <= now - self._said < SAID_AGAIN:
-            self._said = now
-            log.warning(
-                "disk.low",
-                path=str(self.root),
-                free_mib=free >> 20,
-                daily_mib=daily >> 20,
-                days_left=max(0, free - ahead) // daily,
-                reason="live files of a day take daily_mib; make room, or nothing can be stored when tomorrow's don't fit",
-            )
-        return free < ahead

@@ -87,3 +87,10 @@ def test_a_file_that_is_no_tts_file_is_named(path):
     file_of(path).write_bytes(b"no HDF5")
     done = run(path, "2018-01-29")
     assert (done.exit_code, str(file_of(path)) in done.stderr) == (2, True)
+
+
+def test_a_directory_in_the_files_place_is_a_sentence(path):
+    file_of(path).unlink()
+    file_of(path).mkdir()
+    done = run(path, "2018-01-29")
+    assert (done.exit_code, done.stderr) == (2, f"main: {file_of(path)}: Is a directory\n")

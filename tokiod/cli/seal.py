@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
         _seal_here(config, todo, clock)
     else:
         for path in todo:
-            marked(path).touch()
+            _order(path)
         if detach:
             click.echo(f"the daemon seals {len(todo)} files of {date}", err=True)
             return
@@ -100,12 +101,22 @@ def _paths(config: Config, day: Day, names: tuple[str, ...]) -> dict[str, Path]:
     return there
 
 
+def _order(path: Path) -> None:
+    """Leave the mark for the daemon."""
+    try:
+        marked(path).touch()
+    except OSError as error:
+        raise Failed(f"the daemon can't be told to seal {path}: {error.strerror}: {path.parent}; run it as the daemon's user") from error
+
+
 def _is_sealed(path: Path) -> bool:
     try:
         with open_for_reading(path) as file:
             return form_of(file) == "sealed"
     except NotLive as error:
         raise Failed(str(error)) from None
+    except OSError as error:
+        raise Failed(f"{path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
 def _seal_here(config: Config, paths: list[Path], clock: Clock) -> None:
