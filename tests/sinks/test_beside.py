@@ -2,16 +2,16 @@
 
 import random
 import time
-from concurrent.futures import Future
 
 import archive_model as model
 import pytest
 from archive_model import COUNTER, GAUGE, NAMES, filled, held
+from patient_workshop import Later
 
 from sinks.layout import daily
 from sinks.shelf import Limits, Shelf
 from sinks.tts import TtsSink
-from sinks.workshop import AtOnce, Threads
+from sinks.workshop import Threads
 from tokiod.sink import Done, Refused
 from tokiod.testing import FakeClock
 from tokiod.testing_files import FaultyFiles, SimulatedKill
@@ -22,49 +22,6 @@ from tokiod.tts.replacement import Overtaken
 
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(2 * model.ROWS)} for i, name in enumerate((*NAMES, "OST0003"))}
 TODAY = {name: {row: v for row, v in rows.items() if row < model.ROWS} for name, rows in SAMPLES.items()}
-
-
-class Later:
-    """A workshop whose work is done when the test says so, in the test's own thread."""
-
-    def __init__(self):
-        self.waiting = []
-
-    def begin(self, work, *, urgent):  # noqa: ARG002 - the contract's
-        job = _Job(work)
-        self.waiting.append(job)
-        return job
-
-    def do(self):
-        while self.waiting:
-            self.waiting.pop(0).do()
-
-    def close(self):
-        pass
-
-
-class _Job:
-    def __init__(self, work):
-        self._work, self._future = work, Future()
-
-    def do(self):
-        done = AtOnce(lambda: None).begin(self._work, urgent=True)
-        if (error := done.error()) is None:
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(error)
-
-    def is_done(self, seconds=0.0):  # noqa: ARG002 - the contract's
-        return self._future.done()
-
-    def error(self):
-        return self._future.exception()
-
-    def result(self):
-        self._future.result()
-
-    def stop(self):
-        pass
 
 
 def opened(directory, workshop, files=REAL, **limits):
