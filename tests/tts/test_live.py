@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tokiod.testing_files import FaultyFiles, SimulatedKill
+from tokiod.tts import live as live_module
 from tokiod.tts.create import create
 from tokiod.tts.live import FileLost, LiveFile, NotLive, SyncFailed, set_aside
 
@@ -205,6 +206,23 @@ def test_what_others_did_to_the_file_is_noticed_at_the_commit(make, tmp_path, at
         live.commit()
     assert (caught.value.reason in str(caught.value), live.dirty) == (True, True)
     assert syncs(files) == (when == "while it syncs")
+
+
+@pytest.mark.parametrize("when", ["before HDF5 looks", "after it"])
+def test_a_file_that_is_truncated_while_it_is_opened_is_not_taken_for_one_of_that_size(make, monkeypatch, when):
+    """Torture found it, --faults all --seed 12: all windows were refused for ever, and nobody set it aside."""
+    path = make().path
+
+    def look(path):
+        if when == "after it":
+            layout = honest(path)
+        os.truncate(path, path.stat().st_size - 4096)
+        return honest(path) if when == "before HDF5 looks" else layout
+
+    honest = live_module._read_layout
+    monkeypatch.setattr(live_module, "_read_layout", look)
+    with pytest.raises((FileLost, NotLive)):
+        LiveFile.open(path)
 
 
 def test_a_file_that_cannot_be_read_any_more_is_looked_at_by_the_next_commit(make):

@@ -39,6 +39,10 @@ class SyncFailed(OSError):  # noqa: N818 - what has happened
     """A sync failed: what was written since the last commit may be gone, whatever later syncs say."""
 
 
+Identity = tuple[tuple[int, int], int, int]
+"""Device and inode, size, links."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What HDF5 tells about a live file."""
@@ -64,14 +68,14 @@ class LiveFile:
     the day, so an absent one says nothing about its cell.
     """
 
-    def __init__(self, path: Path, layout: Layout, fd: int, files: Files) -> None:
+    def __init__(self, path: Path, layout: Layout, fd: int, identity: Identity, files: Files) -> None:
         self.path = path
         self.spec = layout.spec
         self.files = files
         self.sealed_raw = layout.sealed_raw
         self._file = OpenFile(fd, files, dirty=True)
         self._failed = False
-        self._identity = _identity(files.fstat(fd))
+        self._identity = identity
         self.cells = self._matrices(layout, "cells")
         self.raw = self._matrices(layout, "raw")
         self.span = self._matrices(layout, "span")
@@ -85,7 +89,9 @@ class LiveFile:
         """Open a live file for filling. Raises NotLive for any other file, FileNotFoundError and other OSErrors."""
         fd = files.open(path)
         try:
-            live = cls(path, _read_layout(path), fd, files)
+            # Before HDF5 looks: what is truncated in between is then known by one of the two.
+            identity = _identity(files.fstat(fd))
+            live = cls(path, _read_layout(path), fd, identity, files)
             live.check()
         except BaseException:
             files.close(fd)
@@ -172,7 +178,7 @@ def set_aside(path: Path, now: int, files: Files = REAL) -> Path:
     return aside
 
 
-def _identity(status: os.stat_result) -> tuple[tuple[int, int], int, int]:
+def _identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino), status.st_size, status.st_nlink
 
 
