@@ -17,7 +17,7 @@ help:
 	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may)"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
-	@echo "make docs      the command reference, docs/cli.md, from the commands themselves"
+	@echo "make docs      the command reference, docs/cli.md, and manual pages, docs/man, from the commands themselves"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
@@ -32,7 +32,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 servers:
-	@$(PYTHON) tests/system/packages.py mariadb-server hdf5-tools systemd maven default-jre-headless
+	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base mariadb-server hdf5-tools systemd maven default-jre-headless
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 
 demo: install
@@ -54,7 +54,8 @@ bench: install
 
 docs: install
 	@$(BIN)/python -m tokiod.cli.reference > docs/cli.md
-	@echo docs/cli.md
+	@$(BIN)/python -m tokiod.cli.man docs/man
+	@echo docs/cli.md docs/man
 
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))

@@ -1,6 +1,6 @@
 """Install Debian packages that are missing, where that is allowed; say what is missing where it isn't. Standard library only.
 
-packages.py python3-venv mariadb-server hdf5-tools systemd maven default-jre-headless
+packages.py python3-venv gcc libc6-dev libzmq3-dev groff-base mariadb-server hdf5-tools systemd maven default-jre-headless
 """
 
 import importlib.util
@@ -8,9 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 PRESENT = {
     "python3-venv": lambda: importlib.util.find_spec("ensurepip") is not None,
+    "gcc": lambda: shutil.which("gcc") is not None,
+    "libc6-dev": lambda: Path("/usr/include/stdio.h").exists(),
+    "libzmq3-dev": lambda: Path("/usr/include/zmq.h").exists(),
+    "groff-base": lambda: shutil.which("groff") is not None,
     "mariadb-server": lambda: any(shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin") for n in ("mariadbd", "mysqld")),
     "hdf5-tools": lambda: shutil.which("h5dump") is not None,
     "systemd": lambda: shutil.which("systemd-analyze") is not None,

@@ -52,7 +52,10 @@ class Kinds(click.Group):
 
 @click.command(cls=Kinds, name="archive")
 def archive_command() -> None:
-    """Make a sealed TTS file of saved files, without a daemon."""
+    """Make a sealed TTS file of saved files, without a daemon.
+
+    Exit 0 made, 2 not.
+    """
 
 
 def _command(kind: str) -> click.Command:
@@ -62,7 +65,7 @@ def _command(kind: str) -> click.Command:
 
 
 def _help(plugin: Plugin, kind: str) -> str:
-    return f"Archive saved {kind} files. " + (plugin.__doc__ or "").strip().partition("\n")[0]
+    return f"Archive saved {kind} files. " + (plugin.__doc__ or "").strip().partition("\n")[0] + "\n\nExit 0 made, 2 not."
 
 
 _COMMON: list[click.Parameter] = [

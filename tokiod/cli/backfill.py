@@ -18,6 +18,7 @@ from rich.table import Table
 
 from tokiod import config as configuration
 from tokiod import log, plugins
+from tokiod.cli.completion import dataset_names, source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.status import WIDE, span
 from tokiod.cli.times import epoch
@@ -42,10 +43,16 @@ LOOKS, GONE_LOOKS = 4, 25
 
 
 @click.command("backfill")
-@click.argument("source", required=False)
+@click.argument("source", required=False, shell_complete=source_names)
 @click.argument("start", required=False)
 @click.argument("end", required=False)
-@click.option("--dataset", "datasets", multiple=True, help="Only this dataset, e.g. dataservers/cpuload; may be repeated.")
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    shell_complete=dataset_names,
+    help="Only this dataset, e.g. dataservers/cpuload; may be repeated.",
+)
 @click.option("--force", is_flag=True, help="Collect also what is stored already.")
 @click.option("--parallel", type=click.IntRange(1, 16), default=1, show_default=True, help="Windows collected side by side.")
 @click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")

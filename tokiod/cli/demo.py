@@ -18,7 +18,7 @@ import click
 def demo(directory: Path | None, seconds: int, rate: int, seed: int) -> None:
     """Archive a simulated site, kill the writer in the middle, compare every cell.
 
-    Exits 0 if every cell is right, 1 if one differs.
+    Exit 0 every cell is right, 1 one differs, 2 it can't be played.
     """
     from tokiod.cli.demonstration import demonstrate  # noqa: PLC0415 - the daemon, which is this program too, does without a simulator
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tokiod import config as configuration
+from tokiod.cli.completion import source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.status import WIDE, span
 from tokiod.gaps import gaps, seconds
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("gaps")
-@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...", shell_complete=source_names)
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of gaps, times in UTC epoch seconds.")
 @clock_option

@@ -17,6 +17,7 @@ from rich.table import Table
 from sinks.cells import Selection
 from tokiod import config as configuration
 from tokiod import plugins
+from tokiod.cli.completion import source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.status import WIDE
 from tokiod.cli.times import epoch
@@ -61,7 +62,7 @@ class Once(msgspec.Struct, frozen=True):
 
 
 @click.command("once")
-@click.argument("source")
+@click.argument("source", shell_complete=source_names)
 @click.option("--window", metavar="START", help="The window that holds this time, ISO 8601, local to the site or with an offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in UTC epoch seconds.")
 @config_option

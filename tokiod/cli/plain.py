@@ -11,6 +11,8 @@ from tokiod import __version__
 from tokiod.clock import Clock, SimulatedClock, SystemClock
 from tokiod.errors import ConfigError, TokiodError
 
+INTERRUPTED = 130
+
 
 class Failed(click.ClickException):
     """A fault of the user's or the site's: its sentence, then exit 2."""
@@ -41,6 +43,8 @@ class PlainGroup(click.Group):
             raise Failed(str(error)) from error
         except BrokenPipeError:
             raise SystemExit(0) from None
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
 
 
 class ClockType(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only

@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from tokiod import config as configuration
+from tokiod.cli.completion import dataset_names, system_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.times import epoch, zone_of
 from tokiod.errors import ConfigError
@@ -32,8 +33,8 @@ WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --out
 
 
 @click.command("plot")
-@click.argument("what", metavar="FILE|SYSTEM[:DATE]")
-@click.argument("dataset")
+@click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_names)
+@click.argument("dataset", shell_complete=dataset_names)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="The picture: .png, .svg or .pdf.  [default: the terminal]")
 @click.option("--start", help="First time, ISO 8601, local to the site or with an offset.  [default: the file's]")
 @click.option("--end", help="End of the last row (exclusive).  [default: the file's]")

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from sinks.shelf import marked
 from tokiod import config as configuration
+from tokiod.cli.completion import system_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.process import ArchiveLock, lock_owner
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
@@ -45,7 +46,7 @@ class Sealed(msgspec.Struct, frozen=True):
 
 @click.command("seal")
 @click.argument("date")
-@click.argument("systems", nargs=-1, metavar="[SYSTEM]...")
+@click.argument("systems", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
 @config_option
 @click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of files.")

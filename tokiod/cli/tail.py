@@ -13,6 +13,7 @@ import numpy as np
 
 from tokiod import config as configuration
 from tokiod.catching_up import Archive
+from tokiod.cli.completion import topic_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.times import epoch
 from tokiod.shape import nearest
@@ -33,7 +34,7 @@ INTERRUPTED = 130
 
 
 @click.command("tail")
-@click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]")
+@click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]", shell_complete=topic_names)
 @click.option("--since", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: an object per line with its cells, time in UTC epoch seconds.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line per cell.")
@@ -43,7 +44,8 @@ def tail_command(config_path: Path, clock: Clock, topic: str, since: str | None,
     """Print what the daemon stores, as it stores it, until Ctrl-C.
 
     SYSTEM/DATASET, or the beginning of one, is what is printed, e.g. cscratch/datatargets/; everything by default. What was missed is
-    told on stderr and read from the files. An empty value became missing again. Without a daemon it waits for one. Exit 130 by Ctrl-C.
+    told on stderr and read from the files. An empty value became missing again. Without a daemon it waits for one.
+    Exit 0 nobody reads on, 2 it can't begin, 130 ended by Ctrl-C.
     """
     if as_json and as_csv:
         raise Failed("--json or --csv, not both")

@@ -8,6 +8,7 @@ import click
 
 from tokiod.cli.archive import archive_command
 from tokiod.cli.backfill import backfill_command
+from tokiod.cli.completion import completion_command
 from tokiod.cli.gaps import gaps_command
 from tokiod.cli.once import once_command
 from tokiod.cli.ping import ping_command
@@ -35,6 +36,7 @@ main.add_command(verify_command)
 main.add_command(tail_command)
 main.add_command(once_command)
 main.add_command(plot_command)
+main.add_command(completion_command)
 main.add_command(ping_command)
 main.add_command(reload_command)
 

@@ -47,7 +47,10 @@ main.add_command(demo)
 @json_option
 @clock_option
 def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> None:
-    """Run the daemon in the foreground until SIGTERM or Ctrl-C."""
+    """Run the daemon in the foreground until SIGTERM or Ctrl-C.
+
+    Exit 0 stopped, 2 it can't begin.
+    """
     log.setup(log_level, json=log_json)
     config = configuration.load(config_path)
     if (owner := lasting_owner(config.archive.lock)) is not None:
@@ -66,7 +69,10 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
 @parent_option
 @origin_option
 def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
-    """Run the writer alone; `tokiod run` starts it by itself."""
+    """Run the writer alone; `tokiod run` starts it by itself.
+
+    Exit 0 stopped, 2 it can't begin.
+    """
     _begin(log_level, parent, log_json=log_json)
     from tokiod.writing import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
@@ -82,7 +88,10 @@ def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, 
 @parent_option
 @origin_option
 def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
-    """Run the collectors alone; `tokiod run` starts them by itself."""
+    """Run the collectors alone; `tokiod run` starts them by itself.
+
+    Exit 0 stopped, 2 it can't begin.
+    """
     _begin(log_level, parent, log_json=log_json)
     from tokiod.collecting import run as collect  # noqa: PLC0415 - as above
 

@@ -13,6 +13,7 @@ import msgspec
 
 from tokiod import config as configuration
 from tokiod import plugins
+from tokiod.cli.completion import dataset_names, source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.times import epoch
 from tokiod.collector import Site
@@ -33,10 +34,16 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@click.argument("source")
+@click.argument("source", shell_complete=source_names)
 @click.argument("start")
 @click.argument("end")
-@click.option("--dataset", "datasets", multiple=True, help="Only this dataset, e.g. dataservers/cpuload; may be repeated.")
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    shell_complete=dataset_names,
+    help="Only this dataset, e.g. dataservers/cpuload; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @config_option
 @clock_option

@@ -1,0 +1,120 @@
+"""What holds for all commands: flags mean the same, exits are told, and what goes into a pipe holds no escape sequence."""
+
+import json
+import re
+
+import lmt_database
+import pytest
+from click.testing import CliRunner
+
+from tokiod.cli.reference import commands
+from tokiod.cli.tokioctl import main as tokioctl
+from tokiod.cli.tokiod import main as tokiod
+from tokiod.ledger import Ledger, StoredEntry
+from tokiod.tts.create import create
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+from tokiod.window import Window
+
+START = lmt_database.START
+CONFIG = """\
+timezone = "America/Los_Angeles"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[bus]
+endpoint = "ipc://{directory}/bus"
+[feed]
+endpoint = "ipc://{directory}/feed"
+[[source]]
+name = "one"
+kind = "lmt"
+system = "fs"
+url = "sqlite://{directory}/lmt.sqlite3"
+retention = "1d"
+"""
+LEAVES = {name: command for name, command, _ in commands() if not hasattr(command, "commands") and name != "tokioctl archive"}
+DAY = "2018-01-28"
+CALLS = {
+    "tokiod check": [],
+    "tokioctl archive lmt": ["{directory}/lmt.sqlite3", "--output", "{directory}/x.hdf5", "--start", DAY, "--end", f"{DAY}T00:05:00"],
+    "tokioctl backfill": ["--list"],
+    "tokioctl completion": ["bash"],
+    "tokioctl gaps": [],
+    "tokioctl once": ["one"],
+    "tokioctl ping": [],
+    "tokioctl plot": [f"fs:{DAY}", "datatargets/readbytes"],
+    "tokioctl reload": [],
+    "tokioctl seal": [DAY],
+    "tokioctl status": [],
+    "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
+}  # fmt: skip
+ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod demo", "tokioctl tail"}
+"""These have tests of their own under tests/system."""
+
+
+@pytest.fixture
+def directory(tmp_path):
+    (tmp_path / "tokiod.toml").write_text(CONFIG.format(directory=tmp_path))
+    lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(121))
+    place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
+    place.parent.mkdir(parents=True)
+    with Ledger.open(place) as ledger:
+        ledger.store([StoredEntry("one", "lmt", "fs", Window(START, START + 60), 600, {})], START + 600)
+    (tmp_path / "tts" / DAY).mkdir()
+    spec = FileSpec(
+        START, START + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=True)}
+    )
+    create(tmp_path / "tts" / DAY / "fs.hdf5", spec, created=START)
+    return tmp_path
+
+
+def run(directory, name, *options):
+    program, *words = name.split()
+    command = LEAVES[name]
+    given = [word.format(directory=directory) for word in CALLS[name]] + list(options)
+    known = {option for param in command.params for option in param.opts}
+    given += (
+        ["--config", str(directory / "tokiod.toml")]
+        if "--config" in known
+        else ["--timezone", "America/Los_Angeles"] * ("--timezone" in known)
+    )
+    given += ["--clock", f"{START + 2 * 86400}@0x0"] if "--clock" in known and name != "tokioctl once" else []
+    given += ["--clock", f"{START + 400}@0x0"] if name == "tokioctl once" else []
+    return CliRunner().invoke(tokioctl if program == "tokioctl" else tokiod, [*words, *given], color=True)
+
+
+def test_no_command_is_forgotten_here():
+    kinds = {name for name in LEAVES if name.startswith("tokioctl archive ")}
+    assert set(LEAVES) == set(CALLS) | ENDLESS | kinds
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_goes_into_a_pipe_holds_no_escape_sequence_and_no_bar(directory, name):
+    done = run(directory, name)
+    assert done.exit_code in {0, 1, 2}, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+    assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f]", done.stdout + done.stderr) == []
+    assert done.stdout or name in {"tokioctl ping", "tokioctl reload"}, done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if any("--json" in param.opts for param in LEAVES[name].params)])
+def test_json_is_one_line_of_json(directory, name):
+    done = run(directory, name, "--json")
+    assert name in {"tokioctl ping", "tokioctl reload"} or (json.loads(done.stdout) is not None and done.stdout.count("\n") == 1), (
+        done.output
+    )
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_flags_that_several_commands_have_mean_the_same_and_its_help_tells_its_exits(name):
+    command = LEAVES[name]
+    flags = {option: param for param in command.params for option in param.opts}
+    assert re.search(r"Exit \d", command.help), name
+    if name.startswith("tokioctl archive ") or name in {"tokioctl completion", "tokiod demo"}:
+        return
+    assert flags["--config"].envvar == "TOKIOD_CONFIG"
+    assert flags["--config"].name == "config_path"
+    if "--json" in flags:
+        assert flags["--json"].is_flag
+        assert "JSON" in flags["--json"].help
+    if "--clock" in flags:
+        assert flags["--clock"].hidden
