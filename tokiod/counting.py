@@ -65,7 +65,7 @@ class Counter(Metric):
 
     def inc(self, *labels: str, by: float = 1.0) -> None:
         """Count so many more."""
-        if (cell := self._cells.get(labels)) is not None:
+        if by and (cell := self._cells.get(labels)) is not None:
             cell.inc(by)
 
     def _made(self) -> Any:

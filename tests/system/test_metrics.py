@@ -4,9 +4,10 @@ import http.client
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,28 +35,38 @@ def tool():
         pytest.fail(str(error)) if os.environ.get("CI") == "true" else pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
-def scene():
-    """A daemon with metrics over a small site, everything of whose ten minutes of past is stored."""
-    with tempfile.TemporaryDirectory(prefix="tokiod-") as directory:
-        clock = SimulatedClock(1_517_184_000.0 + 12 * 3600, time.time(), RATE)
-        site = Site(epoch=int(clock.epoch) - HISTORY, timezone="UTC", osts=4, osss=2, mdts=1)
-        made = Scene(Path(directory), site, clock, retention=4 * 3600, ports={"metrics": free_port()})
-        made.prepare()
-        with made.config_path.open("a") as file:
-            file.write(f'[metrics]\naddress = "127.0.0.1:{made.ports["metrics"]}"\n')
-        try:
-            made.start_simulator()
+@contextmanager
+def daemon(directory, *, start=True):
+    """A small site with ten minutes of past, and a daemon with metrics over it; start: and everything is stored."""
+    clock = SimulatedClock(1_517_184_000.0 + 12 * 3600, time.time(), RATE)
+    site = Site(epoch=int(clock.epoch) - HISTORY, timezone="UTC", osts=4, osss=2, mdts=1)
+    made = Scene(directory, site, clock, retention=4 * 3600, ports={"metrics": free_port()})
+    made.prepare()
+    with made.config_path.open("a") as file:
+        file.write(f'[metrics]\naddress = "127.0.0.1:{made.ports["metrics"]}"\n')
+    try:
+        made.start_simulator()
+        if start:
             made.start_daemon()
             wait_for(lambda: made.complete_to(site.epoch, int(clock.epoch) // 60 * 60), 60, "the past is not stored")
-            yield made
-        finally:
-            made.close()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def scene():
+    with tempfile.TemporaryDirectory(prefix="tokiod-") as directory, daemon(Path(directory)) as made:
+        yield made
 
 
 def get(scene, path):
+    """Return what is answered; status 0 while nobody listens."""
     with closing(http.client.HTTPConnection("127.0.0.1", scene.ports["metrics"], timeout=10)) as connection:
-        connection.request("GET", path)
+        try:
+            connection.request("GET", path)
+        except ConnectionRefusedError:
+            return 0, ""
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
@@ -108,6 +119,27 @@ def test_a_source_that_is_down_makes_it_degraded_and_is_no_reason_for_a_restart(
         assert found["tokiod_source_lag_seconds", name] > 60
     wait_for(lambda: get(scene, "/healthz") == (200, "alive\n"), 60, "not alive again")
     assert scene.pid("collectors") == process
+
+
+def test_as_two_units_the_collectors_serve_what_both_count():
+    with tempfile.TemporaryDirectory(prefix="tokiod-") as directory, daemon(Path(directory), start=False) as scene:
+        options = ["--config", str(scene.config_path), "--clock", str(scene.clock)]
+        commands = ([sys.executable, "-m", "tokiod.cli.tokiod", role, *options] for role in ("writer", "collectors"))
+        with (scene.directory / "units.log").open("wb") as log:
+            units = [subprocess.Popen(command, stderr=log) for command in commands]
+        try:
+            wait_for(lambda: get(scene, "/readyz") == (200, "ready\n"), 40, "not ready")
+            wait_for(lambda: get(scene, "/healthz") == (200, "alive\n"), 40, "not alive")
+            found = samples(scene)
+            assert found["tokiod_windows_total", "stored", scene.sources[0].name] > 0
+            assert found["tokiod_writer_cells_total",] > 0
+            units[0].kill()
+            wait_for(lambda: samples(scene)["tokiod_process_up", "writer"] == 0, 10, "the writer is not missed")
+            assert samples(scene)["tokiod_writer_cells_total",] >= found["tokiod_writer_cells_total",]
+        finally:
+            for unit in units:
+                unit.kill()
+                unit.wait()
 
 
 def test_prometheus_finds_no_fault_with_the_metrics(scene, tool):

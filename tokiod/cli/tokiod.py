@@ -21,9 +21,11 @@ from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner,
 from tokiod.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tokiod.clock import Clock
+    from tokiod.config import Config
 
 level_option = click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True, help="What is logged."
@@ -95,7 +97,13 @@ def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | No
     _begin(log_level, parent, log_json=log_json)
     from tokiod.collecting import run as collect  # noqa: PLC0415 - as above
 
-    collect(partial(configuration.load, config_path, origin), clock, Notifier.take(os.environ))
+    load: Callable[[], Config] = partial(configuration.load, config_path, origin)
+    notifier = Notifier.take(os.environ)
+    if parent is None:
+        from tokiod.heard import serving  # noqa: PLC0415 - `tokiod run` serves for its children
+
+        load, notifier = serving(load, notifier, clock)
+    collect(load, clock, notifier)
 
 
 def _begin(level: str, parent: int | None, *, log_json: bool) -> None:
