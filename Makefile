@@ -34,6 +34,7 @@ $(VENV)/.installed: pyproject.toml
 servers:
 	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base mariadb-server hdf5-tools systemd maven default-jre-headless
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
+	@$(PYTHON) tests/support/promtool.py fetch
 
 demo: install
 	@$(BIN)/tokiod demo
