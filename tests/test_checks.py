@@ -117,7 +117,7 @@ def test_endpoints_of_this_machine_are_fine(bus, feed):
     assert list(checks.endpoints(bus, feed)) == []
 
 
-CURVE = "tcp beyond loopback needs CURVE keys, which this version does not have yet: use ipc or 127.0.0.1"
+CURVE = "tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"
 SHAPE = 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
 PORT = 'expected a port, as in "tcp://127.0.0.1:5556"'
 
@@ -147,6 +147,35 @@ PORT = 'expected a port, as in "tcp://127.0.0.1:5556"'
 def test_an_endpoint_that_strangers_reach_or_nobody_does_is_refused(endpoint, sentence):
     assert list(checks.endpoints(endpoint, None)) == [Fault(("bus", "endpoint"), sentence)]
     assert list(checks.endpoints(None, endpoint)) == [Fault(("feed", "endpoint"), sentence)]
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://10.0.0.1:5555", "tcp://0.0.0.0:5555", "tcp://[::]:5555", "tcp://127.0.0.1:5555"])
+def test_with_keys_an_endpoint_may_be_reached_by_strangers(endpoint):
+    assert list(checks.endpoints(endpoint, "ipc:///x", ["bus"])) == []
+    assert list(checks.endpoints("ipc:///x", endpoint, ["feed"])) == []
+    beyond = [] if "127" in endpoint else [Fault(("feed", "endpoint"), CURVE)]
+    assert list(checks.endpoints("ipc:///x", endpoint, ["bus"])) == beyond
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp://*:5555", "tcp://host.example:5555", "tcp://u:p@127.0.0.1:5555", "tcp://eth0:5555", "tcp://:5555"]
+)
+def test_even_with_keys_names_are_not_looked_up(endpoint):
+    sentence = 'expected an IP address of this machine, "0.0.0.0" for all: names are not looked up'
+    assert list(checks.endpoints(endpoint, None, ["bus"])) == [Fault(("bus", "endpoint"), sentence)]
+
+
+@pytest.mark.parametrize(
+    ("named", "faults"),
+    [
+        ({"a": None, "b": None}, []),
+        ({"a": "x", "b": "y"}, []),
+        ({"a": "x", "b": None}, [Fault(("feed", "b"), "missing: it goes together with a", ("feed", "a"))]),
+        ({"a": "", "b": "y"}, [Fault(("feed", "a"), "missing: it goes together with b", ("feed", "b"))]),
+    ],
+)
+def test_keys_that_go_together_are_all_named_or_none(named, faults):
+    assert list(checks.keys("feed", named)) == faults
 
 
 @pytest.mark.parametrize(

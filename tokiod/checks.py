@@ -61,11 +61,21 @@ def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
         yield from _clash(path, key, systems or {"system"})
 
 
-def endpoints(bus: str | None, feed: str | None) -> Iterator[Fault]:
-    """Check that the bus and the feed have sockets that can be bound, that strangers don't reach, and that are not one."""
+def keys(table: str, named: Mapping[str, str | None]) -> Iterator[Fault]:
+    """Check that of keys that go together all are named or none."""
+    for name in (name for name, value in named.items() if not value and any(named.values())):
+        there = next(other for other, value in named.items() if value)
+        yield Fault((table, name), f"missing: it goes together with {there}", (table, there))
+
+
+def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> Iterator[Fault]:
+    """Check that the bus and the feed have sockets that can be bound, that strangers don't reach, and that are not one.
+
+    keyed: which of the two only those can use who have a key, whoever reaches it.
+    """
     bus_key, feed_key = ("bus", "endpoint"), ("feed", "endpoint")
     for endpoint, key in ((bus, bus_key), (feed, feed_key)):
-        if endpoint is not None and (reason := _unfit(endpoint)):
+        if endpoint is not None and (reason := _unfit(endpoint, is_keyed=key[0] in keyed)):
             yield Fault(key, reason)
     if bus is not None and feed is not None and _same(bus) == _same(feed):
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
@@ -135,7 +145,7 @@ def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
                 return
 
 
-def _unfit(endpoint: str) -> str | None:
+def _unfit(endpoint: str, *, is_keyed: bool) -> str | None:
     """Return what is wrong with an endpoint, never showing it: it may be a URL with a password in the wrong place."""
     scheme, _, rest = endpoint.partition("://")
     if scheme == "ipc" and rest.startswith("/") and not rest.endswith("/") and rest.isprintable():
@@ -146,9 +156,11 @@ def _unfit(endpoint: str) -> str | None:
     host, _, port = rest.rpartition(":")
     if not _PORT.fullmatch(port):
         return 'expected a port, as in "tcp://127.0.0.1:5556"'
-    if not _is_loopback(host.strip("[]")):
-        return "tcp beyond loopback needs CURVE keys, which this version does not have yet: use ipc or 127.0.0.1"
-    return None
+    if _is_loopback(host.strip("[]")):
+        return None
+    if not is_keyed:
+        return "tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"
+    return None if _is_ip(host) else 'expected an IP address of this machine, "0.0.0.0" for all: names are not looked up'
 
 
 def _is_ip(host: str) -> bool:

@@ -13,6 +13,7 @@ import structlog
 from tokiod import metrics
 from tokiod.backfill import Alone
 from tokiod.bus.sender import Sender
+from tokiod.curve import bus_keys
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger import Ledger
 from tokiod.log import Repeats
@@ -66,8 +67,7 @@ async def collect(load: Callable[[], Config], clock: Clock, notifier: Notifier =
         if sources is not None:
             sources.reload()
 
-    bus = config.bus
-    sender = Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=reload)
+    sender = _sender(config, reload)
     async with asyncio.TaskGroup() as tasks:
         sending = tasks.create_task(sender.run())
         telling = tasks.create_task(_tell_progress(notifier, sender, lambda: sources))
@@ -126,6 +126,11 @@ def _stuck(sender: Sender, sources: Sources | None, now: float) -> str:
     return next(filter(None, reasons), "")
 
 
+def _sender(config: Config, on_reload: Callable[[], None] = lambda: None) -> Sender:
+    bus = config.bus
+    return Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=on_reload, keys=bus_keys(config))
+
+
 async def _opened(path: Path, told: Repeats) -> Ledger:
     while True:
         try:
@@ -142,9 +147,7 @@ def _tell(error: Exception, told: Repeats) -> None:
 
 async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job) -> None:
     """Work on one job, without polling anything; a writer must be running. Returns when the job has ended."""
-    bus = config.bus
-    sender = Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes)
-    async with sender:
+    async with _sender(config) as sender:
         await sender.welcomed()
         with Ledger.open(config.archive.ledger) as ledger:
             await Making(config, clock, sender, ledger, room(config)).backfill(source, Alone()).work(job)

@@ -70,17 +70,26 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The inner bus, from the collectors to the writer. At most so many windows and bytes are underway unacknowledged."""
+    """The inner bus, from the collectors to the writer. At most so many windows and bytes are underway unacknowledged.
+
+    secret_key_file: the writer's CURVE key, client_secret_key_file: the collectors'; both, or neither; clients: a directory of the public
+    keys of others who may come. See tokiod.curve.
+    """
 
     endpoint: str = "ipc:///run/tokiod/bus"
+    secret_key_file: str | None = None
+    client_secret_key_file: str | None = None
+    clients: str | None = None
     max_windows: Annotated[int, msgspec.Meta(ge=1)] = 4
     max_bytes: Size = Size(64 * 2**20)
 
 
 class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The live feed to the world."""
+    """The live feed to the world. secret_key_file: its CURVE key; clients: the directory of the public keys of those who may subscribe."""
 
     endpoint: str = "ipc:///run/tokiod/feed"
+    secret_key_file: str | None = None
+    clients: str | None = None
 
 
 class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -198,7 +207,11 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     if "archive" in values:
         yield from checks.template(values["archive"].path, ("archive", "path"), {config.system for config in sources.values()})
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
-    yield from checks.endpoints(bus.endpoint, feed.endpoint)
+    yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
+    yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
+    yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
+    if bus.clients and not bus.secret_key_file:
+        yield shape.Fault(("bus", "clients"), "goes together with secret_key_file: without it there is nobody to be let in")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
     for key, config in sources.items():

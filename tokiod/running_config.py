@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tokiod import config as configuration
+from tokiod import curve
 from tokiod.config import Config
 from tokiod.control import Reloaded
 from tokiod.errors import ConfigError
@@ -24,6 +25,7 @@ class RunningConfig:
         """Read and copy the file. Raises ConfigError."""
         self._origin = origin
         self._text, self.config = configuration.read(origin)
+        curve.check(self.config)
         self._copy = self.config.run / NAME
         self._next = self._text, self.config
         self._write(self._text)
@@ -36,6 +38,7 @@ class RunningConfig:
     def read(self) -> Reloaded:
         """Read the file again, and return what it would change. Raises ConfigError, also for what a running daemon can't change."""
         text, config = configuration.read(self._origin)
+        curve.check(config)
         if config.run != self.config.run:
             raise ConfigError([f"{self._origin}: bus: endpoint: its directory can't change while the daemon runs; restart it"])
         if config.archive.lock != self.config.archive.lock and (owner := lock_owner(config.archive.lock)) is not None:

@@ -50,14 +50,25 @@ def secret(reference: str, config_dir: Path) -> str:
     read: Callable[[str, Path], str] | None = {"file": _from_file, "env": _from_environment}.get(scheme)
     if read is None or not name:
         raise ConfigError(['a secret is named by "file:NAME" or "env:NAME"'])
-    found = Secret(read(name, config_dir).removesuffix("\n").removesuffix("\r"))
+    found = read(name, config_dir).removesuffix("\n").removesuffix("\r")
     if not found:
         raise ConfigError([f"secret {reference}: it is empty"])
-    if len(found) >= SHORTEST:
-        plain = str(found)
+    return remember(found)
+
+
+def remember(plain: str) -> Secret:
+    """Take a text for a secret from now on."""
+    if len(plain) >= SHORTEST:
+        plain = str(plain)
         _spellings.update((plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]))
         _spellings.update((repr(plain)[1:-1], quote(plain), quote(plain, safe=""), quote_plus(plain)))
-    return found
+    return Secret(plain)
+
+
+def places(name: str, config_dir: Path) -> list[Path]:
+    """Return where a secret's file is looked for, in turn."""
+    directories = [Path(found) for found in [os.environ.get("CREDENTIALS_DIRECTORY", "")] if found]
+    return list(dict.fromkeys(directory / name for directory in [*directories, config_dir]))
 
 
 def mask(text: str) -> str:
@@ -74,9 +85,8 @@ def _from_environment(name: str, _config_dir: Path) -> str:
 
 
 def _from_file(name: str, config_dir: Path) -> str:
-    directories = [Path(found) for found in [os.environ.get("CREDENTIALS_DIRECTORY", "")] if found]
     looked = {}
-    for path in dict.fromkeys(directory / name for directory in [*directories, config_dir]):
+    for path in places(name, config_dir):
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
@@ -86,8 +96,8 @@ def _from_file(name: str, config_dir: Path) -> str:
         else:
             _warn_if_exposed(path, path.stat().st_mode)
             return text
-    places = "; ".join(f"{path}: {reason}" for path, reason in looked.items())
-    raise ConfigError([f"secret file:{name}: it can't be read ({places})"])
+    told = "; ".join(f"{path}: {reason}" for path, reason in looked.items())
+    raise ConfigError([f"secret file:{name}: it can't be read ({told})"])
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from sinks.workshop import Threads
 from tokiod import metrics
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
+from tokiod.curve import bus_guard, feed_guard
 from tokiod.errors import ConfigError
 from tokiod.ledger import Ledger
 from tokiod.ledger_rebuilt import told_by_files
@@ -47,7 +48,11 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
         _sweep(config.archive.root)
         full = not all(source.replayable for source in config.source)
         ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
-        with ledger, Receiver(config.bus.endpoint, epoch) as receiver, Feed(config.feed.endpoint, epoch) as feed:
+        with (
+            ledger,
+            Receiver(config.bus.endpoint, epoch, guard=bus_guard(config)) as receiver,
+            Feed(config.feed.endpoint, epoch, guard=feed_guard(config)) as feed,
+        ):
             metrics.count(config, "writer")
             told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
@@ -62,7 +67,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             def is_over() -> bool:
                 if reloading():
                     reloading.clear()
-                    _reload(load, upkeep, notifier)
+                    _reload(load, (upkeep, receiver, feed), notifier)
                 return stopping()
 
             try:
@@ -74,12 +79,15 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
     log.info("writer.stopped")
 
 
-def _reload(load: Callable[[], Config], upkeep: Upkeep, notifier: Notifier) -> None:
-    """Look after the files of other sources; what else the configuration says needs another writer."""
+def _reload(load: Callable[[], Config], parts: tuple[Upkeep, Receiver, Feed], notifier: Notifier) -> None:
+    """Look after the files of other sources, and who may come; what else the configuration says needs another writer."""
+    upkeep, receiver, feed = parts
     notifier.reloading()
     try:
         config = load()
         upkeep.reconfigure(config)
+        receiver.readmit()
+        feed.readmit()
         metrics.count(config, "writer")
     except ConfigError as error:
         log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say

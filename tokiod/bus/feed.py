@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod import metrics, sample
-from tokiod.errors import TokiodError
+from tokiod.bus.listening import BEAT, DEAD, Listening
 from tokiod.sample import Stored
 
 if TYPE_CHECKING:
+    from collections import Counter
+
+    from tokiod.curve import Guard
     from tokiod.sample import Batch
 
 HIGH_WATER = 1000
 BURST = 256
 """Subscriptions read in one poll, so that a flood of them can't keep the writer from storing."""
+LONGEST_TOPIC = 1024
+"""Bytes that a subscriber may say at once; libzmq ends the connection of one who says more, for it keeps some 100 bytes for each."""
 
 
 class Feed:
@@ -27,24 +32,33 @@ class Feed:
     every heartbeat and to every new subscriber. What was missed is in the file.
     XPUB because it tells of subscriptions; verbose, or a second subscriber to the same topic would go unnoticed. `subscriptions` are the
     topics that anybody asks for: they are not counted, because a stranger can unsubscribe from what he never subscribed to.
+    malformed: messages that are neither a subscription nor its end.
     """
 
-    def __init__(self, endpoint: str, epoch: str, *, high_water: int = HIGH_WATER) -> None:
+    def __init__(self, endpoint: str, epoch: str, *, high_water: int = HIGH_WATER, guard: Guard | None = None) -> None:
         self.epoch = epoch
         self.subscriptions: set[bytes] = set()
+        self.malformed = 0
         self._last: dict[tuple[str, str], Stored] = {}
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.XPUB)
-        self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
-        self._socket.sndhwm = high_water
-        self._socket.linger = 0
-        try:
-            self._socket.bind(endpoint)
-        except zmq.ZMQError as error:
-            self.close()
-            raise TokiodError(
-                f"the feed can't be opened at {endpoint}: {zmq.strerror(error.errno or 0)}; its directory must be there and writable"
-            ) from None
+        options: dict[int, int] = {
+            zmq.XPUB_VERBOSE: 1,
+            zmq.SNDHWM: high_water,
+            zmq.RCVHWM: BURST,
+            zmq.MAXMSGSIZE: LONGEST_TOPIC,
+            zmq.HEARTBEAT_IVL: BEAT,
+            zmq.HEARTBEAT_TIMEOUT: DEAD,
+        }
+        self._listening = Listening("feed", zmq.XPUB, endpoint, guard, options)
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Connections that were not let in, by reason (tokiod.bus.door.REASONS)."""
+        return self._listening.refused
+
+    def readmit(self) -> None:
+        """Read again who may subscribe, and end all connections where somebody may not any more. Raises ConfigError."""
+        if self._listening.readmit():
+            self.subscriptions.clear()
 
     def publish(self, system: str, batch: Batch, watermark: int) -> None:
         """Tell of cells that are stored; a value of NaN has become missing again. watermark: the source's, after it."""
@@ -52,7 +66,7 @@ class Feed:
         last = self._last.get((system, batch.dataset))
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
-            self._socket.send_multipart(sample.encode(system, batch, stored=stored))
+            self._listening.socket.send_multipart(sample.encode(system, batch, stored=stored))
             metrics.PUBLISHED.inc()
 
     def poll(self) -> int:
@@ -60,7 +74,7 @@ class Feed:
         newcomers = 0
         with suppress(zmq.Again):
             for _ in range(BURST):
-                newcomers += self._heed(self._socket.recv(zmq.NOBLOCK))
+                newcomers += self._heed(self._listening.socket.recv(zmq.NOBLOCK))
         if newcomers:
             metrics.SUBSCRIBED.inc(by=newcomers)
             self.beat()
@@ -71,11 +85,11 @@ class Feed:
         """Say the last of every topic again."""
         if self.subscriptions:
             for (system, dataset), stored in self._last.items():
-                self._socket.send_multipart(sample.encode_heartbeat(system, dataset, stored))
+                self._listening.socket.send_multipart(sample.encode_heartbeat(system, dataset, stored))
 
     def close(self) -> None:
         """Unbind."""
-        self._context.destroy(linger=0)
+        self._listening.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,4 +105,6 @@ class Feed:
                 return True
             case b"\x00":
                 self.subscriptions.discard(message[1:])
+            case _:
+                self.malformed += 1
         return False

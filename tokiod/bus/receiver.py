@@ -11,19 +11,23 @@ import zmq
 
 from tokiod import sample
 from tokiod.bus import protocol
+from tokiod.bus.listening import Listening
 from tokiod.bus.staging import Arrived, Staging
-from tokiod.errors import Malformed, TokiodError
+from tokiod.errors import Malformed
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
+    from tokiod.curve import Guard
     from tokiod.sample import Frame, Piece
 
 __all__ = ["Arrived", "Receiver"]
 
 BURST = 256
 """Messages read in one poll, so that a flood of them can't keep the writer from committing."""
+LONGEST = 256 << 20
+"""Bytes of a message; libzmq ends the connection of one who announces a longer one, for it would make room for it at once."""
 FORGET = 60.0
 """Seconds without a word after which a connection is given up, with what was staged of it."""
 
@@ -46,22 +50,30 @@ class Receiver:
     """
 
     def __init__(
-        self, endpoint: str, epoch: str, *, max_staged_bytes: int = 256 << 20, monotonic: Callable[[], float] = time.monotonic
+        self,
+        endpoint: str,
+        epoch: str,
+        *,
+        max_staged_bytes: int = 256 << 20,
+        monotonic: Callable[[], float] = time.monotonic,
+        guard: Guard | None = None,
     ) -> None:
         self.epoch = epoch
         self._monotonic = monotonic
         self._staging = Staging(max_staged_bytes)
         self._peers: dict[bytes, _Peer] = {}
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        try:
-            self._socket.bind(endpoint)
-        except zmq.ZMQError as error:
-            self.close()
-            raise TokiodError(
-                f"the bus can't be opened at {endpoint}: {zmq.strerror(error.errno or 0)}; its directory must be there and writable"
-            ) from None
+        self._listening = Listening("bus", zmq.ROUTER, endpoint, guard, {zmq.MAXMSGSIZE: LONGEST, zmq.RCVHWM: BURST})
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Connections that were not let in, by reason (tokiod.bus.door.REASONS)."""
+        return self._listening.refused
+
+    def readmit(self) -> None:
+        """Read again who may send, and end all connections where somebody may not any more. Raises ConfigError."""
+        if self._listening.readmit():
+            for peer in list(self._peers):
+                self._forget(peer)
 
     @property
     def dropped(self) -> Counter[str]:
@@ -81,10 +93,10 @@ class Receiver:
     def poll(self, timeout_ms: int) -> list[Arrived]:
         """Read what has come, waiting at most so long for the first message, and return the windows that are whole now."""
         arrived = []
-        if self._socket.poll(timeout_ms):
+        if self._listening.socket.poll(timeout_ms):
             with suppress(zmq.Again):
                 for _ in range(BURST):
-                    window = self._read(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                    window = self._read(self._listening.socket.recv_multipart(zmq.NOBLOCK, copy=False))
                     if window:
                         arrived.append(window)
         self._forget_the_silent()
@@ -110,7 +122,7 @@ class Receiver:
 
     def close(self) -> None:
         """Unbind; what was not acknowledged is the collectors' to send again."""
-        self._context.destroy(linger=0)
+        self._listening.close()
 
     def __enter__(self) -> Self:
         return self
@@ -173,4 +185,4 @@ class Receiver:
 
     def _send(self, peer: bytes, message: protocol.FromWriter) -> None:
         with suppress(zmq.Again):
-            self._socket.send_multipart([peer, protocol.encode(message)], zmq.NOBLOCK)
+            self._listening.socket.send_multipart([peer, protocol.encode(message)], zmq.NOBLOCK)

@@ -12,15 +12,19 @@ from uuid import uuid4
 import structlog
 import zmq
 import zmq.asyncio
+from zmq.utils.monitor import parse_monitor_message
 
 from tokiod import metrics, sample
 from tokiod.bus import protocol
 from tokiod.bus.unacknowledged import Answer, Rejected, Stored, Unacknowledged
+from tokiod.clock import SystemClock
 from tokiod.errors import Malformed
+from tokiod.log import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
+    from tokiod.curve import ClientKeys
     from tokiod.sample import Batch, Frame
     from tokiod.sink import Collected
 
@@ -35,8 +39,11 @@ PAUSE = 0.05
 MOST_PATIENT = 30.0
 STUCK = 300.0
 """Seconds without an answer from a writer that goes on saying that it lives, after which something is wrong with one of the two."""
+REFUSED = "the writer does not let us in: it has other keys, or wants none; bus.refused in its log says which"
 UNWELCOME = 10
 """A connection without a Welcome is thrown away after so many times `silence`: its peer may have gone without a trace."""
+
+_REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +73,10 @@ class Sender:
 
     silence: seconds (real ones: this is about processes) without a word after which the writer counts as gone.
     on_reload: called when stored windows may have been lost: at each new epoch, the first included, and when the writer says so.
+    keys: what the writer wants to see, where not everybody may talk to it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each with a default, by name
         self,
         endpoint: str,
         *,
@@ -76,8 +84,11 @@ class Sender:
         max_bytes: int = 64 << 20,
         silence: float = 1.0,
         on_reload: Callable[[], None] = lambda: None,
+        keys: ClientKeys | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._keys = keys
+        self._repeats = Repeats(SystemClock())
         self._silence = silence
         self._patience = silence
         self._on_reload = on_reload
@@ -140,7 +151,7 @@ class Sender:
 
     async def _converse(self, context: zmq.asyncio.Context, connection: int) -> None:
         """Be one connection, from its first Hello until it is lost."""
-        with _dealer(context, self._endpoint) as (socket, monitor):
+        with _dealer(context, self._endpoint, self._keys) as (socket, monitor):
             try:
                 await _first_failure(_watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket))
             except _Lost as lost:
@@ -220,16 +231,23 @@ class Sender:
         if self._welcomed.is_set():
             self._was_silent = reason == "silent"
             log.warning("bus.lost", reason=reason, epoch=self._epoch, unacknowledged=len(self._windows))
+        elif reason == REFUSED and (times := self._repeats(reason)):
+            log.error("bus.not_let_in", reason=reason, times=times)
 
 
 @contextmanager
-def _dealer(context: zmq.asyncio.Context, endpoint: str) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
+def _dealer(
+    context: zmq.asyncio.Context, endpoint: str, keys: ClientKeys | None
+) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
     socket = context.socket(zmq.DEALER)
-    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSALS)
     try:
         socket.linger = 0
         socket.immediate = True
         socket.sndhwm = HIGH_WATER
+        socket.ipv6 = "[" in endpoint
+        if keys is not None:
+            keys.secure(socket)
         socket.connect(endpoint)
         yield socket, monitor
     finally:
@@ -255,8 +273,8 @@ async def _first_failure(*parts: Coroutine[None, None, None]) -> None:
 
 
 async def _watch(monitor: zmq.asyncio.Socket) -> None:
-    await monitor.recv_multipart()
-    raise _Lost("disconnected")
+    event = parse_monitor_message(await monitor.recv_multipart())["event"]
+    raise _Lost("disconnected" if event == zmq.EVENT_DISCONNECTED else REFUSED)
 
 
 def _pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:

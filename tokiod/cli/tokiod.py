@@ -15,6 +15,7 @@ from tokiod import config as configuration
 from tokiod import log
 from tokiod.cli.check import check
 from tokiod.cli.demo import demo
+from tokiod.cli.keygen import keygen
 from tokiod.cli.plain import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.notify import Notifier
 from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner, one_heap
@@ -41,6 +42,7 @@ def main() -> None:
 
 main.add_command(check)
 main.add_command(demo)
+main.add_command(keygen)
 
 
 @main.command()

@@ -1,0 +1,62 @@
+"""Directories of CURVE keys, and sockets with them, for tests."""
+
+import time
+from pathlib import Path
+
+import zmq
+
+from tokiod.curve import ClientKeys, Guard, KeyPair, key_pair
+
+
+class Keyring:
+    """Keys below a directory: the server's, and those in clients/ who may come."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.clients = directory / "clients"
+        self.clients.mkdir(parents=True)
+        self.server = self.made("server")
+
+    def made(self, name: str) -> KeyPair:
+        """Make a pair of keys, as files too."""
+        public, secret = zmq.curve_keypair()
+        (self.directory / f"{name}.key").write_text(f'curve\n    public-key = "{public.decode()}"\n')
+        path = self.directory / f"{name}.key_secret"
+        path.touch(0o600)
+        path.write_text(f'curve\n    public-key = "{public.decode()}"\n    secret-key = "{secret.decode()}"\n')
+        return key_pair(path.name, self.directory)
+
+    def admitted(self, name: str) -> ClientKeys:
+        """Make a pair of keys that may come."""
+        own = self.made(name)
+        (self.clients / f"{name}.key").write_bytes((self.directory / f"{name}.key").read_bytes())
+        return ClientKeys(self.server.public, own)
+
+    def stranger(self) -> ClientKeys:
+        """Make a pair of keys that nobody knows, for the right server."""
+        return ClientKeys(self.server.public, KeyPair(*zmq.curve_keypair()))
+
+    def misled(self) -> ClientKeys:
+        """Make a pair of keys that nobody knows, for another server."""
+        return ClientKeys(zmq.curve_keypair()[0], KeyPair(*zmq.curve_keypair()))
+
+    def guard(self, *always: bytes) -> Guard:
+        """Return the server's end."""
+        return Guard(self.server, self.clients, always)
+
+    def revoke(self, name: str) -> None:
+        """Take somebody's key away."""
+        (self.clients / f"{name}.key").unlink()
+
+
+def wait(condition, seconds=10):
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def threads():
+    """Return how many threads this process has."""
+    return len(list(Path("/proc/self/task").iterdir()))
