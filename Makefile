@@ -17,7 +17,7 @@ help:
 	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may)"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
-	@echo "make docs      the command reference, docs/cli.md, and manual pages, docs/man, from the commands themselves"
+	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
@@ -56,7 +56,8 @@ bench: install
 docs: install
 	@$(BIN)/python -m tokiod.cli.reference > docs/cli.md
 	@$(BIN)/python -m tokiod.cli.man docs/man
-	@echo docs/cli.md docs/man
+	@$(BIN)/python -m tokiod.cli.settings > docs/configuration.md
+	@echo docs/cli.md docs/man docs/configuration.md
 
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
