@@ -214,6 +214,7 @@ def test_a_reload_tells_of_the_new_sources(open_site, tmp_path):
 
 
 def test_clients_that_say_nothing_keep_nobody_waiting_and_are_thrown_out(open_site, monkeypatch):
+    assert metrics_server._Handler.timeout == metrics_server.SILENCE
     monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
     site = open_site("a")
     with hanging(site.port) as silent, hanging(site.port, b"GET /metr") as half:
@@ -238,7 +239,10 @@ def test_a_client_that_drips_has_its_end_too(open_site, monkeypatch):
     assert 5 < next(words) < 100
 
 
-def test_hundreds_that_hang_are_not_hundreds_of_threads_and_the_next_one_is_served(open_site):
+def test_hundreds_that_hang_are_not_hundreds_of_threads_and_the_next_one_is_served(open_site, monkeypatch):
+    """Whoever comes ends the oldest: nobody has to wait until the time of those that hang is up."""
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 60)
+    monkeypatch.setattr(metrics_server, "LONGEST", 60)
     site = open_site("a")
     before, clients = threading.active_count(), []
     try:
