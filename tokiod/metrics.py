@@ -36,6 +36,7 @@ ROLES: tuple[Role, ...] = ("collectors", "writer")
 OUTCOMES = ("stored", *get_args(Outcome), "lost")
 STATES = ("new", "unknown", "running", "waiting", "fatal", "stopped")
 DAYS = ("yesterday", "today", "tomorrow")
+REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
 CHANGES = ("made", "grown", "opened", "sealed")
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -95,6 +96,15 @@ SET_ASIDE = Counter("writer", "tokiod_files_set_aside_total", "Files that could 
 USELESS = Counter(
     "writer", "tokiod_bus_dropped_messages_total", "Messages on the inner bus that were malformed, stale, doubled or too many."
 )
+REFUSED = Counter(
+    "writer",
+    "tokiod_refused_connections_total",
+    "Connections to the feed or the inner bus over TCP, or with keys, that were not let in: their key is nobody's, they have none, they "
+    "have one for another server, they speak something else, or they were gone before they had said who they are.",
+    socket=("feed", "bus"),
+    reason=REFUSALS,
+)
+FEED_USELESS = Counter("writer", "tokiod_feed_malformed_messages_total", "Messages to the feed that are no subscriptions.")
 TOPICS = Gauge("writer", "tokiod_feed_topics", "Subscriptions to the feed, counted as ZeroMQ tells them: each prefix of a topic once.")
 SUBSCRIBED = Counter("writer", "tokiod_feed_subscriptions_total", "Subscriptions to the feed that were made.")
 PUBLISHED = Counter(

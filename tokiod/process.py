@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import signal
 import threading
 from typing import TYPE_CHECKING, Self
@@ -40,6 +41,12 @@ def one_heap() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, 1)
+
+
+def many_descriptors() -> None:
+    """Take as many descriptors as the limits allow: each subscriber and each stranger at the door costs one, and so does each file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Asked:

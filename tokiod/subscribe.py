@@ -15,6 +15,7 @@ every Update has every cell, as far as tokiod.catching_up can know:
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -28,6 +29,7 @@ from tokiod.errors import Malformed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
+    from tokiod.curve import ClientKeys
     from tokiod.sample import Batch, Frame, Stored
 
 __all__ = ["Archive", "Event", "Gap", "Reader", "Stalled", "Subscriber", "Update"]
@@ -135,7 +137,7 @@ class Follower:
         if is_new or isinstance(event, Update):
             return self._since if is_new else None
         # A writer whose file was set aside has a watermark that fell.
-        seen = event.watermark if event.since is None else min(event.since, event.watermark)
+        seen = event.watermark if event.since is None else event.watermark
         return max(seen - self._archive.reach, self._since or 0)
 
     def _noted(self, event: Update) -> Update:
@@ -152,6 +154,7 @@ class Subscriber:
     A new subscriber first gets a Gap per dataset that has been published: its cells are in the file, up to the watermark.
     archive: where what was missed is read, see Follower; since: from when on, also what was stored before this subscriber came.
     Reading it takes time, in which others wait here; what is lost meanwhile is the next Gap.
+    keys: where the feed wants some: ClientKeys.read(the feed's public key, one's own secret one), see tokiod.curve.
     Iterating raises TokiodError where a file that is there can't be read; iterating again goes on behind it.
     """
 
@@ -164,8 +167,11 @@ class Subscriber:
         high_water: int = 1000,
         archive: Archive | None = None,
         since: int | None = None,
+        keys: ClientKeys | None = None,
     ) -> None:
         self.silence = silence
+        self._endpoint = endpoint
+        self._is_keyed = keys is not None
         self.reader = Reader()
         self._follower = None if archive is None else Follower(self.reader, archive, since)
         self._context = zmq.Context()
@@ -174,6 +180,9 @@ class Subscriber:
         self._socket.linger = 0
         for topic in topics:
             self._socket.subscribe(topic)
+        self._socket.ipv6 = "[" in endpoint
+        if keys is not None:
+            keys.secure(self._socket)
         self._socket.connect(endpoint)
 
     def close(self) -> None:
@@ -191,7 +200,7 @@ class Subscriber:
             if self._socket.poll(int(self.silence * 1000)):
                 yield from self._read()
             else:
-                yield Stalled(self.silence)
+                yield self._stalled()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         poller = zmq.asyncio.Poller()
@@ -203,7 +212,15 @@ class Subscriber:
                 while event := next(events, None) if self._follower is None else await asyncio.to_thread(next, events, None):
                     yield event
             else:
-                yield Stalled(self.silence)
+                yield self._stalled()
+
+    def _stalled(self) -> Stalled:
+        """Connect anew, where there are keys: libzmq gives a server up that has refused one, and it may be let in later."""
+        if self._is_keyed:
+            with suppress(zmq.ZMQError):
+                self._socket.disconnect(self._endpoint)
+            self._socket.connect(self._endpoint)
+        return Stalled(self.silence)
 
     def _read(self) -> Iterator[Gap | Update]:
         frames = [frame.buffer for frame in self._socket.recv_multipart(copy=False)]

@@ -33,6 +33,8 @@ log = structlog.get_logger()
 
 BEAT = 0.25
 """Seconds between heartbeats; a collector gives a writer up after one second without."""
+TELL = 1.0
+"""Seconds between the feed's: each is a message per topic to every subscriber, and takes the place of one in what waits for a slow one."""
 
 _DONE = {"made": "file.made", "grown": "file.grown", "opened": "file.opened", "sealed": "file.sealed"}
 _NOT_DONE = {"made": "file.not_made", "grown": "file.not_grown", "opened": "file.not_opened", "sealed": "file.not_sealed"}
@@ -61,6 +63,7 @@ class Writer:
     _stored: int = field(default=0)
     _useless: int = field(default=0)
     _beaten: float = field(default=0.0)
+    _told: float = field(default=0.0)
     _unproved: list[SetAside] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
 
@@ -86,13 +89,15 @@ class Writer:
         self.beat()
 
     def beat(self) -> None:
-        """Tell collectors and subscribers that the writer lives, a few times a second."""
+        """Tell collectors that the writer lives, a few times a second, and subscribers, once."""
         now = self.monotonic()
         if now - self._beaten >= BEAT:
             self._beaten = now
             self.receiver.beat()
             self.feed.poll()
-            self.feed.beat()
+            if now - self._told >= TELL:
+                self._told = now
+                self.feed.beat()
             self.alive(self._sentence)
             useless, self._useless = self._useless, self.receiver.dropped.total()
             metrics.USELESS.inc(by=self._useless - useless)

@@ -10,6 +10,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 from zmq.utils.z85 import encode
 
+from tokiod import metrics
 from tokiod.clock import SystemClock
 from tokiod.log import Repeats
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED = "unknown key", "no key", "wrong server key", "junk", "unfinished"
-REASONS = (UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED)
+UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED = REASONS = metrics.REFUSALS
 """Why connections are refused: their key is nobody's; they don't encrypt; they encrypt for another server; they don't speak ZeroMQ, or in
 a way that it does not allow; they were gone, or silent, before they had said who they are, as clients without a key are who heard that
 the server wants one."""
@@ -49,7 +49,7 @@ class Door:
     """
 
     def __init__(self, name: str, context: zmq.SyncContext, guard: Guard | None, refused: Counter[str]) -> None:
-        self._event = f"{name}.refused"
+        self._name, self._event = name, f"{name}.refused"
         self._guard = guard
         self._refused = refused
         self._clock = SystemClock()
@@ -126,5 +126,6 @@ class Door:
 
     def _refuse(self, reason: str, count: int = 1, **told: str) -> None:
         self._refused[reason] += count
+        metrics.REFUSED.inc(self._name, reason, by=count)
         if times := self._repeats(reason):
             log.warning(self._event, reason=reason, times=max(times, count), **told)

@@ -107,4 +107,5 @@ class Feed:
                 self.subscriptions.discard(message[1:])
             case _:
                 self.malformed += 1
+                metrics.FEED_USELESS.inc()
         return False

@@ -18,7 +18,7 @@ from tokiod.cli.demo import demo
 from tokiod.cli.keygen import keygen
 from tokiod.cli.plain import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.notify import Notifier
-from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner, one_heap
+from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner, many_descriptors, one_heap
 from tokiod.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, 
     Exit 0 stopped, 2 it can't begin.
     """
     _begin(log_level, parent, log_json=log_json)
+    many_descriptors()
     from tokiod.writing import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
     stopping, reloading = Asked(signal.SIGTERM, signal.SIGINT), Asked(signal.SIGHUP)
