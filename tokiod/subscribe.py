@@ -137,7 +137,7 @@ class Follower:
         if is_new or isinstance(event, Update):
             return self._since if is_new else None
         # A writer whose file was set aside has a watermark that fell.
-        seen = event.watermark if event.since is None else event.watermark
+        seen = event.watermark if event.since is None else min(event.since, event.watermark)
         return max(seen - self._archive.reach, self._since or 0)
 
     def _noted(self, event: Update) -> Update:
