@@ -1,11 +1,11 @@
 """A machine with a real systemd, in namespaces of its own: what is written in it is gone with it. Needs root.
 
-    with Machine.boot() as machine:
+    with Machine.boot(directory) as machine:
         machine.run("systemctl start tokiod")
         machine.path("/var/lib/tokiod")         # the same, seen from here
 
-/etc is a copy, /opt, /var, /run and /tmp are empty, everything else is read only; processes, host name and IPC are its own, the network
-is ours. Units write their logs to LOG, for there is no journal.
+/etc is a copy, /opt, /run and /tmp are empty, /var is an empty directory here, everything else is read only;
+processes, host name and IPC are its own, the network is ours. Units write their logs to LOG, for there is no journal.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 LOG = "/var/log/units"
-PYTHON = "/opt/python"
+PYTHON, PACKAGES, CHECKOUT = "/opt/python", "/opt/packages", "/mnt/checkout"
+"""Where in it this interpreter is, what is installed for it, and this checkout: wherever they are here, /home, /root or /tmp."""
 SYSTEMD = "/lib/systemd/systemd"
 MASKED = (
     # They would change the real kernel's settings, devices and mounts.
@@ -36,22 +38,29 @@ mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs -o mode=755 tmpfs /mnt
 cp -a /etc /mnt/etc
-mkdir /mnt/opt /mnt/var /mnt/cgroup
-for d in etc opt var; do mount --bind /mnt/$d /$d; done
+mkdir -p /mnt/opt{PYTHON[4:]} /mnt/opt{PACKAGES[4:]} {CHECKOUT}
+mount --bind "$1" /mnt/opt{PYTHON[4:]}
+mount --bind "$2" /mnt/opt{PACKAGES[4:]}
+mount --bind "$3" {CHECKOUT}
+for d in {PACKAGES[4:]} {PYTHON[4:]}; do mount -o remount,bind,ro /mnt/opt$d; done
+mount -o remount,bind,ro {CHECKOUT}
+mount --bind /mnt/etc /etc
+mount --bind "$4" /var
+mount --rbind /mnt/opt /opt
 for d in /run /tmp /dev/shm; do mount -t tmpfs tmpfs $d; done
 chmod 1777 /tmp /dev/shm
-mkdir -p /var/lib /var/log /var/tmp /run/systemd/system {PYTHON}
+mkdir -p /var/lib /var/log /var/tmp /run/systemd/system
 mkdir /run/systemd/system/service.d
 printf '[Service]\\nStandardOutput=append:{LOG}\\nStandardError=append:{LOG}\\n' > /run/systemd/system/service.d/log.conf
 for unit in {" ".join(MASKED)}; do ln -s /dev/null /run/systemd/system/$unit; done
 : > /etc/fstab
 rm -f /etc/ld.so.cache
-mount --bind "$1" {PYTHON}
 echo {PYTHON}/lib > /etc/ld.so.conf.d/tests.conf
 ldconfig
 umount --recursive /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -o remount,bind,ro /
+mount --make-rshared /
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=docker {SYSTEMD} --system --unit=basic.target --log-target=console --show-status=0
 """
 
@@ -69,24 +78,28 @@ def missing() -> str:
 
 @dataclass(slots=True)
 class Machine:
-    """A running one. pid: of its systemd, as seen from here."""
+    """A running one. pid: of its systemd, as seen from here; var: what its /var is here."""
 
     pid: int
+    var: Path
 
     @classmethod
     @contextmanager
-    def boot(cls, log: Path):
-        """Boot one, and end it with all that runs in it. log: what its systemd says."""
+    def boot(cls, directory: Path):
+        """Boot one, and end it with all that runs in it. directory: for its /var, and what its systemd says."""
+        log, var = directory / "log", directory / "var"
+        var.mkdir()
         group = _cgroup() or Path()
         group.mkdir()
         # unshare itself ignores SIGTERM; killed, it takes the namespace along.
         namespaces = ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--cgroup", "--uts", "--ipc"]
         joined = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(group)]
+        shown = [sys.base_prefix, sysconfig.get_path("purelib"), str(Path(__file__).parents[2]), str(var)]
         with log.open("wb") as said:
-            process = subprocess.Popen([*joined, *namespaces, "bash", "-c", INSIDE, "boot", sys.base_prefix], stdout=said, stderr=said)
+            process = subprocess.Popen([*joined, *namespaces, "bash", "-c", INSIDE, "boot", *shown], stdout=said, stderr=said)
         try:
-            machine = cls(_systemd(process, log))
-            wait(lambda: machine.run("systemctl is-system-running", check=False).stdout in {"running\n", "degraded\n"}, 20, log)
+            machine = cls(_systemd(process, log), var)
+            wait(lambda: machine.run("systemctl is-system-running", check=False).stdout in {"running\n", "degraded\n"}, 20, log.read_text)
             yield machine
         finally:
             process.kill()
@@ -95,15 +108,22 @@ class Machine:
 
     def path(self, inside: str) -> Path:
         """Return a path in it, as it is seen from here."""
+        # SQLite follows links by itself, and that of /proc leads it to our own root.
+        if inside.startswith("/var/"):
+            return self.var / inside[5:]
         return Path(f"/proc/{self.pid}/root{inside}")
 
-    def run(self, script: str, *, check: bool = True, timeout: float = 60, directory: str = "/") -> subprocess.CompletedProcess[str]:
-        """Run a script as root in it, as a person at its console would. Raises AssertionError where it fails, if it is to be checked."""
+    def run(self, script: str, *, check: bool = True, timeout: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a script as root in it, in the checkout, as a person at its console does. Raises AssertionError where a checked one fails."""
         environment = {"PATH": f"{PYTHON}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": os.environ["HOME"]}
-        environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.lower().endswith("_proxy")}
-        enter = ["nsenter", "-t", str(self.pid), "-p", "-m", "-u", "-C", "-i", f"--wd={self.path(directory)}"]
-        line = [*enter, "bash", "-euo", "pipefail", "-c", script]
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+        passed_on = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+        environment |= variables | {name: value for name, value in os.environ.items() if name.startswith(passed_on)}
+        enter = ["nsenter", "-t", str(self.pid), "-p", "-m", "-u", "-C", "-i", f"--wd={self.path(CHECKOUT)}"]
+        line = [*enter, "bash", "-euo", "pipefail", "-c", f"exec < /dev/null; {script}"]
+        try:
+            done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{script}\nnot within {timeout} s\n{self.log()}") from None
         assert not check or done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}{self.log()}"
         return done
 
@@ -130,12 +150,11 @@ class Machine:
         return Path(f"/proc/{pid}/ns/pid").readlink() == Path(f"/proc/{self.pid}/ns/pid").readlink()
 
 
-def wait(condition, seconds: float, log: Path | None = None, what: str = "") -> None:
-    """Wait for it. Raises AssertionError with the log's end where it takes longer."""
+def wait(condition, seconds: float, told=lambda: "") -> None:
+    """Wait for it. Raises AssertionError with what is told then, where it takes longer."""
     deadline = time.monotonic() + seconds
     while not condition():
-        said = log.read_text(errors="replace")[-6000:] if log is not None and log.exists() else ""
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n{said}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {told()}"
         time.sleep(0.05)
 
 
@@ -149,7 +168,7 @@ def _systemd(process: subprocess.Popen[bytes], log: Path) -> int:
             return Path(f"/proc/{children.read_text().split()[0]}/comm").read_text() == "systemd\n"
         return False
 
-    wait(is_systemd, 20, log)
+    wait(is_systemd, 20, log.read_text)
     return int(children.read_text().split()[0])
 
 
@@ -161,11 +180,8 @@ def _cgroup() -> Path | None:
     if mounted is None or own is None:
         return None
     directory = mounted / own
-    return (
-        directory / f"tokiod-boot-{os.getpid()}"
-        if os.access(directory, os.W_OK) and os.statvfs(directory).f_flag & os.ST_RDONLY == 0
-        else None
-    )
+    is_ours = os.access(directory, os.W_OK) and not os.statvfs(directory).f_flag & os.ST_RDONLY
+    return directory / f"tokiod-boot-{os.getpid()}" if is_ours else None
 
 
 def _remove(group: Path) -> None:
