@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import closing, contextmanager, suppress
 
 import pytest
@@ -141,7 +142,7 @@ def test_a_ledger_that_can_not_be_read_is_no_reason_for_a_restart(open_site):
 def test_health_that_can_not_be_told_is_dead(tmp_path):
     watch = metrics_now.Watch(configured(tmp_path, "a"), FakeClock(NOON))
     status = []
-    body = metrics_server.application(watch, lambda: 1 / 0)({"PATH_INFO": "/healthz"}, lambda *told: status.append(told[0]))
+    body = metrics_server.application(watch, lambda: 1 / 0, Counter())({"PATH_INFO": "/healthz"}, lambda *told: status.append(told[0]))
     assert (status, b"".join(body)) == (["503 Service Unavailable"], b"dead: it can't be told: division by zero\n")
 
 
@@ -222,6 +223,7 @@ def test_clients_that_say_nothing_keep_nobody_waiting_and_are_thrown_out(open_si
         assert site.get("/healthz") == (200, "alive\n")
         assert time.monotonic() - begun < 0.5
         assert (silent.recv(1), half.recv(1)) == (b"", b"")
+    wait(lambda: site.metrics()["tokiod_http_ended_total",] == 2)
 
 
 def test_a_client_that_drips_has_its_end_too(open_site, monkeypatch):

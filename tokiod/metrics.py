@@ -119,6 +119,7 @@ READY = Gauge(None, "tokiod_ready", "Whether the daemon has started, as /readyz 
 UP = Gauge(None, "tokiod_process_up", "Whether the process in this role runs.", process=ROLES)
 RESIDENT = Gauge(None, "tokiod_process_resident_memory_bytes", "Memory of the process in this role.", process=ROLES)
 RESTARTS = Counter(None, "tokiod_process_restarts_total", "How often the process in this role had to be started again.", process=ROLES)
+ENDED = Counter(None, "tokiod_http_ended_total", "Connections to the address of these metrics that hung, or were too many, and were ended.")
 READABLE = Gauge(None, "tokiod_ledger_readable", "Whether the ledger could be read just now; without it, nothing is known of the sources.")
 LAG = Gauge(None, "tokiod_source_lag_seconds", "Seconds from the end of the newest stored window to now.", source=SOURCES)
 WATERMARK = Gauge(

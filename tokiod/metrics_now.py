@@ -24,6 +24,7 @@ from tokiod.status import read, stale
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tokiod.clock import Clock
@@ -120,17 +121,19 @@ class Watch:
 
 
 class Now:
-    """A collector of prometheus_client's: what all processes have counted, and what is seen now."""
+    """A collector of prometheus_client's: what all processes have counted, and what is seen now. ended: connections, by reason."""
 
-    def __init__(self, watch: Watch, health: Callable[[], Health]) -> None:
+    def __init__(self, watch: Watch, health: Callable[[], Health], ended: Counter[str]) -> None:
         self._watch = watch
         self._health = health
+        self._ended = ended
 
     def collect(self) -> Iterator[Any]:
         """Yield all metrics."""
         directory = self._watch.config.run / "metrics"
         yield from counting.collect(directory, metrics.ROLES)
         yield from _processes(self._health(), {role: counting.process(directory, role) for role in metrics.ROLES})
+        yield _family(metrics.ENDED, {(): self._ended.total()})
         seen = self._watch.latest()
         yield _family(metrics.READABLE, {(): seen is not None})
         if seen is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,8 @@ class Server:
     def __init__(self, address: str, watch: Watch, health: Callable[[], Health]) -> None:
         self._address = address
         self._watch = watch
-        self._application = application(watch, health)
+        self._ended: Counter[str] = Counter()
+        self._application = application(watch, health, self._ended)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
         self._thread.start()
@@ -83,7 +85,7 @@ class Server:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                with _Listener(self._address, self._application) as listener:
+                with _Listener(self._address, self._application, self._ended) as listener:
                     log.info("metrics.serving", address=self._address)
                     while not self._closing.is_set():
                         listener.handle_request()
@@ -94,8 +96,8 @@ class Server:
                 self._closing.wait(AGAIN)
 
 
-def application(watch: Watch, health: Callable[[], Health]) -> Application:
-    """Return the WSGI application."""
+def application(watch: Watch, health: Callable[[], Health], ended: Counter[str]) -> Application:
+    """Return the WSGI application. ended: connections that were, by reason."""
     from prometheus_client import CollectorRegistry, make_wsgi_app  # noqa: PLC0415 - only where somebody wants metrics
 
     def known() -> Health:
@@ -105,7 +107,7 @@ def application(watch: Watch, health: Callable[[], Health]) -> Application:
             return Health(alive=False, ready=False, reason=f"it can't be told: {error}")
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Now(watch, known))
+    registry.register(Now(watch, known, ended))
     scrape, one_at_a_time = make_wsgi_app(registry), threading.Lock()
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -152,10 +154,11 @@ class _Listener(ThreadingMixIn, WSGIServer):
     request_queue_size = 4 * MOST
     timeout = BEAT
 
-    def __init__(self, address: str, answer: Application) -> None:
+    def __init__(self, address: str, answer: Application, ended: Counter[str]) -> None:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._ended = ended
         self._begun: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         super().__init__((host, int(port)), _Handler)
@@ -173,9 +176,10 @@ class _Listener(ThreadingMixIn, WSGIServer):
             oldest = sorted(self._begun.items(), key=lambda item: item[1])[: len(self._begun) - MOST + 1]
             for other, _ in oldest if len(self._begun) >= MOST else ():
                 _end(other)
-            has_room = len(self._begun) < 2 * MOST
-            if has_room:
+            if has_room := len(self._begun) < 2 * MOST:
                 self._begun[request] = time.monotonic()
+            else:
+                self._ended["many"] += 1
         return has_room
 
     def end_the_overdue(self) -> None:
@@ -190,7 +194,9 @@ class _Listener(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
-        """Somebody hung up, or was thrown out."""
+        """Somebody was silent, hung up, or was thrown out."""
+        with self._lock:
+            self._ended["hung"] += 1
         log.debug("metrics.hung_up", client=str(client_address))
 
 

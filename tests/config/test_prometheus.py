@@ -63,11 +63,9 @@ def test_every_metric_is_shown_or_alerted_upon():
         "tokiod_backfill_jobs",
         "tokiod_backfill_left_seconds",
         "tokiod_bus_unacknowledged_bytes",
-        "tokiod_feed_malformed_messages_total",
         "tokiod_process_up",
         "tokiod_ready",
         "tokiod_records_total",
-        "tokiod_refused_connections_total",
         "tokiod_source_watermark_timestamp_seconds",
         "tokiod_writer_cells_total",
     }
