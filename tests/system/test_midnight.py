@@ -29,7 +29,9 @@ def scene():
     with tempfile.TemporaryDirectory(prefix="midnight-") as directory:
         clock = SimulatedClock(MIDNIGHT - 6000.0, time.time(), RATE)
         # The site's moment is the collectors' window: at this rate a minute would be a quarter of a second.
-        site = Site(epoch=MIDNIGHT - 10_000, timezone="America/Los_Angeles", osts=4, osss=2, mdts=1, hosts=3, devices=2, cores=2, moment=300)
+        site = Site(
+            epoch=MIDNIGHT - 10_000, timezone="America/Los_Angeles", osts=4, osss=2, mdts=1, hosts=3, devices=2, cores=2, moment=300
+        )
         made = Scene(Path(directory), site, clock, window=300, retention=10_000, sources=(LMT, COLLECTD), log_level="debug")
         made.prepare()
         try:
