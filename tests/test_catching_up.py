@@ -1,6 +1,8 @@
 """A subscriber's picture is the file's, whatever was missed: windows in any order, lost messages, new writers, midnights, growth."""
 
+import asyncio
 import random
+import tempfile
 
 import archive_model as model
 import numpy as np
@@ -8,12 +10,14 @@ import pytest
 from archive_model import COUNTER, DAY, DAYS, EPOCH, GAUGE, NAMES, ROWS, STEP, archives, held, sink_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from keyed import wait
 
 from tokiod import catching_up, sample
+from tokiod.bus.feed import Feed
 from tokiod.catching_up import Archive
 from tokiod.errors import TokiodError
 from tokiod.sample import Batch, Stored
-from tokiod.subscribe import Follower, Gap, Reader, Update
+from tokiod.subscribe import Follower, Gap, Reader, Subscriber, Update
 from tokiod.testing import FakeClock
 from tokiod.tts.seal import seal
 
@@ -116,6 +120,30 @@ def test_what_replaces_old_cells_is_in_the_picture_as_far_back_as_reach(tmp_path
     published.beat()
     published.sink.close()
     assert cells(published.picture) == cells(held(published.directory))
+
+
+@pytest.mark.parametrize("asynchronously", [False, True])
+def test_a_subscriber_catches_up_over_a_socket_in_both_ways_to_iterate(tmp_path, asynchronously):
+    sink = sink_in(tmp_path)
+    sink.apply(rising(0, 12))
+    sink.close()
+    archive = Archive(f"{tmp_path}/%Y-%m-%d/{{system}}.hdf5", "UTC", clock=FakeClock(EPOCH + DAY))
+    news = Batch(GAUGE, "gauge", STEP, ("OST0000",), np.array([EPOCH + 12 * STEP]), np.zeros(1, np.uint32), np.ones(1))
+    with tempfile.TemporaryDirectory(prefix="feed") as directory, Feed(f"ipc://{directory}/s", "one") as feed:
+        feed.publish("fs", news, EPOCH + 12 * STEP)
+        with Subscriber(f"ipc://{directory}/s", archive=archive, since=EPOCH + 6 * STEP) as subscriber:
+            wait(feed.poll)
+
+            async def heard():
+                events = aiter(subscriber)
+                found = [await anext(events) for _ in range(2)]
+                await events.aclose()
+                return found
+
+            events = iter(subscriber)
+            gap, caught_up = asyncio.run(heard()) if asynchronously else (next(events), next(events))
+    assert gap == Gap("fs", GAUGE, 1, None, EPOCH + 12 * STEP)
+    assert (caught_up.caught_up, sorted(set(caught_up.batch.time.tolist()))) == (True, [EPOCH + row * STEP for row in range(5, 12)])
 
 
 def rising(first, last, names=NAMES):

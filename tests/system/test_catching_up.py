@@ -203,6 +203,8 @@ def test_tail_refuses_a_system_that_no_source_has_and_a_time_that_is_none(scene)
         (["dmeo"], "no source has the system dmeo, did you mean demo?"),
         (["--since", "soon"], "--since: 'soon' is no"),
         (["--csv", "--json"], "not both"),
+        (["--key", "/nowhere/me.key_secret"], "give both --key, your secret one, and --server-key"),
+        (["--key", "/nowhere/me.key_secret", "--server-key", "/nowhere/server.key"], "/nowhere/server.key"),
     ):
         done = subprocess.run([str(word) for word in tail(scene, *options)], capture_output=True, text=True, check=False, timeout=30)
         assert (done.returncode, done.stdout, said in done.stderr) == (2, "", True), done.stderr

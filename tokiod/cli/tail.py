@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +15,9 @@ import numpy as np
 from tokiod import config as configuration
 from tokiod.catching_up import Archive
 from tokiod.cli.completion import topic_names
-from tokiod.cli.plain import Failed, clock_option, config_option
+from tokiod.cli.plain import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.times import epoch
+from tokiod.curve import ClientKeys
 from tokiod.shape import nearest
 from tokiod.subscribe import Gap, Stalled, Subscriber, Update
 from tokiod.tts.schema import UNITS
@@ -24,13 +26,11 @@ from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tokiod.clock import Clock
     from tokiod.config import Config
 
 SILENCE = 5.0
-INTERRUPTED = 130
 
 
 @click.command("tail")
@@ -38,9 +38,14 @@ INTERRUPTED = 130
 @click.option("--since", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: an object per line with its cells, time in UTC epoch seconds.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line per cell.")
+@click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), where the feed lets only some in.")
+@click.option("--server-key", type=click.Path(path_type=Path), help="The feed's public key, beside --key.")
 @config_option
 @clock_option
-def tail_command(config_path: Path, clock: Clock, topic: str, since: str | None, *, as_json: bool, as_csv: bool) -> None:
+def tail_command(
+    config_path: Path, clock: Clock, topic: str, since: str | None, key: Path | None, server_key: Path | None, *,
+    as_json: bool, as_csv: bool,
+) -> None:  # fmt: skip
     """Print what the daemon stores, as it stores it, until Ctrl-C.
 
     SYSTEM/DATASET, or the beginning of one, is what is printed, e.g. cscratch/datatargets/; everything by default. What was missed is
@@ -52,10 +57,12 @@ def tail_command(config_path: Path, clock: Clock, topic: str, since: str | None,
     config = configuration.load(config_path)
     begin = None if since is None else _since(since, config, clock)
     told = _json if as_json else _csv_lines() if as_csv else _plain
-    archive = Archive.of(config, clock)
+    keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
+    # Where a server listens everywhere, it does so here.
+    endpoint = config.feed.endpoint.replace("//*:", "//127.0.0.1:")
     try:
-        with Subscriber(config.feed.endpoint, [_prefix(config, topic)], silence=SILENCE, archive=archive, since=begin) as subscriber:
-            _follow(subscriber, told, config.feed.endpoint)
+        with Subscriber(endpoint, [_prefix(config, topic)], silence=SILENCE, archive=archive, since=begin, keys=keys) as subscriber:
+            _follow(subscriber, told, endpoint)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
@@ -72,6 +79,14 @@ def _follow(subscriber: Subscriber, told: Callable[[Update], None], endpoint: st
             case Stalled() if not waits:
                 click.echo(f"nothing comes from {endpoint}: the daemon is down, or has stored nothing yet; waiting", err=True)
         waits = isinstance(event, Stalled)
+
+
+def _keys(config: Config, own: Path | None, server: Path | None) -> ClientKeys | None:
+    if own is not None and server is not None:
+        return ClientKeys.read(server, own)
+    if own is not None or server is not None or config.feed.secret_key_file is not None:
+        raise Failed("the feed lets only those in whose key it knows: give both --key, your secret one, and --server-key, its public one")
+    return None
 
 
 def _prefix(config: Config, topic: str) -> str:
