@@ -56,8 +56,9 @@ bench: install
 docs: install
 	@$(BIN)/python -m tokiod.cli.reference > docs/cli.md
 	@$(BIN)/python -m tokiod.cli.man docs/man
+	@$(BIN)/python -m tokiod.cli.schemas docs/json
 	@$(BIN)/python -m tokiod.cli.settings > docs/configuration.md
-	@echo docs/cli.md docs/man docs/configuration.md
+	@echo docs/cli.md docs/man docs/json docs/configuration.md
 
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))

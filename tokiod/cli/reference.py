@@ -25,8 +25,8 @@ _HEAD = """\
 # Commands
 
 Made by `make docs`, as are the manual pages in [man](man). What is printed goes to stdout, what is said about it to stderr; neither holds
-colours or bars where it is not a terminal. `--json` prints one line of JSON, times in UTC epoch seconds. Times given may be local to
-the site or have an offset. `tokioctl completion` tells a shell how to complete all this.
+colours or bars where it is not a terminal. `--json` prints one line of JSON, times in UTC epoch seconds; schemas are in [json](json).
+Times given may be local to the site or have an offset. `tokioctl completion` tells a shell how to complete all this.
 
 | exit code | everywhere means |
 | --- | --- |
