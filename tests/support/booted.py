@@ -22,6 +22,7 @@ from pathlib import Path
 LOG = "/var/log/units"
 PYTHON, PACKAGES, CHECKOUT = "/opt/python", "/opt/packages", "/mnt/checkout"
 """Where in it this interpreter is, what is installed for it, and this checkout: wherever they are here, /home, /root or /tmp."""
+NAMESPACES = ("unshare", "--fork", "--kill-child", "--pid", "--mount", "--cgroup", "--uts", "--ipc")
 SYSTEMD = "/lib/systemd/systemd"
 MASKED = (
     # They would change the real kernel's settings, devices and mounts.
@@ -71,6 +72,8 @@ def missing() -> str:
         return "a systemd of its own needs root, for namespaces"
     if not Path(SYSTEMD).exists():
         return "there is no systemd: apt-get install systemd"
+    if subprocess.run([*NAMESPACES, "mount", "--make-rprivate", "/"], capture_output=True, check=False, timeout=20).returncode:
+        return "a systemd of its own needs namespaces and mounts, and this root may make none"
     if _cgroup() is None:
         return "a systemd of its own needs a cgroup of its own, and none can be made here"
     return ""
@@ -92,11 +95,10 @@ class Machine:
         group = _cgroup() or Path()
         group.mkdir()
         # unshare itself ignores SIGTERM; killed, it takes the namespace along.
-        namespaces = ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--cgroup", "--uts", "--ipc"]
         joined = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(group)]
         shown = [sys.base_prefix, sysconfig.get_path("purelib"), str(Path(__file__).parents[2]), str(var)]
         with log.open("wb") as said:
-            process = subprocess.Popen([*joined, *namespaces, "bash", "-c", INSIDE, "boot", *shown], stdout=said, stderr=said)
+            process = subprocess.Popen([*joined, *NAMESPACES, "bash", "-c", INSIDE, "boot", *shown], stdout=said, stderr=said)
         try:
             machine = cls(_systemd(process, log), var)
             wait(lambda: machine.run("systemctl is-system-running", check=False).stdout in {"running\n", "degraded\n"}, 20, log.read_text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from tokiod.clock import SimulatedClock
 from tokiod.config import ArchiveConfig, Config
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.simulator.sources import COLLECTD, LMT, free_port
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "install.md"
 HISTORY = 300
@@ -31,6 +32,7 @@ CONFIG = """\
 timezone = "UTC"
 [archive]
 path = "/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5"
+[metrics]
 """
 STANZA = """\
 [[source]]
@@ -45,12 +47,13 @@ WITH_PASSWORD = 'user = "tokiod"\npassword_file = "lmt-password"\n'
 
 @dataclass(slots=True)
 class Installed:
-    """A machine with tokiod on it. flavour: the units that are started, and their services."""
+    """A machine with tokiod on it. flavour: the units that are started; metrics: the port where they are served."""
 
     machine: Machine
     scene: Scene
     flavour: tuple[str, ...] = ("tokiod.service",)
     blocks: dict[str, list[str]] = field(default_factory=dict)
+    metrics: int = field(default_factory=free_port)
 
     @classmethod
     @contextmanager
@@ -75,7 +78,7 @@ class Installed:
 
     def configure(self) -> None:
         """Edit the configuration as an admin would."""
-        text, port = CONFIG, 0
+        text, port = f'{CONFIG}address = "127.0.0.1:{self.metrics}"\n', 0
         for source in self.scene.sources:
             port = self.scene._port(source)
             text += STANZA.format(name=source.name, system=source.system)
@@ -146,6 +149,11 @@ class Installed:
     def status(self) -> dict:
         """Return what `tokioctl status --json` prints."""
         return json.loads(self.machine.run("/opt/tokiod/bin/tokioctl status --json", check=False).stdout)
+
+    def served(self, path: str) -> str:
+        """Return what is said at a path of its metrics' server: the network of the machine is ours."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=10) as answer:
+            return answer.read().decode()
 
     def assert_every_cell_is_right(self) -> None:
         """Compare the archive with what the sources hold."""

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import signal
+import stat
 import textwrap
 import time
 import tomllib
@@ -99,6 +100,21 @@ def test_it_starts_and_tells_how_it_goes(site):
     assert site.machine.show("tokiod", "NRestarts") == "0"
     assert re.search(r"writer: \d+ windows stored, .*; collectors: 2 of 2 sources running", site.machine.show("tokiod", "StatusText"))
     wait(lambda: {line["state"] for line in site.status()["sources"]} == {"running"}, 10)
+
+
+def test_its_sockets_are_the_groups_and_no_strangers(site):
+    directory = site.machine.path("/run/tokiod")
+    modes = {name: stat.S_IMODE((directory / name).stat().st_mode) for name in (".", "bus", "feed", "control")}
+    assert modes == {".": 0o750, "bus": 0o660, "feed": 0o660, "control": 0o660}
+    group = site.machine.run("id -g tokiod").stdout.strip()
+    ask = "/opt/tokiod/bin/tokioctl ping"
+    assert "ready" in site.machine.run(f"setpriv --reuid=nobody --regid={group} --clear-groups {ask}").stdout
+    assert site.machine.run(f"setpriv --reuid=nobody --regid=nogroup --clear-groups {ask}", check=False).returncode == 2
+
+
+def test_its_health_is_served(site):
+    assert site.served("/readyz")
+    assert f'tokiod_windows_total{{outcome="stored",source="{site.scene.sources[0].name}"}}' in site.served("/metrics")
 
 
 def test_its_processes_have_no_privileges(site):
@@ -194,6 +210,7 @@ def test_two_units_do_the_same(site):
     site.type_in("Two units instead of one")
     site.await_complete()
     assert site.machine.show("tokiod", "ActiveState") == "inactive"
+    assert "tokiod_cells_total" in site.served("/metrics")
 
 
 def test_both_units_come_back_from_a_kill(site):
