@@ -60,6 +60,9 @@ class RunningConfig:
     def _write(self, text: str) -> None:
         temporary = self._copy.with_name(f".{NAME}.{os.getpid()}")
         try:
+            if self._copy.parent == self.config.archive.ledger.parent:
+                # The bus has no directory: the writer would make this one for its lock, but is not there yet.
+                self._copy.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_text(text, "utf-8")
             temporary.replace(self._copy)
         except OSError as error:
