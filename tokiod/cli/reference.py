@@ -17,7 +17,7 @@ EXITS = {
     0: "fine, or done",
     1: "an answer that is not the good one: degraded, incomplete, different, not ready, failed on the way",
     2: "a mistake in the call or the configuration, or what was asked for is not there; one sentence on stderr says which",
-    130: "ended by Ctrl-C",
+    130: "ended by Ctrl-C before it was done",
 }
 """What exit codes mean everywhere; each command's help says what it means by them."""
 

@@ -37,7 +37,7 @@ EXIT = {"fine": 0, "degraded": 1, "down": 2}
 def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: bool) -> None:
     """Show every source and the files being filled.
 
-    Works from the ledger when the daemon is down. Exit 0 fine, 1 degraded, 2 the daemon is down.
+    Works from the ledger when the daemon is down. Exit 0 fine, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
     """
     config = configuration.load(config_path)
     if watch and not as_json:
