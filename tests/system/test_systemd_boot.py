@@ -194,6 +194,15 @@ def test_root_runs_lctl_for_the_group_and_for_nobody_else(site):
         assert site.machine.run(shlex.join([*lowered, *line, "dl", "-t"]), check=False).stdout == said
 
 
+def test_root_leaves_files_in_a_watched_folder_as_its_page_says(site):
+    text = (Path(__file__).parents[2] / "docs" / "sources" / "watched_folders.md").read_text()
+    site.machine.run(re.search(r"(?ms)^```sh\n(.*?)```", text)[1])
+    fake = 'mmperfmon() { echo "$@"; }\n'
+    site.machine.run(fake + re.search(r"(?ms)^```sh writer\n(.*?)```", text)[1])
+    (saved,) = site.machine.path("/var/spool/tokiod/mmperfmon").iterdir()
+    assert (saved.read_text(), saved.stat().st_gid) == ("query usage -n 6 -b 60\n", saved.parent.stat().st_gid)
+
+
 def test_it_stops_in_time_with_every_cell_right(site):
     site.await_complete()
     begun = time.monotonic()
@@ -211,6 +220,17 @@ def test_two_units_do_the_same(site):
     site.await_complete()
     assert site.machine.show("tokiod", "ActiveState") == "inactive"
     assert "tokiod_cells_total" in site.served("/metrics")
+
+
+def test_both_units_refuse_a_broken_configuration(site):
+    before, path = site.processes(), site.machine.path("/etc/tokiod/tokiod.toml")
+    sound = path.read_text()
+    path.write_text(sound + "nonsense = 1\n")
+    for unit in site.flavour:
+        assert site.machine.run(f"systemctl reload {unit}", check=False).returncode != 0
+    path.write_text(sound)
+    site.await_ready()
+    assert site.processes() == before
 
 
 def test_both_units_come_back_from_a_kill(site):
