@@ -52,6 +52,14 @@ def test_the_stanza_of_a_page_is_taken_by_itself_and_beside_all_others(page, tmp
     assert len(configuration.load(tmp_path / "tokiod.toml").source) == 1
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "watched_folders"], ids=lambda page: page.stem)
+def test_a_page_names_the_datasets_that_its_stanza_fills(page, tmp_path):
+    stanza = re.search(r"(?ms)^```toml\n(.*?)^```$", page.read_text())[1].replace("failover = false", "failover = true")
+    (tmp_path / "tokiod.toml").write_text(ARCHIVE + stanza)
+    told = re.search(r"(?s)## What is collected\n(.*?)\n## ", page.read_text())[1]
+    assert set(re.findall(r"`(\w+/\w+)`", told)) == configuration.load(tmp_path / "tokiod.toml").source[0].datasets()
+
+
 def test_the_stanzas_go_together(tmp_path):
     stanzas = [re.search(r"(?ms)^```toml\n(.*?)^```$", page.read_text())[1] for page in PAGES]
     lctl = block("lustre", "toml lctl").strip()
