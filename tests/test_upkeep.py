@@ -308,3 +308,23 @@ def test_an_archive_that_is_not_mounted_has_lost_nothing(tmp_path):
     assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 30 * HOUR)]
     asyncio.run(site.clock.advance(LOOK))
     assert not site.upkeep.turn()
+
+
+def test_an_archive_that_is_moved_as_a_whole_has_lost_nothing(tmp_path):
+    (tmp_path / "one").mkdir()
+    site = Site(tmp_path / "one")
+    site.store(0, 30)
+    site.look(30)
+    site.ledger.close()
+    (tmp_path / "one").rename(tmp_path / "two")
+    moved = Site(tmp_path / "two")
+    moved.clock = site.clock
+    moved.boot()
+    with capture_logs() as logs:
+        moved.look(60)
+    assert [log for log in logs if log["event"] == "file.gone"] == []
+    assert list(moved.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 30 * HOUR)]
+    moved.path(0).unlink()
+    with capture_logs() as logs:
+        moved.look(60.1)
+    assert [log["path"] for log in logs if log["event"] == "file.gone"] == [str(moved.path(0))]

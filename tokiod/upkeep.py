@@ -48,7 +48,7 @@ class Upkeep:
         self._known: dict[Path, _Known] = {}
         self._looked = float("-inf")
         self._room = Room(config.archive.root, files)
-        self._held = FilesHeld(ledger)
+        self._held = FilesHeld(ledger, config.archive.root)
 
     def reconfigure(self, config: Config) -> None:
         """Look after the files of other sources from now on; the archive is the same."""
