@@ -1,6 +1,8 @@
 """Keys in files: which are read, which are refused and why, and who may come by them."""
 
+import re
 import stat
+from pathlib import Path
 
 import pytest
 import zmq
@@ -208,3 +210,16 @@ def test_a_client_reads_its_keys_from_two_files(keyring):
     assert curve.ClientKeys.read(keyring.directory / "server.key", keyring.directory / "friend.key_secret") == keys
     with pytest.raises(ConfigError, match="no such file"):
         curve.ClientKeys.read(keyring.directory / "nothing", keyring.directory / "friend.key_secret")
+
+
+def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(tmp_path, keygen):
+    manual = (Path(__file__).parents[1] / "docs" / "security.md").read_text()
+    for directory, name in re.findall(r"^tokiod keygen (\S+) (\S+)$", manual, re.MULTILINE):
+        assert keygen(tmp_path / Path(directory).name, name)[0] == 0
+    for name in ("bus", "collectors"):
+        assert keygen(tmp_path / "keys", name)[0] == 0
+    (tmp_path / "keys" / "clients").mkdir()
+    (tmp_path / ".tokiod" / "alice.key").rename(tmp_path / "keys" / "clients" / "alice.key")
+    config = configured(tmp_path, "".join(re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)))
+    curve.check(config)
+    assert len(curve.feed_guard(config).allowed) == 1

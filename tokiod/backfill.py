@@ -15,6 +15,7 @@ from tokiod.collector import Tally
 from tokiod.errors import NotYet
 from tokiod.jobs import Jobs
 from tokiod.retry import classify, decide, refusal
+from tokiod.secret import mask
 from tokiod.sink import Collected
 from tokiod.window import Window
 
@@ -138,7 +139,7 @@ class Backfill:
         if error is not None:
             is_known = isinstance(error, JobFailed)
             self._log.error("backfill.failed", job=job.id, error=str(error), exc_info=None if is_known else error)
-            self._jobs.set_state(job, "failed", self._clock.time(), str(error) or type(error).__name__)
+            self._jobs.set_state(job, "failed", self._clock.time(), mask(str(error)) or type(error).__name__)
             return
         self._log.info("backfill.done", job=job.id)
         self._jobs.set_state(job, "done", self._clock.time())
@@ -228,7 +229,7 @@ class Backfill:
             await self._clock.sleep(verdict.window_wait)
             return
         self._log.warning("backfill.waiting", job=job.id, window=str(window), error_class=classify(error), error=str(error))
-        self._jobs.set_state(job, "running", self._clock.time(), text)
+        self._jobs.set_state(job, "running", self._clock.time(), mask(text))
         await self._clock.sleep(max(verdict.source_wait, verdict.window_wait, YIELD))
 
     async def _until_cancelled(self, job: Job) -> None:

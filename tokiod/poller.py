@@ -18,6 +18,7 @@ from tokiod.bus.unacknowledged import Stored
 from tokiod.collector import Tally
 from tokiod.log import Repeats
 from tokiod.retry import decide, refusal
+from tokiod.secret import mask
 from tokiod.sink import Collected
 
 if TYPE_CHECKING:
@@ -285,7 +286,8 @@ class Poller:
 
     def _text(self, error: Exception) -> str:
         silent = f"no answer within {self._config.timeout} s" if isinstance(error, TimeoutError) else type(error).__name__
-        return str(error) or silent
+        # A server may tell us our own password: what is said of it goes into the ledger, for everybody to read.
+        return mask(str(error)) or silent
 
     def _is_down(self, state: str, reason: str) -> None:
         self._failures += 1

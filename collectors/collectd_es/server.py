@@ -15,6 +15,7 @@ from elastic_transport.client_utils import url_to_node_config
 
 from collectors.collectd_es.answers import NOT_ALLOWED, refused
 from tokiod.errors import Fatal, Transient
+from tokiod.secret import remember
 
 if TYPE_CHECKING:
     import ssl
@@ -147,8 +148,8 @@ async def _give_back(task: asyncio.Future[T], give_back: Callable[[T], Awaitable
 
 
 def basic(user: str, password: str) -> str:
-    """Return the header of a user and a password."""
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    """Return the header of a user and a password, as much a secret as they are."""
+    return "Basic " + remember(base64.b64encode(f"{user}:{password}".encode()).decode())
 
 
 def _bytes(body: Any) -> bytes:

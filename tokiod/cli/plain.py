@@ -10,6 +10,7 @@ import click
 from tokiod import __version__
 from tokiod.clock import Clock, SimulatedClock, SystemClock
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.secret import mask
 
 INTERRUPTED = 130
 
@@ -26,7 +27,7 @@ class Failed(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print every line of the message behind the program's name."""
-        for line in self.message.splitlines():
+        for line in mask(self.message).splitlines():
             click.echo(f"{self.program}: {line}", file=file, err=file is None)
 
 
