@@ -1,0 +1,276 @@
+"""A real daemon whose feed and bus are on the network, with keys: what its own get, what strangers don't, and what a crowd costs.
+
+STRANGERS=10000/100000 (connections/messages on each endpoint) and CROWD=1000/100/600 (subscribers/that never read/seconds) is how it is
+judged; figures are printed.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from keyed import Keyring
+
+from tokiod.clock import SimulatedClock
+from tokiod.control import Ping, Reload, Reloaded, ask
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.site import Site
+from tokiod.simulator.sources import LMT, free_port
+from tokiod.subscribe import Gap, Subscriber, Update
+from tokiod.tts.read import Reader
+
+pytestmark = pytest.mark.system
+
+NOON = 1_517_184_000 + 12 * 3600
+RATE = 30
+SCRIPT = Path(__file__).with_name("strangers.py")
+CONNECTIONS, MESSAGES = map(int, os.environ.get("STRANGERS", "500/5000").split("/"))
+CROWD, DEAF, SECONDS = map(int, os.environ.get("CROWD", "100/10/20").split("/"))
+SLACK = 2.0
+"""Real seconds by which windows may be stored later than in the quiet time: the machine's own hiccups, for whoever else works on it."""
+ROOM = 30.0
+"""Megabytes."""
+
+
+class Place:
+    """A scene with keys, and how far it is behind."""
+
+    def __init__(self, directory, *, keyed):
+        self.clock = SimulatedClock(float(NOON), time.time(), RATE)
+        site = Site(epoch=NOON - 300, timezone="UTC", osts=24, osss=4, mdts=1)
+        self.scene = Scene(directory, site, self.clock, retention=4 * 3600, sources=(LMT,), log_level="info")
+        self.scene.prepare()
+        self.keyring = Keyring(directory / "keys")
+        self.keyring.made("collectors")
+        self.friend = self.keyring.admitted("friend")
+        self.feed, self.bus, self.metrics = free_port(), free_port(), free_port()
+        text = f'secrets = "keys"\n{self.scene.config_path.read_text()}'
+        if keyed:
+            text = text.replace(
+                f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{self.feed}"\nsecret_key_file = "server.key_secret"\nclients = "clients"'
+            )
+            own = 'secret_key_file = "server.key_secret"\nclient_secret_key_file = "collectors.key_secret"\nclients = "clients"'
+            text = text.replace(f'"ipc://{directory}/bus"', f'"tcp://127.0.0.1:{self.bus}"\n{own}')
+        else:
+            text = text.replace(f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{self.feed}"')
+        self.scene.config_path.write_text(text.replace("[[source]]", f'[metrics]\naddress = "127.0.0.1:{self.metrics}"\n[[source]]', 1))
+
+    def lag(self):
+        """Return how many real seconds the newest stored cell is old."""
+        stored = self.scene.stored()
+        return (self.clock.time() - stored[-1].end) / RATE if stored else float("inf")
+
+    def count(self, name):
+        with urlopen(f"http://127.0.0.1:{self.metrics}/metrics", timeout=10) as answer:
+            lines = answer.read().decode()
+        return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", lines, re.MULTILINE))
+
+    def told(self, event):
+        lines = (json.loads(line) for line in self.scene.log.read_text().splitlines() if line.startswith("{"))
+        return [line for line in lines if line["event"] == event]
+
+    @contextmanager
+    def lags(self):
+        """Watch the lag; yields a list of all that were seen."""
+        seen, over = [], threading.Event()
+
+        def watch():
+            while not over.wait(0.1):
+                seen.append(self.lag())
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            thread.join()
+
+
+@contextmanager
+def playing(*, keyed):
+    with tempfile.TemporaryDirectory(prefix="strangers-") as directory:
+        place = Place(Path(directory), keyed=keyed)
+        try:
+            place.scene.start_simulator()
+            place.scene.start_daemon()
+            wait_for(lambda: is_ready(place), 60, f"not ready; see {place.scene.log}")
+            wait_for(lambda: place.lag() < 5, 60, f"does not catch up; see {place.scene.log}")
+            yield place
+        except BaseException:
+            print(place.scene.log.read_text()[-5000:])
+            raise
+        finally:
+            place.scene.close()
+
+
+def is_ready(place):
+    try:
+        return ask(place.scene.config.control, Ping(), 5).ready
+    except Exception:  # noqa: BLE001 - not there yet
+        return False
+
+
+class Follower:
+    """Keeps a picture of what a subscriber hears."""
+
+    def __init__(self, endpoint, keys, silence=1.0):
+        self.picture, self.missed, self.updates = {}, 0, 0
+        self._subscriber = Subscriber(endpoint, silence=silence, keys=keys)
+        self._over = False
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def _follow(self):
+        for event in self._subscriber:
+            match event:
+                case Update(batch=batch):
+                    self.updates += 1
+                    for stamp, column, value in zip(batch.time.tolist(), batch.column.tolist(), batch.value.tolist(), strict=True):
+                        self.picture[batch.dataset, batch.columns[column], stamp] = value
+                case Gap(since=int()):
+                    self.missed += 1
+            if self._over:
+                return
+
+    def end(self):
+        self._over = True
+        self._thread.join()
+        self._subscriber.close()
+
+    def check(self, scene, begun):
+        """Hold the picture against the files, from a time on when it had long begun."""
+        (path,) = scene.files()
+        with Reader(path) as reader:
+            for dataset in reader.datasets():
+                stamps, columns, values = reader.read(dataset, begun, NOON + 86400)
+                held = {(columns[c], int(stamps[r])): float(values[r, c]) for r, c in np.argwhere(~np.isnan(values)).tolist()}
+                found = {(column, stamp): v for (name, column, stamp), v in self.picture.items() if name == dataset and stamp >= begun}
+                assert {key: value for key, value in found.items() if not np.isnan(value)} == held, dataset
+
+
+def run(*arguments, **options):
+    return subprocess.Popen([sys.executable, str(SCRIPT), *map(str, arguments)], **options)
+
+
+def in_short(first, last, memory, lags, quiet):
+    """Say what a crowd cost."""
+    return (
+        f"\n{CROWD} subscribers, {DEAF} of them deaf, for {SECONDS} s: there in {first['connected']:.1f} s, {last['messages']} messages "
+        f"to {last['live']}, {last['holes']} missed, {max(memory):+.1f} MB at most, {memory[-1]:+.1f} MB at the end, lag at most "
+        f"{max(lags):.1f} s, {max(quiet):.1f} s before"
+    )
+
+
+def test_strangers_and_rude_clients_are_counted_and_change_nothing(capsys):
+    with playing(keyed=True) as place:
+        scene, keys = place.scene, place.keyring.directory
+        follower = Follower(f"tcp://127.0.0.1:{place.feed}", place.friend)
+        with place.lags() as quiet:
+            time.sleep(6)
+        since = scene.stored()[-1].end
+        memory, refused = scene.memory(), place.count("tokiod_refused_connections_total")
+        assert refused == 0
+        begun = time.monotonic()
+        with place.lags() as lags:
+            rude = [
+                run("talk", what, port, keys, MESSAGES, stdin=subprocess.PIPE) for what, port in (("feed", place.feed), ("bus", place.bus))
+            ]
+            strangers = [run("connect", port, keys, CONNECTIONS) for port in (place.feed, place.bus)]
+            assert [process.wait(400) for process in strangers] == [0, 0]
+            for name, least in (("refused_connections", 2 * CONNECTIONS), ("feed_malformed_messages", MESSAGES)):
+                wait_for(lambda name=name, least=least: place.count(f"tokiod_{name}_total") >= least, 60, f"not all are counted: {name}")
+            wait_for(lambda: place.count("tokiod_bus_dropped_messages_total") >= MESSAGES, 60, "not all of the bus's are counted")
+            took = time.monotonic() - begun
+            for process in rude:
+                process.communicate(timeout=20)
+        grown = scene.memory() - memory
+        counts = [
+            place.count(f"tokiod_{name}_total") for name in ("refused_connections", "feed_malformed_messages", "bus_dropped_messages")
+        ]
+        assert [one.restarts for one in ask(scene.config.control, Ping(), 5).processes] == [0, 0]
+        with capsys.disabled():
+            print(f"\n2 x {CONNECTIONS} connections, 2 x {MESSAGES} messages in {took:.0f} s: counted {counts}, {grown:+.1f} MB, "
+                  f"lag at most {max(lags):.1f} s, {max(quiet):.1f} s before")  # fmt: skip
+        assert counts[1:] == [MESSAGES, MESSAGES]
+        # One that is slow to go may be counted for two reasons.
+        assert 2 * CONNECTIONS <= counts[0] <= 2.1 * CONNECTIONS
+        assert max(lags) < max(quiet) + SLACK
+        assert grown < ROOM
+        told = place.told("feed.refused")
+        assert len(told) == len({line["reason"] for line in told})
+        assert scene.stop_daemon() == 0
+        time.sleep(1)
+        follower.end()
+        assert follower.missed == 0
+        follower.check(scene, since)
+        comparison = scene.compare()
+        assert (comparison.differences, comparison.equal, comparison.filled > 1000) == ([], True, True)
+
+
+def test_a_key_that_is_taken_away_by_a_reload_gets_nothing_any_more_and_comes_back_with_its_key():
+    with playing(keyed=True) as place:
+        endpoint, other = f"tcp://127.0.0.1:{place.feed}", place.keyring.admitted("other")
+        stranger = Follower(endpoint, other)
+        friend = Follower(endpoint, place.friend)
+        wait_for(lambda: friend.updates > 3, 30, "nothing heard")
+        assert stranger.updates == 0
+
+        def reload(is_heard):
+            assert isinstance(answer := ask(place.scene.config.control, Reload(), 60), Reloaded), answer
+            assert not answer.restarted
+            before = friend.updates
+            time.sleep(0.5)
+            known = stranger.updates
+            wait_for(lambda: friend.updates > before + 20, 30, "nothing heard any more")
+            if is_heard:
+                wait_for(lambda: stranger.updates > known, 30, "not let in")
+            else:
+                assert stranger.updates == known
+
+        reload(is_heard=True)
+        place.keyring.revoke("other")
+        reload(is_heard=False)
+        place.keyring.admitted("third")
+        (place.keyring.clients / "other.key").write_bytes((place.keyring.directory / "other.key").read_bytes())
+        reload(is_heard=True)
+        assert [one.restarts for one in ask(place.scene.config.control, Ping(), 5).processes] == [0, 0]
+        for one in (stranger, friend):
+            one.end()
+        assert place.count("tokiod_refused_connections_total") > 0
+        assert place.scene.stop_daemon() == 0
+        assert place.scene.compare().equal
+
+
+def test_a_crowd_of_subscribers_of_which_some_never_read_delays_nothing_and_misses_nothing(capsys):
+    with playing(keyed=False) as place:
+        scene = place.scene
+        with place.lags() as quiet:
+            time.sleep(6)
+        before, pipes = scene.memory(), {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        crowd = run("listen", f"tcp://127.0.0.1:{place.feed}", CROWD, DEAF, **pipes)
+        memory = []
+        with place.lags() as lags:
+            begun = time.monotonic()
+            while time.monotonic() < begun + SECONDS:
+                time.sleep(1)
+                memory.append(scene.memory() - before)
+        told, _ = crowd.communicate("\n", timeout=120)
+        first, last = map(json.loads, told.splitlines())
+        with capsys.disabled():
+            print(in_short(first, last, memory, lags, quiet))
+        assert (last["live"], last["holes"], last["same"]) == (CROWD - DEAF, 0, True)
+        assert last["messages"] > 5 * CROWD
+        assert max(lags) < max(quiet) + SLACK
+        assert max(memory) < ROOM + CROWD / 10
+        assert scene.stop_daemon() == 0
+        assert scene.compare().equal
