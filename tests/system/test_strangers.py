@@ -164,11 +164,9 @@ def run(*arguments, **options):
 
 def in_short(first, last, memory, lags, quiet):
     """Say what a crowd cost."""
-    return (
-        f"\n{CROWD} subscribers, {DEAF} of them deaf, for {SECONDS} s: there in {first['connected']:.1f} s, {last['messages']} messages "
-        f"to {last['live']}, {last['holes']} missed, {max(memory):+.1f} MB at most, {memory[-1]:+.1f} MB at the end, lag at most "
-        f"{max(lags):.1f} s, {max(quiet):.1f} s before"
-    )
+    heard = f"{last['messages']} messages to {last['live']}, {last['holes']} missed, {last['cpu']:.0f} s of processor for them"
+    cost = f"{max(memory):+.1f} MB at most, {memory[-1]:+.1f} MB at the end, lag at most {max(lags):.1f} s, {max(quiet):.1f} s before"
+    return f"\n{CROWD} subscribers, {DEAF} of them deaf, for {SECONDS} s: there in {first['connected']:.1f} s, {heard}, {cost}"
 
 
 def test_strangers_and_rude_clients_are_counted_and_change_nothing(capsys):
