@@ -61,7 +61,7 @@ docs: install
 	@echo docs/cli.md docs/man docs/json docs/configuration.md
 
 torture: install
-	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) --equal $(if $(SEED),--seed $(SEED))
 
 soak: install
 	@$(BIN)/python tests/system/soak.py --minutes $(MINUTES) --days $(DAYS) $(if $(SEED),--seed $(SEED))

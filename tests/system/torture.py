@@ -1,11 +1,12 @@
 """SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of five sources.
 
-    torture.py --kills 300 [--faults kills|all] [--rate 180] [--seed N] [--directory DIR]
+    torture.py --kills 300 [--faults kills|all] [--equal] [--rate 180] [--seed N] [--directory DIR]
 
 A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
 autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, and live files are truncated or
 unlinked. After each kill every file must open, live or sealed, and those of one system, in turn, hold every cell that follows from
-acknowledged windows; at the end every cell must be the simulator's, and the days that are over sealed.
+acknowledged windows; at the end every cell must be the simulator's, and the days that are over sealed. --equal: and byte for byte those
+of a daemon that nobody disturbs.
 Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
 """
 
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import h5py
+from undisturbed import unequal
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
@@ -86,7 +88,7 @@ class Score:
         return {path for path, state in files.items() if path.stem == system and (state[1] == 0 or self.sound.get(path) != state)}
 
 
-def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, faults: str = "kills") -> Score:
+def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, faults: str = "kills", equal: bool = False) -> Score:
     rng, score = random.Random(seed), Score()
     clock = SimulatedClock(float(BEGIN), time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
@@ -106,9 +108,13 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, fault
             score.check(scene, determined=True)
         settle(scene)
         scene.stop_daemon()
+        score.check(scene, determined=False)
+        if equal:
+            found = unequal(scene)
+            score.different += len(found)
+            score.notes += found
     finally:
         scene.close()
-    score.check(scene, determined=False)
     wait_for(lambda: not survivors(directory), 10, "processes outlived their supervisor")
     return score
 
@@ -201,6 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--faults", choices=("kills", "all"), default="kills")
+    parser.add_argument("--equal", action="store_true", help="hold sealed files against those of an undisturbed run, byte for byte")
     parser.add_argument("--rate", type=float, default=RATE, help="simulated seconds in a real one")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--directory", type=Path, default=None)
@@ -211,7 +218,7 @@ def main() -> int:
     print(f"seed {seed}, everything in {directory}", file=sys.stderr, flush=True)
     start = time.monotonic()
     try:
-        score = torture(arguments.kills, seed, directory, rate=arguments.rate, faults=arguments.faults)
+        score = torture(arguments.kills, seed, directory, rate=arguments.rate, faults=arguments.faults, equal=arguments.equal)
     except TokiodError as error:
         print(error, file=sys.stderr)
         return 1

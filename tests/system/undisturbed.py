@@ -1,0 +1,85 @@
+"""The same days once more, by a daemon that nobody disturbs: its sealed files must be those of the tortured one, byte for byte."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import h5py
+
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.tts.layout import form_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SPARE = 4 * 3600
+"""Seconds before the sources' first row that are asked for: the daemon's start takes some of them."""
+LONGEST = 300
+"""Real seconds that it may take."""
+
+
+def unequal(scene: Scene) -> list[str]:
+    """Return what is wrong with the sealed days of sources that can be asked again, over the same sources; the scene's daemon is down."""
+    now = scene.clock.time()
+    over = [path for path in _sealed(scene) if scene.site.epoch < _end(path) <= now - scene.window]
+    with _again(scene, int(now - scene.site.epoch) + SPARE) as other:
+        other.start_daemon()
+        wanted = {path.relative_to(scene.directory): path for path in over}
+        wait_for(
+            lambda: wanted.keys() <= {path.relative_to(other.directory) for path in _sealed(other)},
+            LONGEST,
+            f"not all of {sorted(map(str, wanted))} are sealed again; see {other.log}",
+        )
+        other.stop_daemon()
+        return [
+            f"{path} is not byte for byte that of an undisturbed run"
+            for name, path in wanted.items()
+            if not _same(path, other.directory / name)
+        ]
+
+
+@contextmanager
+def _again(scene: Scene, reach: int) -> Iterator[Scene]:
+    """Another daemon's scene over the sources of this one, in a directory below it."""
+    directory = scene.directory / "again"
+    directory.mkdir()
+    text = scene.config_path.read_text().replace(f"{scene.directory}/tts/", f"{directory}/tts/")
+    text = text.replace(f"ipc://{scene.directory}/", f"ipc://{directory}/").replace(
+        f'retention = "{scene.retention}s"', f'retention = "{reach}s"'
+    )
+    (directory / "tokiod.toml").write_text(text)
+    other = Scene(directory, scene.site, scene.clock, scene.window, reach, scene.sources, scene.log_level)
+    try:
+        yield other
+    finally:
+        other.stop_daemon()
+
+
+def _sealed(scene: Scene) -> list[Path]:
+    names = {source.system for source in scene.sources if source.replayable}
+    return [path for path in scene.files() if path.stem in names and _is_sealed(path)]
+
+
+def _is_sealed(path: Path) -> bool:
+    with h5py.File(path, "r", locking=False) as file:
+        return form_of(file) == "sealed"
+
+
+def _end(path: Path) -> int:
+    with h5py.File(path, "r", locking=False) as file:
+        return int(file.attrs["end"])
+
+
+def _same(one: Path, two: Path) -> bool:
+    """Whether two files are the same but for when they were sealed."""
+    for path in (one, two):
+        with h5py.File(path, "r+", locking=False) as file:
+            file.visititems(_without_time)
+    return one.read_bytes() == two.read_bytes()
+
+
+def _without_time(_name: str, item: h5py.Dataset | h5py.Group) -> None:
+    if "updated" in item.attrs:
+        item.attrs.modify("updated", 0)
