@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import collectors
-from tokiod.cli.check import check
+from tokiod.cli.check import check_command
 
 PLUGIN = """
 import msgspec
@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch):
 
     def run(text):
         (tmp_path / "tokiod.toml").write_text(text)
-        result = CliRunner().invoke(check, ["--config", "tokiod.toml"])
+        result = CliRunner().invoke(check_command, ["--config", "tokiod.toml"])
         return result.exit_code, result.stdout, result.stderr
 
     yield run
@@ -83,7 +83,7 @@ def test_a_password_in_the_file_is_not_shown(run):
 
 
 def test_a_missing_file_is_a_line_and_no_traceback(tmp_path):
-    code = "from tokiod.cli.check import check; check()"
+    code = "from tokiod.cli.check import check_command; check_command()"
     command = [sys.executable, "-c", code, "--config", str(tmp_path / "none.toml")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (2, "", f"{tmp_path}/none.toml: No such file or directory\n")

@@ -110,7 +110,7 @@ def test_every_command_of_a_unit_is_one_of_ours_with_its_options(service):
     assert len(lines) == 2
     for line in lines:
         program, command, *options = line.split()
-        known = {text for parameter in PROGRAMS[program].commands[command].params for text in parameter.opts}
+        known = {text for parameter in PROGRAMS[program].get_command(None, command).params for text in parameter.opts}
         assert {option for option in options if option.startswith("--")} <= known
 
 

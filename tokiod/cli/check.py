@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 WRONG = 2
 
 
-@click.command()
+@click.command("check")
 @config_option
-def check(config_path: Path) -> None:
+def check_command(config_path: Path) -> None:
     """Check a configuration file, and tell every fault with its line.
 
     Nothing is touched: no server, no archive, no secret. Exit 0 it is fine, 2 it is not.

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 
-@click.command()
+@click.command("demo")
 @click.option(
     "--directory", type=click.Path(path_type=Path, file_okay=False), help="Where everything goes.  [default: a new temporary one]"
 )
 @click.option("--seconds", type=click.IntRange(10, 3600), default=45, show_default=True, help="How long to run, in real seconds.")
 @click.option("--rate", type=click.IntRange(1, 240), default=60, show_default=True, help="Simulated seconds per second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Which load; the same seed, the same numbers.")
-def demo(directory: Path | None, seconds: int, rate: int, seed: int) -> None:
+def demo_command(directory: Path | None, seconds: int, rate: int, seed: int) -> None:
     """Archive a simulated site, kill the writer in the middle, compare every cell.
 
     Exit 0 every cell is right, 1 one differs, 2 it can't be played.

@@ -24,10 +24,10 @@ curve
 """
 
 
-@click.command()
+@click.command("keygen")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("name", default="tokiod")
-def keygen(directory: Path, name: str) -> None:
+def keygen_command(directory: Path, name: str) -> None:
     """Make a pair of keys: NAME.key for others, NAME.key_secret for you.
 
     Keys let the feed and the bus go over the network (docs/security.md). Files that are there are never overwritten.

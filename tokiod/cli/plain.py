@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,26 @@ class Failed(click.ClickException):
             click.echo(f"{self.program}: {line}", file=file, err=file is None)
 
 
+# Each command is imported when it is called: what one of them needs (HDF5, numpy, rich) is half a second for all others.
 class PlainGroup(click.Group):
-    """A group of commands whose TokiodErrors end as a sentence, not as a traceback."""
+    """A group of commands whose TokiodErrors end as a sentence, not as a traceback.
+
+    modules: those of tokiod.cli that hold one more command each, called as the module is: NAME_command in tokiod/cli/NAME.py.
+    """
+
+    def __init__(self, *args: Any, modules: tuple[str, ...] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return their names, sorted."""
+        return sorted({*super().list_commands(ctx), *self._modules})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, None where there is no such."""
+        if cmd_name in self._modules and cmd_name not in self.commands:
+            self.add_command(getattr(import_module(f"tokiod.cli.{cmd_name}"), f"{cmd_name}_command"))
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -13,13 +13,9 @@ import click
 
 from tokiod import config as configuration
 from tokiod import log
-from tokiod.cli.check import check
-from tokiod.cli.demo import demo
-from tokiod.cli.keygen import keygen
 from tokiod.cli.plain import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.notify import Notifier
 from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner, many_descriptors, one_heap
-from tokiod.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +30,10 @@ level_option = click.option(
 json_option = click.option("--log-json", is_flag=True, help="Log JSON lines, also on a terminal.")
 
 
-@click.group(cls=PlainGroup)
+@click.group(cls=PlainGroup, modules=("check", "demo", "keygen"))
 @version_option
 def main() -> None:
     """Archive what an HPC centre's storage does, as TOKIO Time Series files."""
-
-
-main.add_command(check)
-main.add_command(demo)
-main.add_command(keygen)
 
 
 @main.command()
@@ -62,6 +53,8 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
     arguments = ["--log-level", log_level]
     arguments += ["--log-json"] if log_json else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
+    from tokiod.supervisor import Supervisor  # noqa: PLC0415 - the other processes need none
+
     asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock).run())
 
 
