@@ -117,7 +117,7 @@ def test_a_command_that_is_ended_leaves_no_process_and_says_next_to_nothing(numb
         # As a terminal does it: to all processes.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         _, said = process.communicate(timeout=20)
-    assert process.returncode == (1 if number == signal.SIGINT else -number)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert "Traceback" not in said
     assert len(said.splitlines()) <= 2
     for _ in range(100):
