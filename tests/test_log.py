@@ -51,6 +51,37 @@ def test_libraries_log_the_same_way_as_we_do(capsys):
     ]
 
 
+def test_a_level_that_changes_holds_for_loggers_that_were_bound_before(capsys):
+    log.setup("info")
+    bound = log.get_logger().bind(source="a")
+    bound.debug("window.stored")
+    log.set_level("debug")
+    bound.debug("window.stored")
+    log.set_level("error")
+    bound.warning("source.down")
+    assert lines(capsys) == [{"event": "window.stored", "level": "debug", "source": "a"}]
+    with pytest.raises(ValueError, match="'loud' is no log level"):
+        log.set_level("loud")
+
+
+def test_in_the_journal_each_line_begins_with_its_priority(tmp_path):
+    code = """
+import os, sys
+status = os.fstat(2)
+os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}" if sys.argv[1] == "journal" else "1:1"
+from tokiod import log
+log.setup("debug")
+for level in ("debug", "info", "warning", "error", "critical"):
+    getattr(log.get_logger(), level)("event")
+"""
+    for where, wanted in (("journal", ["<7>", "<6>", "<4>", "<3>", "<2>"]), ("elsewhere", ['{"e'] * 5)):
+        with (tmp_path / where).open("w") as err:
+            subprocess.run([sys.executable, "-c", code, where], stderr=err, check=True, timeout=60)
+        said = (tmp_path / where).read_text().splitlines()
+        assert [line[:3] for line in said] == wanted
+        assert all(json.loads(line[line.index("{") :])["event"] == "event" for line in said)
+
+
 def test_setup_again_replaces_what_was_set_up(capsys):
     log.setup("debug")
     log.setup("error")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -111,6 +111,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     metrics: MetricsConfig | None = None
     source: tuple[SourceConfig, ...] = ()
     secrets: Path = Path()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
     def run(self) -> Path:

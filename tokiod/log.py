@@ -1,14 +1,17 @@
 """Logging: events with dotted, stable names and key-values, to stderr; people on a terminal get lines, machines JSON.
 
 Everything goes through the standard library's root logger, so that what libraries log looks the same and goes the same way.
+Where stderr is systemd's journal, each line begins with its priority, sd-daemon(3), which the journal takes off.
 Tracebacks never show locals, and no secret that this process has read (tokiod.secret) leaves it in a log line.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections import OrderedDict
+from functools import cache
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,31 +28,39 @@ if TYPE_CHECKING:
 
 get_logger = structlog.get_logger
 
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+
 
 def setup(level: str = "info", *, json: bool = False) -> None:
     """Log events of a level and above to stderr, as JSON lines if asked to or if stderr is no terminal.
 
     level: debug, info, warning, error or critical. May be called again. Raises ValueError for another level.
     """
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise ValueError(f"{level!r} is no log level")
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        # By the root logger, not by the wrapper's class: a logger that was bound before keeps that, and the level may change.
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(foreign_pre_chain=shared, processors=_rendering(json=json or not sys.stderr.isatty())))
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(number)
+    set_level(level)
     sys.excepthook = _crashed
+
+
+def set_level(level: str) -> None:
+    """Log events of a level and above from now on. Raises ValueError for what is no level."""
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"{level!r} is no log level")
+    logging.getLogger().setLevel(number)
 
 
 class Repeats:
@@ -89,7 +100,23 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
     """The last stop of every line, ours or a library's."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return mask(super().format(record))
+        line = mask(super().format(record))
+        return f"<{_priority(record.levelno)}>{line}" if _is_journal() else line
+
+
+def _priority(level: int) -> int:
+    """Return syslog's number of a level."""
+    return next((number for least, number in _PRIORITIES if level >= least), 7)
+
+
+@cache
+def _is_journal() -> bool:
+    """Whether stderr is the journal's own stream, see systemd.exec(5)."""
+    try:
+        status = os.fstat(2)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -72,12 +72,13 @@ class RunningConfig:
 def changes(old: Config, new: Config) -> Reloaded:
     """Return what is different, and whether the children have to be restarted for it.
 
-    Everything but sources concerns all, and so does the first or last source without a past: the ledger is synced more often for it.
+    Everything but sources and the level of the log concerns all, and so does the first or last source without a past: the ledger is
+    synced more often for it.
     """
     before, after = ({source.name: source for source in config.source} for config in (old, new))
     both = before.keys() & after.keys()
     changed = {name for name in both if before[name] != after[name]}
-    fields = [field for field in Config.__struct_fields__ if field != "source"]
+    fields = [field for field in Config.__struct_fields__ if field not in {"source", "log_level"}]
     has_past = [all(source.replayable for source in config.source) for config in (old, new)]
     return Reloaded(
         sorted(after.keys() - before.keys()),

@@ -23,10 +23,11 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.running_config import RunningConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tokiod.clock import Clock
+    from tokiod.config import Config
     from tokiod.control import Answer, Reloaded, Request
     from tokiod.metrics_server import Server
     from tokiod.notify import Notifier
@@ -40,13 +41,14 @@ READY_LIMIT = 60.0
 class Supervisor:
     """The daemon's first process, which collects and stores nothing itself.
 
-    arguments: what both children get behind their command beside the configuration. It tells systemd that it is alive only while both
-    children tell it the same, so that a hang of any of the three ends in a restart.
+    arguments: what both children get behind their command beside the configuration; heed: told of each configuration that is taken.
+    It tells systemd that it is alive only while both children tell it the same, so that a hang of any of the three ends in a restart.
     """
 
-    def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier, clock: Clock) -> None:
+    def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier, clock: Clock, heed: Callable[[Config], None]) -> None:
         self._notifier = notifier
         self._clock = clock
+        self._heed = heed
         self._running = RunningConfig(path)
         self._arguments = arguments
         self._watchdog = notifier.watchdog or WATCHDOG
@@ -82,6 +84,7 @@ class Supervisor:
 
     # The children count into files that serving metrics makes, so that begins first.
     def _start(self) -> None:
+        self._heed(self._running.config)
         self._close_metrics()
         if self._running.config.metrics is not None:
             from tokiod.metrics_server import serve  # noqa: PLC0415 - only where somebody wants metrics
@@ -151,6 +154,7 @@ class Supervisor:
         """Give the children the configuration that was read; where they can't work with it, the one before. Raises TokiodError."""
         before = self._running.accept()
         if not changes.restarted:
+            self._heed(self._running.config)
             if self._metrics is not None:
                 self._metrics.reload(self._running.config)
             await self._children.reload()

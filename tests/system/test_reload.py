@@ -172,6 +172,19 @@ def test_what_concerns_more_than_sources_restarts_all_and_what_can_not_run_is_ta
     assert scene.compare().equal
 
 
+def test_the_level_of_the_log_changes_and_nothing_restarts(scene):
+    scene.stop_daemon()
+    scene.log_level = None
+    scene.start_daemon()
+    wait_for(lambda: is_ready(scene), 60, f"not ready; see {scene.log}")
+    lines = len(told(scene))
+    scene.config_path.write_text('log_level = "debug"\n' + scene.config_path.read_text())
+    answer = ask(scene.config.control, Reload(), 60)
+    assert (answer.restarted, answer.changed) == (False, [])
+    wait_for(lambda: {"window.collected", "window.stored"} <= {event["event"] for event in told(scene)[lines:]}, 60, "nothing said")
+    assert restarts(scene) == [0, 0]
+
+
 def test_a_file_that_is_being_edited_stops_no_process_that_is_just_restarted(scene):
     scene.config_path.write_text("half a li")
     assert scene.kill("writer")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tokiod.config import Config
 
 level_option = click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True, help="What is logged."
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: as configured, or else info]"
 )
 json_option = click.option("--log-json", is_flag=True, help="Log JSON lines, also on a terminal.")
 
@@ -41,21 +41,21 @@ def main() -> None:
 @level_option
 @json_option
 @clock_option
-def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> None:
+def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: bool) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
     Exit 0 stopped, 2 it can't begin.
     """
-    log.setup(log_level, json=log_json)
+    log.setup(log_level or "info", json=log_json)
     config = configuration.load(config_path)
     if (owner := lasting_owner(config.archive.lock)) is not None:
         raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
-    arguments = ["--log-level", log_level]
+    arguments = ["--log-level", log_level] if log_level else []
     arguments += ["--log-json"] if log_json else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
     from tokiod.supervisor import Supervisor  # noqa: PLC0415 - the other processes need none
 
-    asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock).run())
+    asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock, partial(_set_level, log_level)).run())
 
 
 @main.command()
@@ -65,7 +65,7 @@ def run(config_path: Path, log_level: str, clock: Clock, *, log_json: bool) -> N
 @clock_option
 @parent_option
 @origin_option
-def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
+def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
     """Run the writer alone; `tokiod run` starts it by itself.
 
     Exit 0 stopped, 2 it can't begin.
@@ -75,7 +75,7 @@ def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, 
     from tokiod.writing import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
     stopping, reloading = Asked(signal.SIGTERM, signal.SIGINT), Asked(signal.SIGHUP)
-    write(partial(configuration.load, config_path, origin), clock, Notifier.take(os.environ), stopping, reloading)
+    write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
 
 
 @main.command()
@@ -85,7 +85,7 @@ def writer(config_path: Path, log_level: str, clock: Clock, parent: int | None, 
 @clock_option
 @parent_option
 @origin_option
-def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
+def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
     """Run the collectors alone; `tokiod run` starts them by itself.
 
     Exit 0 stopped, 2 it can't begin.
@@ -93,7 +93,7 @@ def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | No
     _begin(log_level, parent, log_json=log_json)
     from tokiod.collecting import run as collect  # noqa: PLC0415 - as above
 
-    load: Callable[[], Config] = partial(configuration.load, config_path, origin)
+    load: Callable[[], Config] = partial(_load, config_path, origin, log_level)
     notifier = Notifier.take(os.environ)
     if parent is None:
         from tokiod.heard import serving  # noqa: PLC0415 - `tokiod run` serves for its children
@@ -102,11 +102,22 @@ def collectors(config_path: Path, log_level: str, clock: Clock, parent: int | No
     collect(load, clock, notifier)
 
 
-def _begin(level: str, parent: int | None, *, log_json: bool) -> None:
+def _load(path: Path, origin: Path | None, level: str | None) -> Config:
+    """Read the configuration, now and at each reload, and log what it says."""
+    config = configuration.load(path, origin)
+    _set_level(level, config)
+    return config
+
+
+def _set_level(level: str | None, config: Config) -> None:
+    log.set_level(level or config.log_level)
+
+
+def _begin(level: str | None, parent: int | None, *, log_json: bool) -> None:
     if parent is not None:
         die_with_parent(parent)
     one_heap()
-    log.setup(level, json=log_json)
+    log.setup(level or "info", json=log_json)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Scene:
     window: int = 60
     retention: int = 86400
     sources: tuple[Source, ...] = (LMT,)
-    log_level: str = "info"
+    log_level: str | None = "info"
     ports: dict[str, int] = field(default_factory=dict)
     _simulators: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _daemon: subprocess.Popen[bytes] | None = None
@@ -119,7 +119,8 @@ class Scene:
 
     def start_daemon(self) -> None:
         """Start `tokiod run`."""
-        options = ["--config", str(self.config_path), "--clock", str(self.clock), "--log-level", self.log_level]
+        options = ["--config", str(self.config_path), "--clock", str(self.clock)]
+        options += ["--log-level", self.log_level] if self.log_level else []
         self._daemon = self._start("tokiod.cli.tokiod", "run", *options)
 
     def stop_daemon(self) -> int:
