@@ -173,6 +173,8 @@ def test_a_reload_is_over_when_the_child_says_so(tmp_path):
 
 def test_a_child_that_dies_of_a_reload_has_reloaded_when_it_is_back(tmp_path):
     async def scene() -> int:
+        # As the supervisor does, which handles it; under nohup it is ignored, and that is inherited.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
         child = Child("child", [sys.executable, "-c", SPEAKS.replace("signal.SIGHUP", "signal.SIGUSR1"), str(tmp_path / "runs"), "works"])
         async with kept(child):
             await until(lambda: child.is_ready)
