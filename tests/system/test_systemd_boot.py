@@ -98,7 +98,8 @@ def test_it_starts_and_tells_how_it_goes(site):
     assert all(source.name in told for source in site.scene.sources)
     site.await_complete()
     assert site.machine.show("tokiod", "NRestarts") == "0"
-    assert re.search(r"writer: \d+ windows stored, .*; collectors: 2 of 2 sources running", site.machine.show("tokiod", "StatusText"))
+    going = re.compile(r"writer: \d+ windows stored, .*; collectors: 2 of 2 sources running")
+    wait(lambda: going.search(site.machine.show("tokiod", "StatusText")), 10)
     wait(lambda: {line["state"] for line in site.status()["sources"]} == {"running"}, 10)
 
 
