@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tokiod.child import WATCHDOG
 from tokiod.metrics_server import Health, serve
 from tokiod.notify import Notifier
 
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.config import Config
-
-PATIENCE = 30.0
-"""Seconds without a word of progress after which a process counts as hung, where systemd doesn't say."""
 
 
 @dataclass(slots=True)
@@ -29,7 +27,7 @@ class Heard(Notifier):
     def health(self) -> Health:
         """Say how the process does, by what it said last; from any thread."""
         silent = time.monotonic() - self.told_at
-        alive = silent < (self.watchdog or PATIENCE)
+        alive = silent < (self.watchdog or WATCHDOG)
         reason = "" if alive and self.is_ready else f"no progress for {silent:.0f} s" if self.is_ready else "it is starting"
         return Health(alive, self.is_ready, reason)
 

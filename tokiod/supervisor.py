@@ -153,21 +153,24 @@ class Supervisor:
     async def _take_over(self, changes: Reloaded) -> None:
         """Give the children the configuration that was read; where they can't work with it, the one before. Raises TokiodError."""
         before = self._running.accept()
-        if not changes.restarted:
-            self._heed(self._running.config)
-            if self._metrics is not None:
-                self._metrics.reload(self._running.config)
-            await self._children.reload()
-            return
-        await self._children.stop()
-        self._start()
         try:
-            await self._until_ready()
+            await self._change(changes)
         except TokiodError:
             await self._children.give_up()
             self._running.return_to(before)
             self._start()
             raise
+
+    async def _change(self, changes: Reloaded) -> None:
+        if changes.restarted:
+            await self._children.stop()
+            self._start()
+            await self._until_ready()
+            return
+        self._heed(self._running.config)
+        if self._metrics is not None:
+            self._metrics.reload(self._running.config)
+        await self._children.reload()
 
     async def _until_ready(self) -> None:
         deadline = time.monotonic() + READY_LIMIT
