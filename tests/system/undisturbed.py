@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 SPARE = 4 * 3600
 """Seconds before the sources' first row that are asked for: the daemon's start takes some of them."""
-LONGEST = 300
-"""Real seconds that it may take."""
+LONGEST = 60
+"""Real seconds that a sealed file may take, one after the other."""
 
 
 def unequal(scene: Scene) -> list[str]:
@@ -29,7 +29,7 @@ def unequal(scene: Scene) -> list[str]:
         wanted = {path.relative_to(scene.directory): path for path in over}
         wait_for(
             lambda: wanted.keys() <= {path.relative_to(other.directory) for path in _sealed(other)},
-            LONGEST,
+            LONGEST * (1 + len(wanted)),
             f"not all of {sorted(map(str, wanted))} are sealed again; see {other.log}",
         )
         other.stop_daemon()
