@@ -4,7 +4,7 @@
 
     metrics.WINDOWS.inc("cscratch-lmt", "stored")
 
-Label sets are fixed (tokiod.counting): names of configured sources and the words that are listed here, never a column or an error's text.
+Label sets are fixed (tokiod.metric_types): names of configured sources and the words listed here, never a column or an error's text.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, get_args
 import structlog
 
 from tokiod.bus.unacknowledged import Stored
-from tokiod.counting import Counter, Gauge, Histogram, Metric, begin
+from tokiod.counting import begin
 from tokiod.errors import TokiodError
+from tokiod.metric_types import Counter, Gauge, Histogram, Metric
 from tokiod.retry import Outcome
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tokiod.bus.sender import State
     from tokiod.bus.unacknowledged import Answer
     from tokiod.config import Config
-    from tokiod.counting import Role
+    from tokiod.metric_types import Role
     from tokiod.process import ArchiveLock
     from tokiod.sink import Collected, Done
 

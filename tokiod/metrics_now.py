@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.config import Config
-    from tokiod.counting import Metric, Role
+    from tokiod.metric_types import Metric, Role
     from tokiod.status import Status
 
 log = structlog.get_logger()
