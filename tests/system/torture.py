@@ -43,6 +43,8 @@ RETENTION = 30 * 3600
 """Seconds: a day whose file is lost is collected again, from its beginning."""
 BREATH = 20
 """Kills after which it may catch up."""
+BIRTH = 2.0
+"""Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""
 KILLED_IN_ALL = 0.7
@@ -105,7 +107,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, fault
             if faults == "all" and rng.random() > KILLED_IN_ALL:
                 rng.choice(FAULTS)(scene, rng)
             else:
-                strike(scene, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0])
+                strike(scene, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0], rng)
                 score.kills += 1
             score.check(scene, determined=True)
             if score.kills % BREATH == 0:
@@ -203,13 +205,17 @@ def survivors(directory: Path) -> list[str]:
     return [command.decode() for command in commands if f"{directory}/tokiod.toml".encode() in command]
 
 
-def strike(scene: Scene, victim: str) -> None:
-    """Kill, and see to it that somebody was hit: a process that is just being restarted is waited for."""
+def strike(scene: Scene, victim: str, rng: random.Random) -> None:
+    """Kill, and see to it that somebody was hit: who is just being restarted is waited for, and killed while it starts or later."""
     if victim == "supervisor":
         scene.kill_daemon()
         scene.start_daemon()
         return
     for process in ("writer", "collectors") if victim == "both" else (victim,):
+        if scene.pid(process) is None:
+            # Killed as soon as it is seen, it would always die while Python starts, and the pauses before its next start grow to 5 s.
+            wait_for(lambda process=process: scene.pid(process) is not None, 30, f"no {process} after 30 s; see {scene.log}")
+            time.sleep(rng.uniform(0, BIRTH))
         wait_for(lambda process=process: scene.kill(process), 30, f"no {process} to kill after 30 s; see {scene.log}")
 
 
