@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.collectd_es.series import MEANS
+from collectors.collectd_es.metrics import MEANS
 from tokiod.sample import Batch
 
 if TYPE_CHECKING:

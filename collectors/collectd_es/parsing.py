@@ -188,8 +188,3 @@ def _parse(piece: Piece, path: str) -> Parsed:
             file.seek(piece.start)
             piece = replace(piece, data=file.read(piece.stop - piece.start))
     return _parsers[0].parse(piece)
-
-
-def cores() -> int:
-    """Return how many processes are worth while."""
-    return min(4, len(os.sched_getaffinity(0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from collectors.collectd_es.series import METRICS
+from collectors.collectd_es.metrics import METRICS
 
 if TYPE_CHECKING:
     from collectors.collectd_es.fields import Fields

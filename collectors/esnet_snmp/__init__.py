@@ -3,89 +3,33 @@
 names.py    interfaces, directions, datasets      points.py   what the service answers
 rows.py     points to rows of the archive         batches.py  rows of all interfaces to batches
 service.py  what is asked over HTTP, politely     collector.py  the join of them
-saved.py    the join of them over saved rates
+config.py   what it may be told                   saved_rates.py  the join over saved rates
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from collectors.esnet_snmp.names import DATASETS, name_faults
-from collectors.esnet_snmp.saved import Saved, saved
-from tokiod.collector import SourceConfig
-from tokiod.units import Duration
+from collectors.esnet_snmp.config import Config, Saved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+    from pathlib import Path
 
-    from tokiod.collector import Collector, Site
+    from tokiod.collector import Collector, SavedCollector, Site
 
 __all__ = ["Config", "Saved", "live", "saved"]
 
 
-class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """ESnet's service.
-
-    url: what stands before /ROUTER/interface/...; interfaces: "ROUTER:IFNAME", which are also the columns.
-    aggregate, interval: what a point is of so many seconds; timestep: between rows of the archive, default: the interval.
-    connections, rate: how many requests at once, and a second; request_timeout: of each; tls_ca: whose certificates are believed.
-    settle, recount: the newest points are null for a minute or two. So a window is asked for when it is a minute old, and counted
-    again after two and a half, an hour and a day: where nulls have become values it is asked for again.
-    """
-
-    settle: Duration = Duration(60)
-    recount: tuple[Duration, ...] = (Duration(150), Duration(3600), Duration(86400))
-    url: str
-    interfaces: tuple[str, ...]
-    aggregate: Literal["average", "min", "max", "raw"] = "average"
-    interval: Duration = Duration(30)
-    timestep: Duration | None = None
-    connections: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
-    rate: Annotated[float, msgspec.Meta(gt=0)] = 10.0
-    request_timeout: Duration = Duration(20)
-    tls_ca: str | None = None
-
-    @property
-    def step(self) -> int:
-        """Seconds between rows."""
-        return int(self.interval if self.timestep is None else self.timestep)
-
-    def datasets(self) -> frozenset[str]:
-        """Return both directions."""
-        return frozenset(DATASETS.values())
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with the URL, names and lengths."""
-        return list(self._faults())
-
-    def _faults(self) -> Iterator[str]:
-        yield from _url_faults(self.url)
-        yield from (f"interfaces: {fault}" for fault in name_faults(self.interfaces))
-        if not self.interfaces:
-            yield 'interfaces: name at least one, as "ROUTER:IFNAME"'
-        for name in ("interval", "request_timeout"):
-            if getattr(self, name) <= 0:
-                yield f"{name}: must be longer than nothing"
-        if self.step <= 0:
-            yield "timestep: must be longer than nothing"
-
-
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of ESnet's service."""
-    from collectors.esnet_snmp.collector import EsnetSnmp  # noqa: PLC0415 - saved rates need no HTTP client: 0.3 s
+    from collectors.esnet_snmp.collector import EsnetSnmp
 
     return EsnetSnmp(config, site)
 
 
-def _url_faults(text: str) -> Iterator[str]:
-    try:
-        url = urlsplit(text)
-        url.port  # noqa: B018 - raises for one that is none
-    except ValueError:
-        yield "url: can't be understood"
-        return
-    if url.scheme not in {"http", "https"} or not url.hostname or url.query or url.fragment:
-        yield 'url: expected "https://host/path"'
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+    """Return the collector over saved rates. Raises TokiodError for a file that can't be read, and options that can't be."""
+    from collectors.esnet_snmp.saved_rates import opened
+
+    return opened(inputs, options, site)

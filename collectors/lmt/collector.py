@@ -12,9 +12,9 @@ import numpy as np
 
 from collectors.lmt.cells import Span, batches
 from collectors.lmt.database import Ask
-from collectors.lmt.inventory import INFO, Info, Inventory, MdtNames, inventory
+from collectors.lmt.inventory import INFO, Info, Inventory, inventory
 from collectors.lmt.stamps import DAY, HOUR, REACH, LocalTime, seconds, text
-from collectors.lmt.tables import NEEDED, TABLES, Table
+from collectors.lmt.tables import NEEDED, TABLES, MdtNames, Table
 from tokiod.collector import Tally
 from tokiod.errors import Fatal, NotYet
 from tokiod.spans import spans_of

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.lmt.tables import OPERATIONS
+from collectors.lmt.tables import OPERATIONS, MdtNames
 from tokiod.errors import Fatal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
-
-MdtNames = Literal["mdt", "host"]
 
 INFO = {
     "FILESYSTEM_INFO": ("FILESYSTEM_ID", "FILESYSTEM_NAME"),

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tokiod.sample import Form
 
+MdtNames = Literal["mdt", "host"]
+"""Whose name a column of mdtargets bears: the "mdt"'s, or that of its server, as pytokio does."""
+
 ABSENT = -(2**63 - 1)
 """Stands for NULL among integers, which never pass through a float: running sums pass 2^53."""
 

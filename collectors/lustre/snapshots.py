@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.lustre.datasets import FAILOVER, FULLNESS
 from tokiod.sample import Batch
 from tokiod.tts.schema import natural_key
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FULLNESS = ("fullness/bytes", "fullness/bytestotal")
-FAILOVER = ("failover/datatargets", "failover/mdtargets")
 UNKNOWN = "target whose home is not known"
 
 Cells = dict[str, dict[str, float]]

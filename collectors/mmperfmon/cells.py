@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collectors.mmperfmon.series import KINDS, LOAD, OF_LOAD, REASONS
+from collectors.mmperfmon.metrics import KINDS, LOAD, OF_LOAD
+from collectors.mmperfmon.series import REASONS
 from collectors.mmperfmon.stamps import NEVER, instants
 from tokiod.sample import Batch
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
 from collectors.mmperfmon.cells import Buckets, Rows, batches, measured
-from collectors.mmperfmon.queries import command_line, printed
+from collectors.mmperfmon.metrics import maps
+from collectors.mmperfmon.queries import Asked, command_line, printed
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.tables import CUT, NO_TABLE, Output, parse
 from tokiod.command import Commands
@@ -16,13 +17,19 @@ from tokiod.errors import Transient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from collectors.mmperfmon.queries import Asked
-    from collectors.mmperfmon.series import Maps
+    from collectors.mmperfmon.config import Config
+    from collectors.mmperfmon.metrics import Maps
     from tokiod.collector import Tally
     from tokiod.sample import Batch
     from tokiod.window import Window
 
 UTC = ZoneInfo("UTC")
+
+
+def asking(config: Config) -> Mmperfmon:
+    """Return the collector that a stanza describes."""
+    asked = Asked(config.prefix, config.command, config.queries, config.arguments, config.step)
+    return Mmperfmon(asked, maps(config.lun_map, config.server_map), config.cpu_scale, config.run_timeout)
 
 
 # A window is what all queries print of it, or nothing: half of one would look like a site whose other half is down.

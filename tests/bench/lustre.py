@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collectors.lustre import df
-from collectors.lustre.snapshots import FULLNESS, Columns, batches, fullness
+from collectors.lustre.datasets import FULLNESS
+from collectors.lustre.snapshots import Columns, batches, fullness
 from tests.bench.measure import Row, paired, timed
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from collectors import collectd_es
 from collectors.collectd_es.fields import Fields
-from collectors.collectd_es.series import DATASETS
+from collectors.collectd_es.metrics import DATASETS
 from tokiod import config as configuration
 from tokiod.collector import Site
 from tokiod.testing import FakeClock

@@ -12,10 +12,11 @@ from collectors.collectd_es.documents import Decoder
 from collectors.collectd_es.fields import Fields
 from collectors.collectd_es.hits import Shards
 from collectors.collectd_es.mapping import asked_for, usable_names
+from collectors.collectd_es.metrics import DATASETS
 from collectors.collectd_es.point_in_time import order
 from collectors.collectd_es.query import TERMS, Wanted, query
 from collectors.collectd_es.search import Search, named, total_found
-from collectors.collectd_es.series import DATASETS, Series
+from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Transient
 from tokiod.window import Window
 

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from collectors.collectd_es.series import DATASETS, MEANS, Key, Name, Series
+from collectors.collectd_es.metrics import DATASETS, MEANS
+from collectors.collectd_es.series import Key, Name, Series
 
 
 def key(**changes):

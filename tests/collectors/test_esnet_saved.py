@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.esnet_snmp.saved import Saved, parse, saved
+from collectors.esnet_snmp import Saved, saved
+from collectors.esnet_snmp.saved_rates import parse
 from tokiod.clock import SystemClock
 from tokiod.collector import Site, Tally
 from tokiod.errors import TokiodError

@@ -20,7 +20,7 @@ from collectors import lmt
 from collectors.lmt import driver
 from collectors.lmt.copy import Copy, Zones
 from collectors.lmt.database import Ask
-from collectors.lmt.tables import TABLES
+from collectors.lmt.tables import DATASETS, TABLES
 from tokiod.collector import Site, Tally
 from tokiod.errors import Fatal, NotYet, TokiodError, Transient
 from tokiod.testing import FakeClock
@@ -71,7 +71,7 @@ class TestContract(CollectorContract):
 
     @pytest.fixture
     def datasets(self):
-        return lmt.DATASETS
+        return DATASETS
 
 
 @pytest.mark.parametrize("order", ["by time", "by component", "as it comes"])
@@ -127,7 +127,7 @@ def test_any_rows_mean_what_the_slow_reference_says(tmp_path_factory, content, k
     window = Window(START, START + 30)
     found = within(saved(path, mdt_names=mdt_names, step=step), lambda c: collected(c, window))
     assert lmt_database.told(found, window, step) == lmt_database.meaning(content, window, step, mdt_names=mdt_names)
-    assert len(found) == len(lmt.DATASETS)
+    assert len(found) == len(DATASETS)
     os.unlink(path)  # noqa: PTH108 - Path.unlink is the same
 
 
@@ -141,7 +141,7 @@ def test_columns_are_the_whole_inventory_in_lmts_order_even_without_a_row(tmp_pa
         "mdservers": ("mds1", "mds2"),
         "mdtargets": ("lc1-MDT0000", "lc1-MDT0001", "lc1-MDT0002"),
     }
-    assert {batch.dataset for batch in found} == lmt.DATASETS
+    assert {batch.dataset for batch in found} == DATASETS
     assert sum(map(len, found)) == 0
 
 
@@ -173,7 +173,7 @@ def test_a_column_of_numbers_that_is_not_there_leaves_its_datasets_empty(tmp_pat
     content["OST_DATA"] = [row[:5] for row in content["OST_DATA"]]
     window = Window(START, START + 10)
     found = means(saved(lmt_database.save(tmp_path / "copy", content, columns=columns)), window)
-    assert lmt.DATASETS - set(found) == {"fullness/bytes", "fullness/bytestotal", "fullness/inodes", "fullness/inodestotal"}
+    assert DATASETS - set(found) == {"fullness/bytes", "fullness/bytestotal", "fullness/inodes", "fullness/inodestotal"}
 
 
 def test_time_stamps_left_far_away_by_a_stopped_clock_do_not_make_a_range_of_everything(tmp_path):

@@ -226,7 +226,7 @@ def test_a_large_input_is_read_as_a_small_one(tmp_path, monkeypatch):
     alone = of(opened(directory, **MAPS))
     asked = []
     monkeypatch.setattr(parsing, "parsed", lambda *given: asked.append(given) or parsed(*given))
-    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved"], "FEW", 1)
-    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved"], "others", lambda: 1)
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_outputs"], "FEW", 1)
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_outputs"], "others", lambda: 1)
     assert of(opened(directory, **MAPS)) == alone
     assert len(asked) == 1

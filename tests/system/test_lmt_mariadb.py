@@ -17,7 +17,7 @@ from collector_contract import CollectorContract, collected, samples, within
 from collectors import lmt
 from collectors.lmt import mysql
 from collectors.lmt.database import Ask
-from collectors.lmt.tables import TABLES
+from collectors.lmt.tables import DATASETS, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.testing import FakeClock
@@ -89,7 +89,7 @@ class TestContract(CollectorContract):
 
     @pytest.fixture
     def datasets(self):
-        return lmt.DATASETS
+        return DATASETS
 
 
 def test_a_window_means_what_its_rows_mean(mariadb, database, content):

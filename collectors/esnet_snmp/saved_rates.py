@@ -6,15 +6,14 @@ import json
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from collectors.esnet_snmp.batches import batches, count
-from collectors.esnet_snmp.names import DATASETS, is_name, name_faults, sent
+from collectors.esnet_snmp.names import DATASETS, is_name, sent
 from collectors.esnet_snmp.points import Points
-from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError
 from tokiod.saved import Loading, content, readable
 from tokiod.spans import spans_of
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from collectors.esnet_snmp.batches import Series
+    from collectors.esnet_snmp.config import Saved
     from tokiod.collector import SavedCollector, Site, Tally
     from tokiod.sample import Batch
     from tokiod.window import Window
@@ -34,23 +34,7 @@ ODD = "interface that is none"
 _DIGITS = re.compile(r"[0-9]{1,12}")
 
 
-class Saved(SavedOptions, kw_only=True, frozen=True):
-    """Which interfaces, and how far apart points and rows are."""
-
-    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 30
-    interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME.  [default: all that are in the files]")] = ()
-    interval: Annotated[int | None, msgspec.Meta(ge=1, description="Seconds between points.  [default: the most common]")] = None
-
-    def datasets(self) -> frozenset[str]:
-        """Return both directions."""
-        return frozenset(DATASETS.values())
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with names."""
-        return [f"interface: {fault}" for fault in name_faults(self.interface)]
-
-
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector over saved rates. Raises TokiodError for a file that can't be read, and options that can't be."""
     for fault in options.faults():
         raise TokiodError(f"--{fault}")

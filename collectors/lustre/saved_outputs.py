@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-import msgspec
 import numpy as np
 
 from collectors.lustre import df, dl
 from collectors.lustre.homes import Homes
-from collectors.lustre.snapshots import FAILOVER, FULLNESS, Cells, Columns, batches, failover, fullness
-from tokiod.collector import SavedOptions
+from collectors.lustre.snapshots import Cells, Columns, batches, failover, fullness
 from tokiod.errors import Fatal, TokiodError
 from tokiod.saved import Loading, content, readable
 from tokiod.spans import spans_of
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from collectors.lustre.config import Saved
     from tokiod.collector import SavedCollector, Site, Tally
     from tokiod.sample import Batch
     from tokiod.window import Calendar, Window
@@ -33,26 +32,7 @@ ODD = "line that is none of lfs's or lctl's"
 LATEST = 253_000_000_000
 
 
-class Saved(SavedOptions, kw_only=True, frozen=True):
-    """How to read saved outputs."""
-
-    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 60
-    time: Annotated[
-        int | None, msgspec.Meta(ge=0, description="When plain outputs were made, epoch seconds.  [default: their files' times]")
-    ] = None
-    filesystem: Annotated[tuple[str, ...], msgspec.Meta(description="Which file systems.  [default: all]")] = ()
-    home: Annotated[tuple[str, ...], msgspec.Meta(description="TARGET=NID: the server that a target belongs to.  [default: learned]")] = ()
-
-    def datasets(self) -> frozenset[str]:
-        """Return the names of both outputs' datasets."""
-        return frozenset((*FULLNESS, *FAILOVER))
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with homes."""
-        return [f"home: expected TARGET=NID, got {one!r}" for one in self.home if not all(one.partition("=")[::2])]
-
-
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
     for fault in options.faults():
         raise TokiodError(f"--{fault}")

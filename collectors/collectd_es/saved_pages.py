@@ -6,19 +6,17 @@ import errno
 import re
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
 import numpy as np
 
 from collectors.collectd_es.cells import batches
 from collectors.collectd_es.documents import Samples
 from collectors.collectd_es.fields import Fields
 from collectors.collectd_es.fields import faults as field_faults
-from collectors.collectd_es.parsing import Shapes, cores, parsed
-from collectors.collectd_es.series import DATASETS, Series
+from collectors.collectd_es.parsing import Shapes, parsed
+from collectors.collectd_es.series import Series
 from collectors.collectd_es.spool import BUCKET, Spool
-from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.sample import Batch
 from tokiod.saved import Loading, readable
@@ -28,36 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
+    from collectors.collectd_es.config import Saved
     from tokiod.collector import SavedCollector, Site, Tally
 
-_OF_HITS = Fields()
 
-
-class Saved(SavedOptions, kw_only=True, frozen=True):
-    """How to read saved pages. Their samples wait in a file in TMPDIR, some 20 bytes of each."""
-
-    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 10
-    hosts: Annotated[
-        str | None, msgspec.Meta(description="What hosts are called: a regular expression of the whole name.  [default: any]")
-    ] = None
-    devices: Annotated[str | None, msgspec.Meta(description="The same of disks.  [default: any]")] = None
-    parse_workers: Annotated[int, msgspec.Meta(ge=0, le=64, description="Processes that parse large files.")] = cores()
-    time_field: Annotated[str, msgspec.Meta(description="What the field of the time is called.")] = _OF_HITS.time
-    host_field: Annotated[str, msgspec.Meta(description="... of the host.")] = _OF_HITS.host
-    plugin_field: Annotated[str, msgspec.Meta(description="... of the plugin.")] = _OF_HITS.plugin
-    type_field: Annotated[str, msgspec.Meta(description="... of the type.")] = _OF_HITS.type
-    type_instance_field: Annotated[str, msgspec.Meta(description="... of the type instance.")] = _OF_HITS.type_instance
-    plugin_instance_field: Annotated[str, msgspec.Meta(description="... of the plugin instance.")] = _OF_HITS.plugin_instance
-    value_field: Annotated[str, msgspec.Meta(description="... of memory's and cpu's values.")] = _OF_HITS.value
-    read_field: Annotated[str, msgspec.Meta(description="... of what a disk read.")] = _OF_HITS.read
-    write_field: Annotated[str, msgspec.Meta(description="... of what a disk wrote.")] = _OF_HITS.write
-
-    def datasets(self) -> frozenset[str]:
-        """Return the names of all that collectd measures."""
-        return frozenset(DATASETS)
-
-
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
     paths = readable(inputs)
     fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})

@@ -7,16 +7,14 @@ import os
 import threading
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import msgspec
+from typing import TYPE_CHECKING, ClassVar
 
 from collectors.mmperfmon.cells import Buckets, batches, measured
 from collectors.mmperfmon.inputs import outputs
-from collectors.mmperfmon.series import Series, datasets_of, maps
+from collectors.mmperfmon.metrics import maps
+from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.spool import Spool
 from collectors.mmperfmon.tables import parse
-from tokiod.collector import SavedOptions
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.saved import Loading, readable
 
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
     from pathlib import Path
 
-    from collectors.mmperfmon.series import Maps
+    from collectors.mmperfmon.config import Saved
+    from collectors.mmperfmon.metrics import Maps
     from collectors.mmperfmon.tables import Output
     from tokiod.collector import SavedCollector, Site, Tally
     from tokiod.sample import Batch
@@ -36,51 +35,7 @@ FEW = 4 << 20
 NO_OUTPUT = "file without a legend"
 
 
-class Saved(SavedOptions, kw_only=True, frozen=True):
-    """How to read saved outputs, whose time stamps are local to the site."""
-
-    step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows: the length of the query's buckets.")] = 60
-    lun_map: Annotated[
-        tuple[str, ...], msgspec.Meta(description="REGEX=datatarget or REGEX=mdtarget, of NSDs' names; if given, others are left out.")
-    ] = ()
-    server_map: Annotated[
-        tuple[str, ...], msgspec.Meta(description="REGEX=dataserver or REGEX=mdserver, of hosts' names; others are data servers.")
-    ] = ()
-    cpu_scale: Annotated[
-        float, msgspec.Meta(gt=0, description="What CPU figures are multiplied with; pytokio's are 100 times percent.")
-    ] = 1.0
-
-    def datasets(self) -> frozenset[str]:
-        """Return the names of all that mmperfmon measures of what the maps know."""
-        try:
-            return datasets_of(["usage"], maps(self.lun_map, self.server_map))
-        except TokiodError:
-            return frozenset()
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with the maps."""
-        return map_faults(self.lun_map, self.server_map)
-
-
-def map_faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
-    """Return what is wrong with maps, each as "field: sentence"."""
-    found = []
-    for text in nsds:
-        found += _faults([text], [])
-    for text in servers:
-        found += _faults([], [text])
-    return found
-
-
-def _faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
-    try:
-        maps(nsds, servers)
-    except TokiodError as error:
-        return [str(error)]
-    return []
-
-
-def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that can't be read, and options that can't be."""
     try:
         known = maps(options.lun_map, options.server_map)

@@ -1,0 +1,105 @@
+"""Which dataset each metric fills, and what of it is metadata."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Kind = Literal["data", "md"]
+
+OF_SERVER = {
+    "cpu_user": "cpuuser",
+    "cpu_sys": "cpusys",
+    "mem_free": "memfree",
+    "mem_total": "memtotal",
+    "net_r": "netinbytes",
+    "net_s": "netoutbytes",
+}
+OF_TARGET = {
+    f"gpfs_{sensor}_{counter}": dataset
+    for sensor in ("nsdds", "fs")
+    for counter, dataset in {
+        "bytes_read": "readbytes",
+        "bytes_written": "writebytes",
+        "read_ops": "readops",
+        "write_ops": "writeops",
+    }.items()
+}
+LOAD = "cpuload"
+OF_LOAD = ("cpuuser", "cpusys")
+KINDS: tuple[Kind, ...] = ("data", "md")
+
+
+class Maps(NamedTuple):
+    """What is metadata, by patterns that the name of an NSD or server begins with; the first that matches counts."""
+
+    nsds: tuple[tuple[re.Pattern[str], Kind], ...] = ()
+    servers: tuple[tuple[re.Pattern[str], Kind], ...] = ()
+
+    def nsd(self, name: str) -> Kind | None:
+        """Tell what an NSD holds: what the first pattern says, data where there are no patterns, None where none matches."""
+        return _first(self.nsds, name) if self.nsds else "data"
+
+    def server(self, name: str) -> Kind:
+        """Tell what a server serves; data where no pattern matches."""
+        return _first(self.servers, name) or "data"
+
+
+def _first(patterns: tuple[tuple[re.Pattern[str], Kind], ...], name: str) -> Kind | None:
+    return next((kind for pattern, kind in patterns if pattern.match(name)), None)
+
+
+def maps(nsds: Sequence[str], servers: Sequence[str]) -> Maps:
+    """Read REGEX=datatarget|mdtarget and REGEX=dataserver|mdserver. Raises TokiodError that begins with "lun_map: " or "server_map: "."""
+    return Maps(
+        tuple(_pattern(text, "lun_map", "target") for text in nsds), tuple(_pattern(text, "server_map", "server") for text in servers)
+    )
+
+
+def _pattern(text: str, option: str, what: str) -> tuple[re.Pattern[str], Kind]:
+    expression, _, name = text.rpartition("=")
+    kind = next((kind for kind in KINDS if name == f"{kind}{what}"), None)
+    if kind is None or not expression:
+        raise TokiodError(f"{option}: {text!r} does not read REGEX=data{what} or REGEX=md{what}")
+    try:
+        return re.compile(expression), kind
+    except (re.error, OverflowError, RecursionError) as error:
+        raise TokiodError(f"{option}: {expression!r} is no regular expression: {error}") from None
+
+
+def datasets_of(counters: Sequence[str], maps: Maps) -> frozenset[str]:
+    """Return the datasets that counters can fill; of names that are no counters, the whole of what mmperfmon can."""
+    known = {**OF_SERVER, **OF_TARGET}
+    wanted = set(counters) if all(name in known for name in counters) else set(known)
+    server = {OF_SERVER[name] for name in wanted & set(OF_SERVER)}
+    if server.issuperset(OF_LOAD):
+        server.add(LOAD)
+    target = {OF_TARGET[name] for name in wanted & set(OF_TARGET)}
+    servers = {"data", *(kind for _, kind in maps.servers)}
+    targets = {kind for _, kind in maps.nsds} or {"data"}
+    return frozenset(
+        [f"{kind}servers/{name}" for kind in servers for name in server] + [f"{kind}targets/{name}" for kind in targets for name in target]
+    )
+
+
+def map_faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
+    """Return what is wrong with maps, each as "field: sentence"."""
+    found = []
+    for text in nsds:
+        found += _faults([text], [])
+    for text in servers:
+        found += _faults([], [text])
+    return found
+
+
+def _faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
+    try:
+        maps(nsds, servers)
+    except TokiodError as error:
+        return [str(error)]
+    return []
