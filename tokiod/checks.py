@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from tokiod.shape import Fault, nearest
 from tokiod.window import Calendar
@@ -34,10 +34,6 @@ LAST_PORT = 65535
 _DAY = 86400
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
-# Four years and a day of another decade: every date in which two that a template can't tell apart differ.
-_DATES = [dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in range(4 * 365 + 1)] + [dt.date(2034, 1, 1)]
-# All offsets that a zone had for a week or longer since there are archives, and will have as far as its rules are known.
-_WEEKS = [dt.date(2000, 1, 1) + dt.timedelta(weeks=n) for n in range(40 * 52)]
 
 
 def timezone(zone: str, key: Key) -> Iterator[Fault]:
@@ -135,7 +131,7 @@ def _exists(zone: str) -> bool:
 
 def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
     owner: dict[str, str] = {}
-    for date in _DATES:
+    for date in _dates():
         dated = date.strftime(path)
         for system in systems:
             this = f"{date} of {system}"
@@ -202,17 +198,29 @@ def _spans(config: SourceConfig, key: Key) -> Iterator[Fault]:
         yield Fault((*key, "retention"), f"{config.retention} s is shorter than a window of {window} s")
 
 
+def _dates() -> Iterator[dt.date]:
+    """Yield four years and a day of another decade: every date in which two that a template can't tell apart differ."""
+    yield from (dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in range(4 * 365 + 1))
+    yield dt.date(2034, 1, 1)
+
+
 def _off_grid(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
     step = config.step
     if step >= 1 and zone is not None and (grid := _grid(zone)) % step:
         yield Fault(key, f"steps of {step} s don't divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
 
 
+def _weeks() -> Iterator[dt.date]:
+    """Yield days of all offsets that a zone had for a week or longer since there are archives, and will have as far as is known."""
+    return (dt.date(2000, 1, 1) + dt.timedelta(weeks=n) for n in range(40 * 52))
+
+
 @lru_cache
 def _grid(zone: str) -> int:
     """Return the largest number of seconds that divides every midnight of a zone, and so the length of each of its days."""
-    calendar = Calendar(zone)
-    return math.gcd(*(calendar.day_of_date(date).start for date in _WEEKS))
+    info = ZoneInfo(zone)
+    offsets = {info.utcoffset(dt.datetime.combine(date, dt.time(), info)) or dt.timedelta() for date in _weeks()}
+    return math.gcd(_DAY, *(int(offset.total_seconds()) for offset in offsets))
 
 
 def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:

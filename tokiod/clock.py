@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time as _time
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,6 +36,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
+        import asyncio  # noqa: PLC0415 - 30 ms, for those who only ask for the time
+
         await asyncio.sleep(max(0.0, seconds))
 
 
@@ -61,6 +62,8 @@ class SimulatedClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for a span of simulated seconds."""
+        import asyncio  # noqa: PLC0415 - as above
+
         await asyncio.sleep(max(0.0, seconds) / self.rate)
 
     def __str__(self) -> str:

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
-import structlog
-
 from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ MASK = "***"
 SHORTEST = 4
 """Shorter ones are not looked for in logs: taking every "a" out of a log hides the log, not the secret."""
 
-_log = structlog.get_logger()
 _spellings: set[str] = set()
 
 
@@ -104,4 +101,7 @@ def _from_file(name: str, config_dir: Path) -> str:
 def _warn_if_exposed(path: Path, mode: int) -> None:
     """Say it once: a password is read again at each new connection."""
     if mode & stat.S_IROTH:
-        _log.warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint="chmod o= it: any user can read it")
+        import structlog  # noqa: PLC0415 - 80 ms, for all who have a configuration
+
+        hint = "chmod o= it: any user can read it"
+        structlog.get_logger().warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint=hint)

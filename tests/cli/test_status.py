@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tokiod.cli.status import span
+from tokiod.cli.status_tables import span
 from tokiod.cli.tokioctl import main
 from tokiod.ledger import Ledger, StoredEntry
 from tokiod.window import Window

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from tokiod import config as configuration
 from tokiod import log, plugins
 from tokiod.cli.completion import dataset_names, source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
-from tokiod.cli.status import WIDE, span
+from tokiod.cli.status_tables import console, span
 from tokiod.cli.times import epoch
 from tokiod.collector import Site
 from tokiod.jobs import Job, Jobs, Wanted
@@ -146,7 +145,7 @@ def _tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: boo
         if as_json:
             click.echo(msgspec.json.encode([_as_dict(job, jobs) for job in shown]).decode())
         else:
-            Console(width=None if sys.stdout.isatty() else WIDE, soft_wrap=not sys.stdout.isatty()).print(_table(shown, jobs))
+            console().print(_table(shown, jobs))
 
 
 def _table(shown: list[Job], jobs: Jobs) -> Table:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from tokiod.cli.status import gathered, rendered
+from tokiod.cli.status import gathered
+from tokiod.cli.status_tables import rendered
 from tokiod.clock import SimulatedClock, SystemClock
 from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for

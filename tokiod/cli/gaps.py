@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from tokiod import config as configuration
 from tokiod.cli.completion import source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
-from tokiod.cli.status import WIDE, span
+from tokiod.cli.status_tables import console, span
 from tokiod.gaps import gaps, seconds
 from tokiod.ledger import Ledger
 from tokiod.window import iso
@@ -47,7 +46,7 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
     elif found:
-        Console(width=None if sys.stdout.isatty() else WIDE, soft_wrap=not sys.stdout.isatty()).print(_table(found, now))
+        console().print(_table(found, now))
     else:
         click.echo(f"no gaps in {', '.join(sources) or 'any source'}")
     sys.exit(1 if found else 0)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from sinks.cells import Selection
@@ -19,7 +17,7 @@ from tokiod import config as configuration
 from tokiod import plugins
 from tokiod.cli.completion import source_names
 from tokiod.cli.plain import Failed, clock_option, config_option
-from tokiod.cli.status import WIDE
+from tokiod.cli.status_tables import console
 from tokiod.cli.times import epoch
 from tokiod.collector import Site, Tally
 from tokiod.errors import TokiodError
@@ -155,9 +153,8 @@ def _tell(once: Once) -> None:
     for one in once.datasets:
         times = ("-" if time is None else iso(time) for time in (one.first, one.last))
         table.add_row(one.dataset, one.form, str(one.cells), str(one.columns), *times, f"{one.sum:.6g}", one.units)
-    console = Console(width=None if sys.stdout.isatty() else WIDE, soft_wrap=not sys.stdout.isatty())
     if once.datasets:
-        console.print(table)
+        console().print(table)
     cells = sum(one.cells for one in once.datasets)
     records = "" if once.records is None else f" of {once.records} records"
     click.echo(f"{once.source} {Window(once.start, once.end)}: {cells} cells{records} in {once.seconds:.1f} s; nothing was stored")
