@@ -37,7 +37,7 @@ class Buckets(NamedTuple):
 class Rows(NamedTuple):
     """What tables measured, bucket by bucket.
 
-    time: i8[n], when buckets begin; series: i8[columns]; value: f8[n, columns], NaN for none;
+    time: i8[n], when buckets begin, each once; series: i8[columns]; value: f8[n, columns], NaN for none;
     records: i8[n], how many values each bucket had, also those that give no cell.
     """
 
@@ -56,26 +56,49 @@ class Rows(NamedTuple):
 # would be wrong in the rows of a step, and look right.
 def measured(table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str]) -> Rows:
     """Return the rows of a table that lie in a window (None: all of them), and of its columns those with a series; count the others."""
-    begin, exists, fault = _begins(table.stamps, buckets)
+    begin, exists, fault, is_repeated = _begins(table.stamps, buckets)
     time, value = begin, table.value
     if exists is not None:
         dropped["no such time"] += int(np.count_nonzero(~np.isnan(value[~exists])))
         time, value = begin[exists], value[exists]
+    if is_repeated:
+        time, value = _each_once(time, value)
     rows = Rows(time, _series(table, series), value, _counted(value))
     if window is not None:
         rows = rows.within(window)
     return _with_series(rows, fault, dropped)
 
 
+class _Begins(NamedTuple):
+    """When the buckets of rows begin; which rows have a time (None: all), what is wrong with the buckets' length, is one there twice."""
+
+    time: NDArray[np.int64]
+    exists: NDArray[np.bool_] | None
+    fault: str | None
+    is_repeated: bool
+
+
 # Outputs of one hour have the same stamps, so most of this is asked for again.
 @lru_cache(maxsize=256)
-def _begins(stamps: bytes, buckets: Buckets) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None, str | None]:
-    """Return when the buckets of rows begin, which rows have a time (None: all), and what is wrong with the buckets' length."""
+def _begins(stamps: bytes, buckets: Buckets) -> _Begins:
     end = instants(stamps, buckets.zone)
     exists = end != NEVER
     begin = end - buckets.step
     begin.flags.writeable = False
-    return begin, None if exists.all() else exists, _other_length(end[exists], buckets.step)
+    there = np.unique(end[exists])
+    is_repeated = len(there) < int(np.count_nonzero(exists))
+    return _Begins(begin, None if exists.all() else exists, _other_length(there, buckets.step), is_repeated)
+
+
+# mmperfmon prints a bucket twice at times, and the next time that it is asked it does not. A number of records that knew of the second one
+# would look like a window that has shrunk since, so such rows become one before anything is counted. They are few: a loop will do.
+def _each_once(time: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return rows in the order of their time, those of one bucket as one: of two values the later, but none in place of a value."""
+    each, place = np.unique(time, return_inverse=True)
+    found = np.full((len(each), value.shape[1]), np.nan)
+    for of, row in zip(place.tolist(), value, strict=True):
+        np.copyto(found[of], row, where=~np.isnan(row))
+    return each, found
 
 
 def _counted(value: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -102,7 +125,7 @@ def _with_series(rows: Rows, fault: str | None, dropped: Counter[str]) -> Rows:
 
 
 def _other_length(end: NDArray[np.int64], step: int) -> str | None:
-    steps = np.diff(np.unique(end))
+    steps = np.diff(end)
     if len(steps) and steps.min() < step:
         return "buckets shorter than the step"
     if len(steps) >= FEW - 1 and steps.min() == steps.max() > step:

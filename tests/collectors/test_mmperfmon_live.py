@@ -33,6 +33,18 @@ def opened(run, **fields):
     return live(stanza(run, **fields), SITE)
 
 
+def repeated(text, row):
+    """The same output with a row of each table twice, if there is such a row, and those behind it numbered on."""
+    lines = []
+    for line in text.decode().splitlines(keepends=True):
+        number = line[:3].strip()
+        is_row = number.isdigit() and line[3:4] == " "
+        lines.append(f"{int(number) + (int(number) > row):3}{line[3:]}" if is_row else line)
+        if is_row and int(number) == row:
+            lines.append(f"{row + 1:3}{line[3:]}")
+    return "".join(lines).encode()
+
+
 @pytest.fixture
 def printing(tmp_path):
     """A command that prints the small site from ten minutes before the window to ten behind it, whatever times it is asked for."""
@@ -71,6 +83,19 @@ class TestMmperfmon(CollectorContract):
         for number, text in enumerate(small.texts(WINDOW.start, 10)):
             (directory / str(number)).write_bytes(text)
         return lambda: saved([directory], Saved(**MAPS), SITE)
+
+
+class TestMmperfmonThatRepeatsItself(TestMmperfmon):
+    """Now and then a row stands there twice, another one whenever it is asked."""
+
+    @pytest.fixture
+    def collector(self, tmp_path):
+        for query, text in zip(QUERIES, small.texts(WINDOW.start, 10), strict=True):
+            for turn, row in enumerate((4, 1, 11, 10, 7)):
+                (tmp_path / f"{query}{turn}").write_bytes(repeated(text, row))
+        (tmp_path / "turn").write_text("0\n")
+        run = command(tmp_path, "printing", f'cd "{tmp_path}"; read n < turn; n=${{n:-0}}; echo $(((n + 1) % 5)) > turn; exec cat "$1$n"')
+        return lambda: opened(run, queries=QUERIES, **MAPS)
 
 
 def test_what_lies_outside_the_window_is_left_out(printing):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,6 +24,23 @@ async def samples(collector, window):
         names = [batch.columns[i] for i in batch.column]
         found.setdefault(batch.dataset, []).extend(zip(batch.time.tolist(), names, batch.value.tolist(), strict=True))
     return {dataset: cells for dataset, cells in found.items() if cells}
+
+
+async def _figures(collector, window):
+    """What the source counts of a window, and how many records are read of it."""
+    tally = Tally()
+    await collected(collector, window, tally)
+    return await collector.count(window), tally.records
+
+
+def _cut(window, step, chance):
+    """Some windows that touch, anywhere in a window."""
+    edges = range(window.start, window.end + 1, step)
+    return [Window(*part) for part in pairwise(sorted(chance.sample(edges, min(len(edges), chance.randrange(2, 7)))))]
+
+
+def _joined(parts):
+    return Window(parts[0].start, parts[-1].end)
 
 
 def within(collector, use):
@@ -162,16 +180,21 @@ class CollectorContract:
 
         assert within(collector(), cancelled_now_and_then) == within(collector(), lambda c: samples(c, window))
 
-    def test_a_count_is_that_of_its_parts_and_does_not_change(self, collector, window):
-        async def counts(c):
-            middle = window.start + window.seconds // 2 // c.step * c.step
-            parts = Window(window.start, middle), Window(middle, window.end)
-            return [await c.count(window), await c.count(window)], [await c.count(part) for part in parts]
+    # What was collected window by window is counted many windows at once, and by verify and backfill collected in other windows again.
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_count_is_what_was_read_of_the_window_or_of_its_parts_whatever_they_are(self, collector, window, seed):
+        async def figures(c):
+            parts = _cut(window, c.step, random.Random(seed))
+            return [await _figures(c, one) for one in (_joined(parts), *parts, _joined(parts))]
 
-        (first, again), parts = within(collector(), counts)
-        assert first == again
-        assert (first is None) == (None in parts)
-        assert first is None or first == sum(parts) > 0
+        whole, *of_parts, again = within(collector(), figures)
+        assert again == whole
+        for total, *some in zip(whole, *of_parts, strict=True):
+            assert total == (None if None in some else sum(some))
+        assert None in whole or whole[0] == whole[1]
+
+    def test_a_window_with_samples_has_records(self, collector, window):
+        assert all(figure is None or figure > 0 for figure in within(collector(), lambda c: _figures(c, window)))
 
     def test_closing_twice_is_allowed(self, collector, window):
         async def closed(c):
