@@ -1,5 +1,6 @@
 import datetime as dt
 import errno
+from zoneinfo import available_timezones
 
 import pytest
 import zmq
@@ -263,6 +264,25 @@ def test_looking_at_weeks_finds_what_looking_at_every_day_does(zone):
     days = (calendar.day_of_date(dt.date(2000, 1, 1) + dt.timedelta(days=n)) for n in range(14600))
     grid = checks._grid(zone)
     assert [day for day in days if day.start % grid or day.end % grid] == []
+
+
+def test_every_zone_that_there_is_has_days_of_whole_quarters_of_an_hour():
+    assert [zone for zone in available_timezones() if checks._grid(zone) % checks.QUARTER] == []
+
+
+FIELDS = st.sampled_from(["%Y", "%m", "%d", "%j", "%y", "/", "-", "x", "1", "{system}", "%H", "%B", "%-d"])
+
+
+@given(st.lists(FIELDS, min_size=1, max_size=7).map("".join))
+def test_templates_that_are_not_looked_at_date_by_date_clash_nowhere(path):
+    systems = ("a", "1", "11", "1x")
+    names = [date.strftime(path).replace("{system}", system) for date in checks._dates() for system in systems]
+    assert len(set(names)) == len(names) or not checks._is_plain(path)
+
+
+@pytest.mark.parametrize("path", ["/tts/%Y-%m-%d/{system}.hdf5", "/tts/{system}/%Y/%j.hdf5", "/tts/%Y%m%d{system}"])
+def test_usual_templates_need_no_look_at_every_date(path):
+    assert checks._is_plain(path)
 
 
 def test_without_a_time_zone_the_rest_is_still_looked_at():

@@ -31,7 +31,11 @@ LONGEST_IPC = 107
 
 LAST_PORT = 65535
 
+QUARTER = 900
+"""Seconds that every zone's days are multiples of since 2000: steps that divide them need no closer look, which takes 10 ms."""
+
 _DAY = 86400
+_FIXED = frozenset({"%Y", "%m", "%d", "%j", "%y"})
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
 
@@ -129,7 +133,16 @@ def _exists(zone: str) -> bool:
     return True
 
 
+# A date whose year, month and day are all there, in fields of fixed width, tells every date from every other, and so does {system}: the
+# names are as long as the systems' or differ in the dates' places. Others are looked at one by one, which takes 20 ms.
+def _is_plain(path: str) -> bool:
+    fields = set(re.findall(r"%.", path))
+    return "{system}" in path and fields <= _FIXED and "%Y" in fields and ({"%m", "%d"} <= fields or "%j" in fields)
+
+
 def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
+    if _is_plain(path):
+        return
     owner: dict[str, str] = {}
     for date in _dates():
         dated = date.strftime(path)
@@ -206,7 +219,7 @@ def _dates() -> Iterator[dt.date]:
 
 def _off_grid(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
     step = config.step
-    if step >= 1 and zone is not None and (grid := _grid(zone)) % step:
+    if step >= 1 and zone is not None and QUARTER % step and (grid := _grid(zone)) % step:
         yield Fault(key, f"steps of {step} s don't divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from tokiod.ranges import Ranges
 from tokiod.window import Window
@@ -26,8 +27,7 @@ _SAME = """SELECT id FROM job WHERE source = ? AND start = ? AND "end" = ? AND d
 _INSERT = """INSERT INTO job (source, start, "end", datasets, force, parallel, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to backfill: see Job."""
 
     source: str
@@ -37,8 +37,7 @@ class Wanted:
     parallel: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One backfill of [start, end), UTC epoch seconds.
 
     datasets: none for all; force: ask also for what is stored; parallel: windows collected side by side.

@@ -18,9 +18,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import astuple, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import structs
 
 from tokiod.ledger_file import LedgerCorrupt, LedgerUnmade, connect, connect_readonly, set_aside
 from tokiod.ledger_rows import SourceStatus, StoredEntry, Unstored, Unstoredness
@@ -229,11 +230,11 @@ class Ledger:
             self._sql.execute("DELETE FROM unstored WHERE source = ? AND start = ?", (source, one.window.start))
             for start, end in ((one.window.start, window.start), (window.end, one.window.end)):
                 if start < end:
-                    self._insert(replace(one, window=Window(start, end)))
+                    self._insert(structs.replace(one, window=Window(start, end)))
 
     def _insert(self, one: Unstored) -> None:
-        source, (start, end), *rest = astuple(one)
-        self._sql.execute("INSERT INTO unstored VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (source, start, end, *rest))
+        source, window, *rest = structs.astuple(one)
+        self._sql.execute("INSERT INTO unstored VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (source, window.start, window.end, *rest))
 
     # ---- anybody reads
 

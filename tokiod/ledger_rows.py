@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from tokiod.window import Window  # noqa: TC001 - a field's type
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 Unstoredness = Literal["failed", "rejected", "lost"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
+class StoredEntry(msgspec.Struct, frozen=True):
     """A window that is synced in its file: how many cells were assigned, how many dropped by reason, of how many records if known.
 
     partial: only some of the source's datasets, so the window is not stored.
@@ -25,13 +25,12 @@ class StoredEntry:
     system: str
     window: Window
     cells: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = msgspec.field(default_factory=dict)
     records: int | None = None
     partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unstored:
+class Unstored(msgspec.Struct, frozen=True):
     """A span that is not stored and why. Times are epoch seconds; next_try is None where it will not be asked for again."""
 
     source: str
@@ -44,8 +43,7 @@ class Unstored:
     next_try: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceStatus:
+class SourceStatus(msgspec.Struct, frozen=True):
     """What is known of a source.
 
     step, length, retention: seconds, None until the collectors have registered it; since: the first epoch second that is expected;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import resource
@@ -26,6 +25,8 @@ _PAUSE = threading.Event()
 
 def die_with_parent(parent: int) -> None:
     """Ask the kernel for SIGTERM when the parent dies; leave at once if that has already happened."""
+    import ctypes  # noqa: PLC0415 - 5 ms, for all who only ask who holds a lock
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
@@ -38,6 +39,8 @@ def one_heap() -> None:
 
     glibc gives each thread its own, and what one thread has freed another doesn't use: memory grew with the number of windows.
     """
+    import ctypes  # noqa: PLC0415 - as above
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, 1)

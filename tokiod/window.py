@@ -6,17 +6,17 @@ A window never crosses a site day: its edges are counted from the day's start an
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, order=True):
     """The half-open interval [start, end) of UTC epoch seconds."""
 
     start: int
@@ -35,8 +35,7 @@ class Window:
         return f"[{iso(self.start)}, {iso(self.end)})"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Day:
+class Day(msgspec.Struct, frozen=True, order=True):
     """One day of a site: 23, 24 or 25 hours from local midnight to local midnight."""
 
     start: int

@@ -10,8 +10,9 @@ MDS_OPS_DATA     MDS_ID, TS_ID, OPERATION_ID, SAMPLES   running sums; no primary
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from tokiod.sample import Form
@@ -39,8 +40,7 @@ OPERATIONS = {
 """LMT's names of operations, and TTS's. LMT's numbers of them differ from database to database."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """A dataset that is the sum of some columns of a row. operation: only of rows of that one."""
 
     dataset: str
@@ -49,8 +49,7 @@ class Quantity:
     operation: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A table with a row per component and TS_ID. roster: which components its `key` numbers, and what their columns are called."""
 
     name: str
