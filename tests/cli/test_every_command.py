@@ -3,11 +3,14 @@
 import json
 import re
 
+import click
 import lmt_database
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tokiod.cli.reference import commands
+from tokiod.cli.schemas import PRINTED
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
 from tokiod.ledger import Ledger, StoredEntry
@@ -100,9 +103,32 @@ def test_what_goes_into_a_pipe_holds_no_escape_sequence_and_no_bar(directory, na
 @pytest.mark.parametrize("name", [name for name in CALLS if any("--json" in param.opts for param in LEAVES[name].params)])
 def test_json_is_one_line_of_json(directory, name):
     done = run(directory, name, "--json")
-    assert name in {"tokioctl ping", "tokioctl reload"} or (json.loads(done.stdout) is not None and done.stdout.count("\n") == 1), (
-        done.output
-    )
+    if name in {"tokioctl ping", "tokioctl reload"}:  # nobody answers here
+        return
+    assert done.stdout.count("\n") == 1, done.output
+    told = json.loads(done.stdout)
+    if (command := name.split()[1]) != "backfill":
+        assert msgspec.to_builtins(msgspec.convert(told, PRINTED[command])) == told
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    printing = {name.split()[1] for name, command in LEAVES.items() if any("--json" in param.opts for param in command.params)}
+    assert printing == {*PRINTED, "backfill"}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_the_list_of_commands_shows_a_whole_sentence_in_80_columns(name):
+    short = LEAVES[name].get_short_help_str(80 - 2 - 6 - len("completion"))
+    assert short.endswith("."), short
+    assert not short.endswith("..."), short
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_options_come_in_the_same_order_what_a_command_has_alone_then_json_then_the_configuration(name):
+    shown = [param.opts[0] for param in LEAVES[name].params if isinstance(param, click.Option) and not param.hidden]
+    shared = [option for option in shown if option in {"--json", "--config"}]
+    if not name.startswith("tokioctl archive ") and not name.startswith("tokiod "):
+        assert shown[len(shown) - len(shared) :] == shared == sorted(shared, reverse=True)
 
 
 @pytest.mark.parametrize("name", LEAVES)

@@ -102,7 +102,7 @@ def test_what_is_not_settled_yet_is_no_gap_and_what_was_lost_before_is_one(path,
 @pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("two", "no source is called two: there is folder, one, other"), ("folder", "folder is a watched folder: nobody knows")],
+    [("two", "no source is called 'two': there is folder, one, other"), ("folder", "folder is a watched folder, and nobody knows")],
 )
 def test_a_source_that_is_none_or_has_no_windows_is_a_sentence_with_exit_2(path, name, said):
     done = run(path, name)

@@ -100,10 +100,10 @@ def test_a_picture_tells_its_words_as_comments_that_svg_keeps(path, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["fs", "datatargets/readbyte"], f"has no datatargets/readbyte, did you mean {READ}?"),
+        (["fs", "datatargets/readbyte"], f"has no 'datatargets/readbyte', did you mean {READ}?"),
         (["fs:2018-01-30", READ], "there is no "),
         (["fs:yesterday", READ], "'yesterday' is no date; write it like 2018-01-28"),
-        (["fss", READ], "there is no file fss, and no source has the system fss, did you mean fs?"),
+        (["fss", READ], "there is no file fss, and no source has the system 'fss', did you mean fs?"),
         (["./none.hdf5", READ], "there is no none.hdf5"),
         (["fs", READ, "--output", "x.gif"], "--output: x.gif must end in .png, .svg or .pdf"),
         (["fs", READ, "--output", "/nowhere/x.png"], "--output: /nowhere/x.png: No such file or directory"),

@@ -75,7 +75,9 @@ def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
         (["2018-01-30"], "2018-01-30 is not over: its next window would open the files up again"),
         (["2018-01-28"], "there is no "),
         (["2018-01-29", "gs"], "2018-01-29/gs.hdf5"),
-        (["2018-01-29", "hs"], "no source has the system hs: there is fs, gs"),
+        (["2018-01-29", "cscratch"], "no source has the system 'cscratch': there is fs, gs"),
+        (["2018-01-29", "--detach"], "--detach: no daemon runs on this archive that it could be left to"),
+        (["2018-01-29", "gss"], "no source has the system 'gss', did you mean gs?"),
     ],
 )
 def test_what_can_not_be_sealed_is_a_sentence_with_exit_2(path, arguments, said):

@@ -75,7 +75,8 @@ def test_the_same_as_json(path):
     done = run(path, "one", "2018-01-28T00:01", "2018-01-28T00:05", "--dataset", "dataservers/cpuload", "--json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["source"], told["start"], told["end"]) == (1, "one", START + 60, START + 300)
-    assert (told["windows"], told["cells"], told["not_stored"], told["not_compared"]) == (3, 3 * 12 * 2, [[START + 60, START + 120]], [])
+    assert (told["windows"], told["cells"], told["not_compared"]) == (3, 3 * 12 * 2, [])
+    assert told["not_stored"] == [{"start": START + 60, "end": START + 120}]
     first = told["differing"][0]
     assert (first["start"], first["end"], first["records"]) == (START + 120, START + 180, None)
     assert first["datasets"] == {"dataservers/cpuload": {"missing": 24}}
@@ -95,6 +96,8 @@ def test_what_is_too_young_or_too_old_is_said_and_not_compared(path):
     ]
     old = run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04", now=START + 3 * 86400)
     assert (old.exit_code, "not compared, older than the source's retention" in old.stdout) == (0, True)
+    told = json.loads(run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04", "--json", now=START + 3 * 86400).stdout)
+    assert told["not_compared"] == [{"start": START + 120, "end": START + 240, "reason": "older than the source's retention"}]
 
 
 @pytest.mark.usefixtures("ledger")
@@ -103,7 +106,7 @@ def test_what_is_too_young_or_too_old_is_said_and_not_compared(path):
     [
         (("two", "2018-01-28T00:01", "2018-01-28T00:05"), "two can't be asked about the past"),
         (("three", "2018-01-28T00:01", "2018-01-28T00:05"), "tokioctl archive"),
-        (("on", "2018-01-28T00:01", "2018-01-28T00:05"), "did you mean 'one'?"),
+        (("on", "2018-01-28T00:01", "2018-01-28T00:05"), "no source is called 'on', did you mean one?"),
         (("one", "2018-01-28T00:05", "2018-01-28T00:05"), "must be before END"),
         (("one", "yesterday", "2018-01-28T00:05"), "'yesterday' is no ISO 8601 time"),
         (("one", "2018-01-28T00:01", "2018-01-28T00:05", "--dataset", "fullness/inode"), "does not fill 'fullness/inode'"),

@@ -12,6 +12,7 @@ import msgspec
 
 from tokiod import plugins
 from tokiod.archive import Job, Result, archive
+from tokiod.cli.completion import file_names
 from tokiod.cli.options import options_of
 from tokiod.cli.plain import Failed
 from tokiod.cli.times import epoch, zone_of
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
     from tokiod.collector import Collector, Plugin
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """What was archived of [start, end), UTC epoch seconds: how many cells; dropped: cells that were not, by reason."""
+
+    output: str
+    start: int
+    end: int
+    cells: int
+    dropped: dict[str, int]
 
 
 class Kinds(click.Group):
@@ -61,25 +72,27 @@ def archive_command() -> None:
 def _command(kind: str) -> click.Command:
     plugin = plugins.load(kind)
     own = [option for option in options_of(plugin.Saved) if option.name != "step"]
-    return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=_help(plugin, kind))
+    short = f"Archive saved {kind} files."
+    text = f"{short}\n\n{_first_line(plugin)}\n\nExit 0 made, 2 not."
+    return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=text, short_help=short)
 
 
-def _help(plugin: Plugin, kind: str) -> str:
-    return f"Archive saved {kind} files. " + (plugin.__doc__ or "").strip().partition("\n")[0] + "\n\nExit 0 made, 2 not."
+def _first_line(plugin: Plugin) -> str:
+    return (plugin.__doc__ or "").strip().partition("\n")[0]
 
 
 _COMMON: list[click.Parameter] = [
-    click.Argument(["inputs"], nargs=-1, required=True),
+    click.Argument(["inputs"], nargs=-1, required=True, shell_complete=file_names),
     click.Option(
         ["--output"], required=True, type=click.Path(path_type=Path, dir_okay=False), help="The TTS file; filled further if it exists."
     ),
-    click.Option(["--start"], required=True, help="First time, ISO 8601, local to --timezone or with an offset."),
-    click.Option(["--end"], required=True, help="End of the last row (exclusive)."),
-    click.Option(["--init-start"], help="Where the file begins.  [default: --start]"),
-    click.Option(["--init-end"], help="Where the file ends (exclusive).  [default: --end]"),
+    click.Option(["--start"], metavar="TIME", required=True, help="First time, ISO 8601, local to --timezone or with an offset."),
+    click.Option(["--end"], metavar="TIME", required=True, help="End of the last row (exclusive)."),
+    click.Option(["--init-start"], metavar="TIME", help="Where the file begins.  [default: --start]"),
+    click.Option(["--init-end"], metavar="TIME", help="Where the file ends (exclusive).  [default: --end]"),
     click.Option(["--step"], type=click.IntRange(min=1), help="Seconds between rows.  [default: the kind's own]"),
-    click.Option(["--timezone"], help="The site's IANA time zone.", default="UTC", show_default=True),
-    click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
+    click.Option(["--timezone"], metavar="ZONE", help="The site's IANA time zone.", default="UTC", show_default=True),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print one line of JSON, times in UTC epoch seconds."),
 ]
 
 
@@ -145,8 +158,8 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
 
 def _report(given: dict[str, Any], window: Window, result: Result) -> None:
     if given["as_json"]:
-        report = {"output": str(given["output"]), "start": window.start, "end": window.end, "cells": result.cells}
-        click.echo(msgspec.json.encode(report | {"dropped": dict(result.dropped)}).decode())
+        archived = Archived(str(given["output"]), window.start, window.end, result.cells, dict(result.dropped))
+        click.echo(msgspec.json.encode(archived).decode())
         return
     click.echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
     for reason, cells in sorted(result.dropped.items()):

@@ -49,10 +49,11 @@ def backfill_command(
     config_path: Path, clock: Clock, source: str | None, start: str | None, end: str | None, datasets: tuple[str, ...], parallel: int,
     cancel: int | None, *, force: bool, detach: bool, listed: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Collect SOURCE from START to END (ISO 8601, local to the site or with an offset) where it is not stored yet.
+    """Collect SOURCE from START to END where it is not stored yet.
 
-    The daemon does it, behind live polling; without a daemon this command does. Either way it is resumed where it stopped: by the
-    daemon, or by the same command again. Exit 0 done, 1 failed or cancelled, 2 can't be done.
+    START, END: ISO 8601, local to the site or with an offset. The daemon does it, behind live polling; without a daemon this command does.
+    Either way it is resumed where it stopped: by the daemon, or by the same command again. Exit 0 done, 1 failed or cancelled, 2 can't be
+    done.
     """
     config = configuration.load(config_path)
     if listed or cancel is not None:

@@ -20,7 +20,7 @@ WRONG = 2
 @click.command("check")
 @config_option
 def check_command(config_path: Path) -> None:
-    """Check a configuration file, and tell every fault with its line.
+    """Check a configuration file, tell every fault with its line.
 
     Nothing is touched: no server, no archive, no secret. Exit 0 it is fine, 2 it is not.
     """

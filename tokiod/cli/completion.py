@@ -19,18 +19,25 @@ PROGRAMS = ("tokiod", "tokioctl")
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command("completion")
+# \b keeps click from filling the lines that follow. For fish it is no file in completions/: one of those is read for one program alone.
+_HELP = """\
+Print the script by which a shell completes both programs.
+
+It completes commands, options, files, and the names of sources, systems and datasets in the configuration.
+
+\b
+bash, in ~/.bashrc:                   eval "$(tokioctl completion bash)"
+zsh, in ~/.zshrc behind compinit:     eval "$(tokioctl completion zsh)"
+fish, in ~/.config/fish/config.fish:  tokioctl completion fish | source
+
+Exit 0 printed, 2 no such shell.
+"""
+
+
+@click.command("completion", help=_HELP)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(shell: str) -> None:
-    r"""Print what makes a shell complete commands, options, and the names of sources and systems.
-
-    \b
-    bash: eval "$(tokioctl completion bash)"  in ~/.bashrc
-    zsh:  eval "$(tokioctl completion zsh)"   in ~/.zshrc, behind compinit
-    fish: tokioctl completion fish > ~/.config/fish/completions/tokioctl.fish
-
-    Exit 0 printed, 2 no such shell.
-    """
+    """Print a shell's script for both programs."""
     made = get_completion_class(shell)
     if made is None:
         raise click.UsageError(f"{shell} is not known")
@@ -50,6 +57,16 @@ def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     """Complete the name of a system."""
     config = _config(ctx)
     return _matching([] if config is None else [source.system for source in config.source], incomplete)
+
+
+def file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+    """Complete the name of a file, as the shell does it."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def system_or_file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a system, and where there is none like that, of a file: bash shows either, never both."""
+    return system_names(ctx, param, incomplete) or file_names(ctx, param, incomplete)
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above

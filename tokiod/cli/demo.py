@@ -16,7 +16,7 @@ import click
 @click.option("--rate", type=click.IntRange(1, 240), default=60, show_default=True, help="Simulated seconds per second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Which load; the same seed, the same numbers.")
 def demo_command(directory: Path | None, seconds: int, rate: int, seed: int) -> None:
-    """Archive a simulated site, kill the writer in the middle, compare every cell.
+    """Archive a simulated site, kill the writer, compare every cell.
 
     Exit 0 every cell is right, 1 one differs, 2 it can't be played.
     """

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tokiod import config as configuration
 from tokiod.cli.completion import source_names
+from tokiod.cli.named import polled_source
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.status_tables import console, span
 from tokiod.gaps import gaps, seconds
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.clock import Clock
-    from tokiod.config import Config
     from tokiod.gaps import Gap
+
+UNKNOWABLE = "and nobody knows which files it should have had; `tokioctl status` shows what it had"
 
 
 @click.command("gaps")
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...", shell_complete=source_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of gaps, times in UTC epoch seconds.")
 @clock_option
 def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, as_json: bool) -> None:
     """Show what is expected and not stored, and why.
@@ -37,7 +39,8 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     any more. Works from the ledger, also when the daemon is down. Exit 0 no gaps, 1 some, 2 trouble.
     """
     config = configuration.load(config_path)
-    _check(config, sources)
+    for name in sources:
+        polled_source(config, name, UNKNOWABLE)
     now = clock.time()
     if not config.archive.ledger.exists():
         raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
@@ -50,15 +53,6 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     else:
         click.echo(f"no gaps in {', '.join(sources) or 'any source'}")
     sys.exit(1 if found else 0)
-
-
-def _check(config: Config, names: tuple[str, ...]) -> None:
-    known = {source.name: source for source in config.source}
-    for name in names:
-        if name not in known:
-            raise Failed(f"no source is called {name}: there is {', '.join(sorted(known)) or 'none'}")
-        if not known[name].polled:
-            raise Failed(f"{name} is a watched folder: nobody knows which files it should have; `tokioctl status` shows what it had")
 
 
 def _table(found: list[Gap], now: float) -> Table:

@@ -28,10 +28,10 @@ curve
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("name", default="tokiod")
 def keygen_command(directory: Path, name: str) -> None:
-    """Make a pair of keys: NAME.key for others, NAME.key_secret for you.
+    """Make a pair of keys, NAME.key and NAME.key_secret.
 
-    Keys let the feed and the bus go over the network (docs/security.md). Files that are there are never overwritten.
-    Exit 0 made, 2 not.
+    The first is for others, the second for you. Keys let the feed and the bus go over the network (docs/security.md). Files that are there
+    are never overwritten. Exit 0 made, 2 not.
     """
     if "/" in name or not name.strip("."):
         raise Failed(f"{name!r} is no name for a file")

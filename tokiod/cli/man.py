@@ -15,6 +15,8 @@ from tokiod.cli.reference import EXITS, commands
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_AS_IT_IS = "\b\n"
+"""What click keeps from being filled, a paragraph of lines, begins with this."""
 _EXIT = re.compile(r"\s*Exit (\d.*)\Z", re.DOTALL)
 _STATUS = re.compile(r"(?:^|[,;] )(\d+) ")
 
@@ -25,7 +27,7 @@ def pages() -> dict[str, str]:
 
 
 def _page(name: str, command: click.Command, context: click.Context) -> str:
-    text = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    text = inspect.cleandoc(command.help or "")
     said = _EXIT.search(text)
     head, _, body = (text[: said.start()] if said else text).partition("\n\n")
     title = name.replace(" ", "-")
@@ -57,7 +59,7 @@ def _subcommands(name: str, group: click.Group, context: click.Context) -> Itera
 def _exits(said: str) -> Iterator[str]:
     """List what a command says of its exits, and what holds for all."""
     own = {int(number): text.strip(" ,;.") for number, text in _told(said)}
-    for number, text in (({130: EXITS[130]} | own) if own else EXITS).items():
+    for number, text in sorted((({130: EXITS[130]} | own) if own else EXITS).items()):
         yield from (".TP", f".B {number}", _plain(_unfilled(text)))
 
 
@@ -74,7 +76,10 @@ def _beside(name: str) -> list[str]:
 
 def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in filter(None, text.split("\n\n")):
-        yield from (".PP", _plain(_unfilled(paragraph)))
+        if paragraph.startswith(_AS_IT_IS):
+            yield from (".PP", ".nf", *(_plain(line) for line in paragraph.removeprefix(_AS_IT_IS).splitlines()), ".fi")
+        else:
+            yield from (".PP", _plain(_unfilled(paragraph)))
 
 
 def _unfilled(text: str) -> str:

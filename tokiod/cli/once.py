@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from sinks.cells import Selection
 from tokiod import config as configuration
 from tokiod import plugins
 from tokiod.cli.completion import source_names
+from tokiod.cli.named import polled_source
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.status_tables import console
 from tokiod.cli.times import epoch
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.config import Config
+
+WINDOWLESS = "which has no windows: `tokioctl archive` reads such files"
 
 
 class Filled(msgspec.Struct, frozen=True):
@@ -61,17 +63,18 @@ class Once(msgspec.Struct, frozen=True):
 
 @click.command("once")
 @click.argument("source", shell_complete=source_names)
-@click.option("--window", metavar="START", help="The window that holds this time, ISO 8601, local to the site or with an offset.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, times in UTC epoch seconds.")
+@click.option("--window", metavar="TIME", help="The window that holds this time, ISO 8601, local to the site or with an offset.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option
 @clock_option
 def once_command(config_path: Path, clock: Clock, source: str, window: str | None, *, as_json: bool) -> None:
-    """Collect one window of SOURCE and print what would be stored of it: by default the newest that is due.
+    """Collect one window of SOURCE and print what would be stored.
 
-    Nothing is touched: no ledger, no file, no daemon, which may run or not. Exit 0 collected, 2 not.
+    It is the newest that is due, if not another is named. Nothing is touched: no ledger, no file, no daemon, which may run or not. Exit 0
+    collected, 2 not.
     """
     config = configuration.load(config_path)
-    stanza = _stanza(config, source)
+    stanza = polled_source(config, source, WINDOWLESS)
     collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
     once = asyncio.run(_once(config, clock, stanza, collector, window))
     if as_json:
@@ -100,16 +103,6 @@ async def _once(config: Config, clock: Clock, stanza: SourceConfig, collector: C
     return Once(
         stanza.name, stanza.system, window.start, window.end, filled, tally.records, dict(tally.dropped + dropped), round(seconds, 3)
     )
-
-
-def _stanza(config: Config, name: str) -> SourceConfig:
-    names = {source.name: source for source in config.source}
-    if name in names and not names[name].polled:
-        raise Failed(f"{name} is a watched folder, which has no windows: `tokioctl archive {names[name].kind}` reads its files")
-    if name in names:
-        return names[name]
-    near = difflib.get_close_matches(name, names, 1)
-    raise Failed(f"no source is called {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(names))}"))
 
 
 def _window(calendar: Calendar, clock: Clock, stanza: SourceConfig, start: str | None, *, replayable: bool) -> Window:

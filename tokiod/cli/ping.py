@@ -22,12 +22,13 @@ PATIENCE = 5.0
 
 
 @click.command("ping")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ping_command(config_path: Path, *, as_json: bool) -> None:
-    """Ask the running daemon how it is: its processes, whether each makes progress, and how often they were restarted.
+    """Ask the running daemon how it is, and each of its processes.
 
-    Exit 0 ready, 1 not ready yet or one of its processes hangs, 2 no daemon answers.
+    It tells whether they make progress, what they last said, and how often they were restarted. Exit 0 ready, 1 not ready yet or one of
+    its processes hangs, 2 no daemon answers.
     """
     pong = ask(configuration.load(config_path).control, Ping(), PATIENCE)
     if not isinstance(pong, Pong):

@@ -12,12 +12,12 @@ import numpy as np
 from rich.console import Console
 
 from tokiod import config as configuration
-from tokiod.cli.completion import dataset_names, system_names
+from tokiod.cli.completion import dataset_names, system_or_file_names
+from tokiod.cli.named import instead
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.times import epoch, zone_of
 from tokiod.errors import ConfigError
 from tokiod.picture import Picture, characters, drawn
-from tokiod.shape import nearest
 from tokiod.tts.layout import NotLive, open_for_reading
 from tokiod.tts.read import Reader
 from tokiod.tts.schema import group_of, units
@@ -33,21 +33,21 @@ WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --out
 
 
 @click.command("plot")
-@click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_names)
+@click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
 @click.argument("dataset", shell_complete=dataset_names)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="The picture: .png, .svg or .pdf.  [default: the terminal]")
-@click.option("--start", help="First time, ISO 8601, local to the site or with an offset.  [default: the file's]")
-@click.option("--end", help="End of the last row (exclusive).  [default: the file's]")
-@click.option("--timezone", help="The IANA time zone of all times.  [default: the configuration's, else UTC]")
+@click.option("--start", metavar="TIME", help="First time, ISO 8601, local to the site or with an offset.  [default: the file's]")
+@click.option("--end", metavar="TIME", help="End of the last row (exclusive).  [default: the file's]")
+@click.option("--timezone", metavar="ZONE", help="The IANA time zone of all times.  [default: the configuration's, else UTC]")
 @config_option
 @clock_option
 def plot_command(
     config_path: Path, clock: Clock, what: str, dataset: str, output: Path | None, start: str | None, end: str | None, timezone: str | None
 ) -> None:
-    """Draw DATASET of a TTS file, or of a SYSTEM's file of a DATE (default: today), as components over time.
+    """Draw DATASET of a file, or of a SYSTEM's day, as a heat map.
 
-    Above it the sum over all components, beside it each component's sum over time (means of what can't be summed). Missing cells are
-    blank. Exit 0 drawn, 2 not.
+    DATE: YYYY-MM-DD at the site, today by default. Components over time; above it the sum over all components, beside it each component's
+    sum over time (means of what can't be summed). Missing cells are blank. Exit 0 drawn, 2 not.
     """
     if output is not None and output.suffix not in FORMATS:
         raise Failed(f"--output: {output} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
@@ -74,7 +74,7 @@ def _file(what: str, config_path: Path, clock: Clock) -> tuple[Path, str]:
     system, _, date = what.partition(":")
     systems = {source.system for source in config.source}
     if system not in systems:
-        raise Failed(f"there is no file {what}, and no source has the system {system}{nearest(system, systems)}")
+        raise Failed(f"there is no file {what}, and no source has the system {system!r}{instead(system, systems)}")
     calendar = Calendar(config.timezone)
     try:
         day = calendar.day_of_date(dt.date.fromisoformat(date)) if date else calendar.day(int(clock.time()))
@@ -88,7 +88,7 @@ def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) ->
         with Reader(path) as reader:
             known = reader.datasets()
             if dataset not in known:
-                raise Failed(f"{path} has no {dataset}{nearest(dataset, known)}; it has {', '.join(known) or 'no datasets'}")
+                raise Failed(f"{path} has no {dataset!r}{instead(dataset, known)}")
             stamps = reader.stamps(dataset)
             time, columns, values = reader.read(dataset, start, end)
         source = _source(path, dataset)

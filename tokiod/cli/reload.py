@@ -22,13 +22,14 @@ KEPT = "the daemon goes on with the configuration it had"
 
 
 @click.command("reload")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the sources by what became of them.")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the names of sources that were added, removed, changed, or neither.")
 def reload_command(config_path: Path, *, as_json: bool) -> None:
-    """Have the running daemon read its configuration again, as SIGHUP does, and wait until it works with it.
+    """Have the running daemon read its configuration again.
 
-    Sources that did not change go on undisturbed. What concerns more than sources restarts the daemon's processes: nothing is lost.
-    With any error the daemon keeps the configuration it has. Exit 0 done, 2 refused, or no daemon.
+    As SIGHUP does, but it waits until the daemon works with it. Sources that did not change go on undisturbed. What concerns more than
+    sources restarts the daemon's processes: nothing is lost. With any error the daemon keeps the configuration it has. Exit 0 done, 2
+    refused, or no daemon.
     """
     try:
         config = configuration.load(config_path)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tokiod.cli.archive import Archived
+from tokiod.cli.differences import Comparison
 from tokiod.cli.once import Once
 from tokiod.cli.seal import Sealed
+from tokiod.cli.tail import Told
 from tokiod.control import Pong, Reloaded
 from tokiod.gaps import Gap
 from tokiod.status import Status
 
-PRINTED: dict[str, Any] = {"status": Status, "gaps": list[Gap], "seal": list[Sealed], "once": Once, "ping": Pong, "reload": Reloaded}
+PRINTED: dict[str, Any] = {
+    "archive": Archived,
+    "gaps": list[Gap],
+    "once": Once,
+    "ping": Pong,
+    "reload": Reloaded,
+    "seal": list[Sealed],
+    "status": Status,
+    "tail": Told,
+    "verify": Comparison,
+}
+"""By command; of `tail` it is what each line holds."""
 
 
 def schemas() -> dict[str, str]:
@@ -24,7 +39,10 @@ def schemas() -> dict[str, str]:
 
 def _schema(command: str, printed: Any) -> str:
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tokioctl {command} --json"}
-    return msgspec.json.format(msgspec.json.encode(head | msgspec.json.schema(printed)), indent=2).decode() + "\n"
+    schema = msgspec.json.schema(printed)
+    for struct in schema["$defs"].values():
+        struct["description"] = inspect.cleandoc(struct["description"]).replace("None", "null")
+    return msgspec.json.format(msgspec.json.encode(head | schema), indent=2).decode() + "\n"
 
 
 def write(directory: Path) -> None:

@@ -15,7 +15,8 @@ from rich.console import Console
 from sinks.shelf import marked
 from tokiod import config as configuration
 from tokiod.cli.completion import system_names
-from tokiod.cli.plain import Failed, clock_option, config_option
+from tokiod.cli.named import check_system
+from tokiod.cli.plain import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.process import ArchiveLock, lock_owner
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.tts.seal import seal
@@ -34,50 +35,63 @@ GONE = 25
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A file: its size in bytes before and after; was_sealed: it had been before."""
+    """A file: its size in bytes before and after, None where that was left to the daemon; was_sealed: it had been before."""
 
     path: str
     system: str
     date: str
     was_sealed: bool
     before: int
-    after: int
+    after: int | None
 
 
 @click.command("seal")
 @click.argument("date")
 @click.argument("systems", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
-@config_option
 @click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of files.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the files, sizes in bytes.")
+@config_option
 @clock_option
 def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: Clock, *, detach: bool, as_json: bool) -> None:
-    """Seal the files of a day, YYYY-MM-DD at the site, of all systems or of the named ones.
+    """Seal the files of a day, of all systems or of the named ones.
 
-    The daemon does so by itself once a day is over and complete; this does it now, whatever is missing. What comes later opens a file
-    up again. Exit 0 sealed, 2 trouble.
+    DATE: YYYY-MM-DD, a day of the site's that is over. The daemon does so by itself once all of a day is there; this does it now, whatever
+    is missing. What comes later opens a file up again. Exit 0 sealed, 2 trouble.
     """
     config = configuration.load(config_path)
     day = _day(config, date, clock)
     paths = _paths(config, day, systems)
-    before = {path: (path.stat().st_size, _is_sealed(path)) for path in paths.values()}
-    todo = [path for path, (_, is_sealed) in before.items() if not is_sealed]
-    if lock_owner(config.archive.lock) is None:
-        _seal_here(config, todo, clock)
-    else:
-        for path in todo:
-            _order(path)
-        if detach:
-            click.echo(f"the daemon seals {len(todo)} files of {date}", err=True)
-            return
-        _wait(config, todo)
-    done = [Sealed(str(path), system, date, before[path][1], before[path][0], path.stat().st_size) for system, path in paths.items()]
+    before = {path: path.stat().st_size for path in paths.values()}
+    todo = [path for path in paths.values() if not _is_sealed(path)]
+    _seal(config, todo, clock, detach=detach)
+    after = {path: None if detach and path in todo else path.stat().st_size for path in paths.values()}
+    done = [Sealed(str(path), system, date, path not in todo, before[path], after[path]) for system, path in paths.items()]
     if as_json:
         click.echo(msgspec.json.encode(done).decode())
         return
     for one in done:
-        said = "was sealed before" if one.was_sealed else f"sealed, {one.before / 2**20:.1f} MiB to {one.after / 2**20:.1f} MiB"
-        click.echo(f"{one.path}: {said}")
+        click.echo(f"{one.path}: {_said(one)}")
+
+
+def _seal(config: Config, paths: list[Path], clock: Clock, *, detach: bool) -> None:
+    daemon = lock_owner(config.archive.lock)
+    if daemon is None and detach:
+        raise Failed("--detach: no daemon runs on this archive that it could be left to; start it, or leave --detach out")
+    if daemon is None:
+        _seal_here(config, paths, clock)
+        return
+    for path in paths:
+        _order(path)
+    if not detach:
+        _wait(config, paths)
+
+
+def _said(one: Sealed) -> str:
+    if one.was_sealed:
+        return "was sealed before"
+    if one.after is None:
+        return "left to the daemon"
+    return f"sealed, {one.before / 2**20:.1f} MiB to {one.after / 2**20:.1f} MiB"
 
 
 def _day(config: Config, date: str, clock: Clock) -> Day:
@@ -91,10 +105,9 @@ def _day(config: Config, date: str, clock: Clock) -> Day:
 
 
 def _paths(config: Config, day: Day, names: tuple[str, ...]) -> dict[str, Path]:
-    known = sorted({source.system for source in config.source})
     for name in names:
-        if name not in known:
-            raise Failed(f"no source has the system {name}: there is {', '.join(known) or 'none'}")
+        check_system(config, name)
+    known = sorted({source.system for source in config.source})
     paths = {system: config.archive.file(day, system) for system in names or known}
     there = {system: path for system, path in paths.items() if path.exists()}
     if lacking := [str(path) for system, path in paths.items() if system not in there and (names or not there)]:
@@ -143,4 +156,4 @@ def _wait(config: Config, paths: list[Path]) -> None:
                 time.sleep(REFRESH)  # noqa: TID251 - a person's time
     except KeyboardInterrupt:
         click.echo("\nthe daemon goes on with it", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

@@ -23,9 +23,9 @@ EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
 
 @click.command("status")
-@config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
+@config_option
 @clock_option
 def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: bool) -> None:
     """Show every source and the files being filled.

@@ -6,7 +6,7 @@ import csv
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -15,10 +15,10 @@ import numpy as np
 from tokiod import config as configuration
 from tokiod.catching_up import Archive
 from tokiod.cli.completion import topic_names
+from tokiod.cli.named import check_system
 from tokiod.cli.plain import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.times import epoch
 from tokiod.curve import ClientKeys
-from tokiod.shape import nearest
 from tokiod.subscribe import Gap, Stalled, Subscriber, Update
 from tokiod.tts.schema import UNITS
 from tokiod.units import Duration
@@ -33,13 +33,30 @@ if TYPE_CHECKING:
 SILENCE = 5.0
 
 
+class Told(msgspec.Struct, frozen=True):
+    """A line: what changed in a dataset of a system, `step` seconds between its rows.
+
+    watermark: nothing of the source is missing before it; caught_up: read from the file, because it was missed in the feed.
+    cells: time, column and value of each, None where it became missing. Times are UTC epoch seconds.
+    """
+
+    system: str
+    dataset: str
+    step: int
+    watermark: int
+    caught_up: bool
+    cells: list[tuple[int, str, float | None]]
+
+
 @click.command("tail")
 @click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]", shell_complete=topic_names)
-@click.option("--since", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: an object per line with its cells, time in UTC epoch seconds.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line per cell.")
+@click.option(
+    "--since", metavar="TIME|SPAN", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h."
+)
 @click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), where the feed lets only some in.")
 @click.option("--server-key", type=click.Path(path_type=Path), help="The feed's public key, beside --key.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line for each cell, times in ISO 8601 in UTC.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each change, with its cells, times in UTC epoch seconds.")
 @config_option
 @clock_option
 def tail_command(
@@ -90,10 +107,9 @@ def _keys(config: Config, own: Path | None, server: Path | None) -> ClientKeys |
 
 
 def _prefix(config: Config, topic: str) -> str:
-    systems = {source.system for source in config.source}
     system, slash, _ = topic.partition("/")
-    if topic and system not in systems:
-        raise Failed(f"no source has the system {system}{nearest(system, systems)}: there is {', '.join(sorted(systems)) or 'none'}")
+    if topic:
+        check_system(config, system)
     return topic if slash or not topic else f"{topic}/"
 
 
@@ -118,9 +134,7 @@ def _plain(update: Update) -> None:
 
 
 def _json(update: Update) -> None:
-    batch = update.batch
-    told = {"system": update.system, "dataset": batch.dataset, "step": batch.step, "watermark": update.watermark}
-    told |= {"caught_up": update.caught_up, "cells": _cells(update)}
+    told = Told(update.system, update.batch.dataset, update.batch.step, update.watermark, update.caught_up, _cells(update))
     click.echo(msgspec.json.encode(told).decode())
 
 
@@ -135,7 +149,7 @@ def _csv_lines() -> Callable[[Update], None]:
     return tell
 
 
-def _cells(update: Update) -> list[tuple[int, str, Any]]:
+def _cells(update: Update) -> list[tuple[int, str, float | None]]:
     """Return a cell after the other, None where it is missing. Not on the way of a number: whoever prints them reads them one by one."""
     batch = update.batch
     names = (batch.columns[column] for column in batch.column.tolist())
