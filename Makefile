@@ -32,7 +32,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 servers:
-	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base mariadb-server hdf5-tools systemd maven default-jre-headless
+	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 	@$(PYTHON) tests/support/promtool.py fetch
 

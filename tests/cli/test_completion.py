@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from terminal import Terminal
 
 from tokiod.cli.tokioctl import main
 
@@ -83,18 +84,72 @@ def test_a_shell_takes_the_script_and_it_is_of_both_programs(shell):
         assert (checked.returncode, checked.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("incomplete", "kind"), [("", "plain"), ("c", "plain"), ("day", "file"), ("./", "file")])
+def test_a_file_is_completed_where_a_system_is_not_meant(config, incomplete, kind):
+    """Both cannot be: bash takes either a list of words or its own of files."""
+    env = {
+        "COMP_WORDS": f"tokioctl plot {incomplete}",
+        "COMP_CWORD": "2",
+        "_TOKIOCTL_COMPLETE": "bash_complete",
+        "TOKIOD_CONFIG": str(config),
+    }
+    done = CliRunner(env=env).invoke(main, prog_name="tokioctl")
+    assert {line.partition(",")[0] for line in done.stdout.split()} == {kind}
+
+
+# ---- what happens when somebody presses the key
+
+
+SET_UP = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(tokioctl completion bash)"'),
+    "zsh": (["zsh", "-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(tokioctl completion zsh)"'),
+}
+LINES = {
+    "tokioctl once csc": "tokioctl once cscratch-lmt",
+    "tokioctl archive lmt ./lmt.sq": "tokioctl archive lmt ./lmt.sqlite3",
+    "tokioctl verify project-lmt 1 2 --data": "tokioctl verify project-lmt 1 2 --dataset",
+    "tokiod che": "tokiod check",
+}
+
+
+@pytest.fixture
+def env(tmp_path, config):
+    """A place for both programs, with a saved file beside them."""
+    for program in ("tokioctl", "tokiod"):
+        path = tmp_path / program
+        path.write_text(f"#!{sys.executable}\nfrom tokiod.cli.{program} import main\nmain(prog_name={program!r})\n")
+        path.chmod(0o755)
+    (tmp_path / "lmt.sqlite3").touch()
+    mine = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TOKIOD_CONFIG": str(config), "PYTHONPATH": str(Path.cwd())}
+    return {**os.environ, **mine, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "TERM": "dumb", "PS1": "$ "}
+
+
+def needs(shell):
+    if shutil.which(shell) is None:
+        reason = f"{shell} is not installed: apt-get install {shell}"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+
+
 @pytest.mark.system
-def test_bash_completes_a_source_as_a_person_would_have_it(config, tmp_path):
-    """A bash of its own evaluates the script and calls what it registers."""
-    program = tmp_path / "tokioctl"
-    program.write_text(f"#!{sys.executable}\nfrom tokiod.cli.tokioctl import main\nmain(prog_name='tokioctl')\n")
-    program.chmod(0o755)
-    script = """\
-eval "$(tokioctl completion bash)"
-COMP_WORDS=(tokioctl once cscr) COMP_CWORD=2
-_tokioctl_completion tokioctl
-echo "${COMPREPLY[@]}"
-"""
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TOKIOD_CONFIG": str(config), "PYTHONPATH": str(Path.cwd())}
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60, env=env)
-    assert (done.returncode, done.stdout) == (0, "cscratch-lmt\n"), done.stderr
+@pytest.mark.parametrize("shell", SET_UP)
+def test_the_tab_key_completes_what_a_person_types(shell, env, tmp_path):
+    needs(shell)
+    command, set_up = SET_UP[shell]
+    with Terminal(command, env, columns=200, cwd=tmp_path) as terminal:
+        terminal.type(f"{set_up}; echo re''ady\r", "\nready")
+        for typed, completed in LINES.items():
+            # The line is printed, not run; a word that is whole is followed by a space.
+            terminal.type(f"{typed}\t", completed)
+            terminal.type("\x01echo \r", f"\n{completed}")
+
+
+@pytest.mark.system
+def test_fish_completes_both_programs_from_the_first_moment(env, tmp_path):
+    needs("fish")
+    (tmp_path / "config" / "fish").mkdir(parents=True)
+    (tmp_path / "config" / "fish" / "config.fish").write_text("tokioctl completion fish | source\n")
+    for typed, completed in LINES.items():
+        ask = ["fish", "--command", f"complete --do-complete {typed!r}"]
+        done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=60, env=env, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert completed.split()[-1] in [line.partition("\t")[0] for line in done.stdout.splitlines()]

@@ -1,6 +1,6 @@
 """Install Debian packages that are missing, where that is allowed; say what is missing where it isn't. Standard library only.
 
-packages.py python3-venv gcc libc6-dev libzmq3-dev groff-base mariadb-server hdf5-tools systemd maven default-jre-headless
+packages.py python3-venv gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless
 """
 
 import importlib.util
@@ -16,6 +16,8 @@ PRESENT = {
     "libc6-dev": lambda: Path("/usr/include/stdio.h").exists(),
     "libzmq3-dev": lambda: Path("/usr/include/zmq.h").exists(),
     "groff-base": lambda: shutil.which("groff") is not None,
+    "zsh": lambda: shutil.which("zsh") is not None,
+    "fish": lambda: shutil.which("fish") is not None,
     "mariadb-server": lambda: any(shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin") for n in ("mariadbd", "mysqld")),
     "hdf5-tools": lambda: shutil.which("h5dump") is not None,
     "systemd": lambda: shutil.which("systemd-analyze") is not None,
