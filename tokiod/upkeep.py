@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,8 +14,8 @@ import structlog
 from sinks.shelf import MARK
 from tokiod.disk_room import Room
 from tokiod.files_held import FilesHeld, Held
+from tokiod.files_seen import FilesSeen
 from tokiod.sealing_due import Due
-from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -45,21 +44,22 @@ class Upkeep:
         self._shelf = shelf
         self._ledger = ledger
         self._clock = clock
-        self._known: dict[Path, _Known] = {}
+        self._seen = FilesSeen(self._place_of)
         self._looked = float("-inf")
+        self._is_looking = False
         self._room = Room(config.archive.root, files)
         self._held = FilesHeld(ledger, config.archive.root)
 
     def reconfigure(self, config: Config) -> None:
         """Look after the files of other sources from now on; the archive is the same."""
         self._config = config
-        self._known.clear()
+        self._seen.clear()
 
     def adopt(self, used: float | None = None) -> None:
         """Take over what a predecessor had opened up, and what somebody wants to have sealed; used: see Shelf.adopt()."""
         for mark in self._config.archive.root.rglob(f".*{MARK}"):
             path = mark.with_name(mark.name[1 : -len(MARK)])
-            known = self._look_at(path) if path.exists() else None
+            known = self._seen.look_at(path, 0.0)
             if known is None or known.place is None:
                 mark.unlink()
             else:
@@ -70,20 +70,30 @@ class Upkeep:
 
         Returns whether the ledger says less than it did.
         """
-        now = self._clock.monotonic()
-        if now - self._looked < LOOK:
-            return False
-        self._looked = now
         try:
+            if not self._has_looked():
+                return False
             self._look(self._clock.time())
             return self._miss(self._clock.time())
         except (OSError, sqlite3.Error) as error:
             log.warning("upkeep.failed", path=getattr(error, "filename", None) or "", error=str(error))
             return False
 
+    def _has_looked(self) -> bool:
+        """Go on looking at the files, where it is time to; return whether that came to its end just now."""
+        now = self._clock.monotonic()
+        if not self._is_looking:
+            if now - self._looked < LOOK:
+                return False
+            self._looked = now
+            self._seen.look(self._config.archive.files(), self._clock.time())
+            self._is_looking = True
+        self._is_looking = not self._seen.read(self._clock.time())
+        return not self._is_looking
+
     def _look(self, now: float) -> None:
         self.adopt(used=float("-inf"))  # nobody waits for more windows
-        known = [one for one in self._files(now) if one.is_live and one.place is not None]
+        known = [one for _, one in self._seen.items() if one.is_live and one.place is not None]
         live = [one.place for one in known if one.place is not None]
         current = [place for place in live if place.start <= now < place.end]
         scarce = self._room.is_scarce(current, now)
@@ -100,7 +110,7 @@ class Upkeep:
         """Forget what was stored in files that are gone; of days that no source reaches back to, only the files."""
         self._held.note(
             Held(path, known.place.system, Window(known.place.start, known.place.end))
-            for path, known in self._known.items()
+            for path, known in self._seen.items()
             if known.place is not None
         )
         gone = self._held.gone()
@@ -119,44 +129,7 @@ class Upkeep:
             missed = True
         return missed
 
-    def _files(self, now: float) -> list[_Known]:
-        """Return all files of the archive; each is opened once."""
-        found: dict[Path, _Known] = {}
-        for path in self._config.archive.files():
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            known = self._known.get(path)
-            if known is None or known.inode != status.st_ino:
-                known = self._look_at(path)
-            if known is not None:
-                found[path] = known if known.mtime == status.st_mtime_ns else replace(known, mtime=status.st_mtime_ns, changed_at=now)
-        self._known = found
-        return list(found.values())
-
-    def _look_at(self, path: Path) -> _Known | None:
-        try:
-            inode = path.stat().st_ino
-            with open_for_reading(path) as file:
-                start, is_live = int(file.attrs["start"]), form_of(file) == "live"
-        except (NotLive, KeyError, TypeError, OSError):
-            return None  # whoever needs the file will say what is wrong with it
-        systems = {source.system for source in self._config.source}
-        places = (self._shelf.place(system, start) for system in sorted(systems))
-        return _Known(inode, start, is_live, next((place for place in places if place is not None and place.path == path), None))
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a file with this inode is; place: whose it is, None of a system that is not configured any more.
-
-    mtime: in nanoseconds, of the disk's clock; changed_at: when that was seen to change, in our clock's time.
-    """
-
-    inode: int
-    start: int
-    is_live: bool
-    place: Place | None
-    mtime: int = 0
-    changed_at: float = 0.0
+    def _place_of(self, path: Path, start: int) -> Place | None:
+        systems = sorted({source.system for source in self._config.source})
+        places = (self._shelf.place(system, start) for system in systems)
+        return next((place for place in places if place is not None and place.path == path), None)
