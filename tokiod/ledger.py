@@ -238,13 +238,34 @@ class Ledger:
 
     # ---- anybody reads
 
-    def stored(self, source: str) -> Ranges:
-        """Return all that is stored of a source."""
+    def stored(self, source: str, within: Window | None = None) -> Ranges:
+        """Return all that is stored of a source, or what overlaps a window."""
+        if within is not None:
+            return Ranges(self._overlapping("stored", source, within.start, within.end))
         return Ranges(self._sql.execute('SELECT start, "end" FROM stored WHERE source = ? ORDER BY start', (source,)))
+
+    def settled(self, source: str, since: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans of a source that are stored or lost for good, and end after `since`, in order; none overlap, some touch."""
+        return self._sql.execute(
+            """SELECT start, "end" FROM stored WHERE source = :source AND "end" > :since
+               UNION ALL SELECT start, "end" FROM unstored WHERE source = :source AND "end" > :since AND state = 'lost' ORDER BY 1""",
+            {"source": source, "since": since},
+        )
 
     def unstored(self, source: str) -> list[Unstored]:
         """Return the spans of a source that were asked for and are not stored, oldest first."""
         return [_unstored(row) for row in self._sql.execute("SELECT * FROM unstored WHERE source = ? ORDER BY start", (source,))]
+
+    def last_failure(self, source: str) -> Unstored | None:
+        """Return the span of a source that is not stored and was asked for last."""
+        query = "SELECT * FROM unstored WHERE source = ? ORDER BY last_try DESC, start LIMIT 1"
+        row = self._sql.execute(query, (source,)).fetchone()
+        return None if row is None else _unstored(row)
+
+    def lost_seconds(self, source: str) -> int:
+        """Return how much of a source can't be had any more."""
+        query = "SELECT coalesce(sum(\"end\" - start), 0) FROM unstored WHERE source = ? AND state = 'lost'"
+        return int(self._sql.execute(query, (source,)).fetchone()[0])
 
     def sources(self) -> list[SourceStatus]:
         """Return what is known of every source, by name."""
@@ -260,18 +281,15 @@ class Ledger:
         0 for a source that was never heard of.
         """
         reached = self._since(source) if since is None else since
-        while (further := self._reach(source, reached)) > reached:
-            reached = further
+        for start, end in self.settled(source, reached):
+            if start > reached:
+                break
+            reached = end
         return reached
 
     def _since(self, source: str) -> int:
         query = "SELECT coalesce((SELECT since FROM source WHERE name = :s), (SELECT min(start) FROM stored WHERE source = :s), 0)"
         return int(self._sql.execute(query, {"s": source}).fetchone()[0])
-
-    def _reach(self, source: str, start: int) -> int:
-        ends: list[int] = [start, *(end for _, end in self._overlapping("stored", source, start, start + 1))]
-        ends += [one.window.end for one in self._unstored_in(source, start, start + 1) if one.state == "lost"]
-        return max(ends)
 
     def _unstored_in(self, source: str, start: int, end: int) -> list[Unstored]:
         return [_unstored(row) for row in self._overlapping("unstored", source, start, end, "*")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config import Config
-    from tokiod.ledger import SourceStatus, Unstored
+    from tokiod.ledger import SourceStatus
     from tokiod.window import Day
 
 LATE = 3
@@ -142,8 +143,7 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
         return SourceLine(config.name, config.kind, config.system)
     if not config.polled:
         return _folder(config, known)
-    unstored = ledger.unstored(config.name)
-    worst = max(unstored, key=lambda one: one.last_try, default=None)
+    failure = ledger.last_failure(config.name)
     watermark = ledger.watermark(config.name)
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
@@ -161,9 +161,9 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
         windows=known.windows,
         cells=known.cells,
         cells_per_second=0.0 if last is None else known.last_cells / last.seconds,
-        gaps=_gaps(ledger, config.name, known.since or due, due, unstored),
-        last_error="" if worst is None else worst.error,
-        attempts=0 if worst is None else worst.attempts,
+        gaps=_gaps(ledger, config.name, known.since or due, due),
+        last_error="" if failure is None else failure.error,
+        attempts=0 if failure is None else failure.attempts,
         dropped=known.dropped,
     )
 
@@ -186,13 +186,14 @@ def _folder(config: SourceConfig, known: SourceStatus) -> SourceLine:
     )
 
 
-def _gaps(ledger: Ledger, source: str, since: int, due: int, unstored: list[Unstored]) -> Gaps:
-    settled = ledger.stored(source)
-    lost = [one.window for one in unstored if one.state == "lost"]
-    for window in lost:
-        settled.add(window.start, window.end)
-    holes = settled.holes(since, due) if since < due else []
-    return Gaps(len(holes), sum(hole.seconds for hole in holes), sum(window.seconds for window in lost))
+def _gaps(ledger: Ledger, source: str, since: int, due: int) -> Gaps:
+    """Count what is missing in [since, due), in one pass over the ledger's spans, of which a year has thousands."""
+    spans = seconds = 0
+    for start, end in chain(ledger.settled(source, since), [(due, due)]):
+        if since < (hole_end := min(start, due)):
+            spans, seconds = spans + 1, seconds + hole_end - since
+        since = max(since, end)
+    return Gaps(spans, seconds, ledger.lost_seconds(source))
 
 
 def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:
@@ -208,5 +209,5 @@ def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float
 def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float:
     span = Window(day.start, day.end)
     names = [source.name for source in config.source if source.system == system and source.polled]
-    stored = sum(part.seconds for name in names for part in ledger.stored(name).within(span.start, span.end))
+    stored = sum(part.seconds for name in names for part in ledger.stored(name, span).within(span.start, span.end))
     return stored / (span.seconds * max(1, len(names)))

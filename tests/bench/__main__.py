@@ -1,6 +1,6 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
-python -m tests.bench [--quick] [--only storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory]
+python -m tests.bench [--quick] [--only storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|year]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import beside, collectd, collectd_live, esnet, healing, lmt, lustre, mariadb, memory, mmperfmon, storage
+from tests.bench import beside, collectd, collectd_live, esnet, healing, lmt, lustre, mariadb, memory, mmperfmon, storage, year
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
@@ -34,6 +34,7 @@ PARTS = {
     "esnet": esnet.rows,
     "lustre": lustre.rows,
     "memory": memory.rows,
+    "year": year.rows,
 }
 
 

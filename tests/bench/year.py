@@ -1,0 +1,124 @@
+"""A year of an archive: twenty systems, 10.5 M windows of a minute in the ledger, 7,300 files; what a daemon's start and `tokioctl status` cost.
+
+One window in a thousand was lost, so the ledger has ten thousand ranges of a source's, not one. No floor: both are seconds to wait.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tests.bench.measure import Row
+from tokiod.clock import SimulatedClock
+from tokiod.control import Ping, Pong, ask
+from tokiod.errors import TokiodError
+from tokiod.ledger import Ledger
+from tokiod.ranges import Ranges
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.site import Site
+from tokiod.simulator.sources import LMT
+from tokiod.tts.create import create
+from tokiod.tts.seal import seal
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW = 1_795_132_800 + 12 * 3600
+"""Noon of a day (UTC)."""
+DAYS, SYSTEMS, MINUTE, DAY = 365, 20, 60, 86400
+LOST_EVERY = 1000
+SIZES = {"osts": 4, "osss": 2, "mdts": 1}
+
+
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
+    scene = _scene(directory / "year", DAYS if not quick else 30)
+    try:
+        scene.start_simulator()
+        down = _status(scene)
+        began = time.monotonic()
+        scene.start_daemon()
+        wait_for(lambda: _is_ready(scene), 60, f"the daemon does not get ready; see {scene.log}")
+        ready = time.monotonic() - began
+        up = _status(scene)
+    finally:
+        scene.close()
+    days = f"{DAYS if not quick else 30} days of {SYSTEMS} systems"
+    yield Row(f"daemon ready again: {days}", "s", None, ready, None, "below 2")
+    yield Row(f"tokioctl status --json, daemon down: {days}", "s", None, down, None, "at most 0.1")
+    yield Row(f"tokioctl status --json, daemon up: {days}", "s", None, up, None, "at most 0.1")
+
+
+def _scene(directory: Path, days: int) -> Scene:
+    site = Site(NOW - 3600, timezone="UTC", trouble=False, **SIZES)
+    scene = Scene(directory, site, SimulatedClock(float(NOW), time.time(), 1.0), retention=(days + 1) * DAY)
+    scene.prepare()
+    text = scene.config_path.read_text()
+    head, stanza = text[: text.index("[[source]]")], text[text.index("[[source]]") :]
+    more = (stanza.replace('"demo-lmt"', f'"lmt-{n}"').replace('"demo"', f'"system-{n}"') for n in range(1, SYSTEMS))
+    scene.config_path.write_text(head + stanza + "".join(more))
+    _fill(scene, Window((NOW // DAY - days) * DAY, NOW - 5 * MINUTE))
+    return scene
+
+
+def _fill(scene: Scene, span: Window) -> None:
+    """Make the ledger and the files of a past in which one minute in a thousand was lost."""
+    archive = scene.config.archive
+    _files(scene, span)
+    with Ledger.open(archive.ledger) as ledger, ledger.transaction() as sql:
+        for number, source in enumerate(scene.config.source):
+            lost = [Window(t, t + MINUTE) for t in range(span.start + (number + 7) * MINUTE, span.end - DAY, LOST_EVERY * MINUTE)]
+            stored = Ranges([(span.start, span.end)])
+            for window in lost:
+                stored.remove(window.start, window.end)
+            windows = span.seconds // MINUTE - len(lost)
+            sql.executemany("INSERT INTO stored VALUES (?, ?, ?)", [(source.name, *pair) for pair in stored])
+            sql.executemany(
+                "INSERT INTO unstored VALUES (?, ?, ?, 'lost', 3, 'Gone', 'the source has it no longer', ?, NULL)",
+                [(source.name, window.start, window.end, float(window.end)) for window in lost],
+            )
+            sql.execute(
+                """INSERT INTO source (name, kind, system, step, length, retention, since, last_start, last_end, last_cells, stored_at,
+                   windows, cells, state) VALUES (?, 'lmt', ?, 5, 60, ?, ?, ?, ?, 100, ?, ?, ?, 'running')""",
+                (source.name, source.system, int(source.retention), span.start, span.end - MINUTE, span.end, float(span.end), windows, windows),
+            )  # fmt: skip
+            counted = [(source.name, t, t + MINUTE, 100, float(NOW)) for t in range(span.end - DAY, span.end, MINUTE)]
+            sql.executemany('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', counted)
+
+
+def _files(scene: Scene, span: Window) -> None:
+    """Make a sealed file for each day that is over, and give it to every system."""
+    calendar = Calendar("UTC")
+    for start in range(span.start, NOW // DAY * DAY, DAY):
+        day = calendar.day(start)
+        first, *others = [scene.config.archive.file(day, source.system) for source in scene.config.source]
+        spec = FileSpec(day.start, day.end, {"dataservers": GroupSpec(5, "lmt")}, {"dataservers/cpuload": MatrixSpec(("oss",), counter=False)})
+        create(first, spec, created=day.end)
+        seal(first, first, day.end)
+        for other in others:
+            os.link(first, other)
+
+
+def _is_ready(scene: Scene) -> bool:
+    try:
+        pong = ask(scene.config.control, Ping(), 1.0)
+    except TokiodError:
+        return False
+    return isinstance(pong, Pong) and pong.ready
+
+
+def _status(scene: Scene) -> float:
+    """Return the least seconds of five calls."""
+    command = [sys.executable.replace("python3", "python").rsplit("/", 1)[0] + "/tokioctl", "status", "--json"]
+    command += ["--config", str(scene.config_path), "--clock", str(scene.clock)]
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
