@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.util
 import pkgutil
 from typing import TYPE_CHECKING, cast
 
@@ -26,9 +26,8 @@ def load(kind: str) -> Plugin:
 
     Raises ConfigError for a kind that doesn't exist, a module that can't be imported, and one that lacks a part of a plugin.
     """
-    known = kinds()
-    if kind not in known:
-        raise ConfigError([f"{kind!r} is no kind of source{_instead(kind, known)}"])
+    if not _is_there(kind):
+        raise ConfigError([f"{kind!r} is no kind of source{_instead(kind, kinds())}"])
     try:
         module = importlib.import_module(f"{collectors.__name__}.{kind}")
     except Exception as error:  # a plugin is anybody's code: whatever stops its import is said, and is no reason to die
@@ -37,6 +36,10 @@ def load(kind: str) -> Plugin:
     if missing:
         raise ConfigError([f"collectors.{kind} is not a plugin: it has no {', '.join(missing)}"])
     return cast("Plugin", module)
+
+
+def _is_there(kind: str) -> bool:
+    return kind.isidentifier() and not kind.startswith("_") and importlib.util.find_spec(f"{collectors.__name__}.{kind}") is not None
 
 
 def _instead(kind: str, known: list[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
@@ -49,7 +49,7 @@ def fields(
     """
     if not isinstance(table, dict):
         return {}, [Fault(key, f"expected a table, got {type(table).__name__}")]
-    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    known = {field.encode_name: field for field in _fields(struct)}
     values: dict[str, Any] = {}
     faults = [Fault((*key, name), f"unknown key{nearest(name, known)}") for name in table if name not in known]
     faults += [Fault((*key, name), "missing") for name, field in known.items() if field.required and name not in table]
@@ -64,12 +64,18 @@ def fields(
 
 def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None, list[Fault]]:
     """Make a struct of fields that are fine, if all it needs are there; what it refuses itself is a Fault of the whole table."""
-    if any(field.required and field.name not in values for field in msgspec.structs.fields(struct)):
+    if any(field.required and field.name not in values for field in _fields(struct)):
         return None, []
     try:
         return struct(**values), []
     except (ValueError, TypeError) as error:
         return None, [Fault(key, str(error))]
+
+
+# Reading the annotations of a struct takes a millisecond, and twenty sources are of few kinds.
+@lru_cache(maxsize=64)
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(struct)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -107,6 +113,8 @@ def _tells_secret(text: str) -> bool:
         url.port  # noqa: B018 - a password with a slash in it ends up as the port
     except ValueError:
         return "://" in text and "@" in text
+    if url.netloc.endswith(":") and "@" in text:  # a password that begins with a slash
+        return True
     return url.password is not None or _SECRET_IN_QUERY.search(url.query) is not None
 
 

@@ -1,6 +1,6 @@
-"""A year of an archive: twenty systems, 10.5 M windows of a minute in the ledger, 7,300 files; what a daemon's start and `tokioctl status` cost.
+"""A year of twenty systems, 10.5 M windows in the ledger and 7,300 files: what a daemon's start and `tokioctl status` cost.
 
-One window in a thousand was lost, so the ledger has ten thousand ranges of a source's, not one. No floor: both are seconds to wait.
+One window in ten thousand was lost, so that a source is fifty ranges, not one. No floor: these are seconds to wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tokiod.ledger import Ledger
 from tokiod.ranges import Ranges
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import LMT
 from tokiod.tts.create import create
 from tokiod.tts.seal import seal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 NOW = 1_795_132_800 + 12 * 3600
 """Noon of a day (UTC)."""
 DAYS, SYSTEMS, MINUTE, DAY = 365, 20, 60, 86400
-LOST_EVERY = 1000
+LOST_EVERY = 10_000
 SIZES = {"osts": 4, "osss": 2, "mdts": 1}
 
 
@@ -84,9 +83,9 @@ def _fill(scene: Scene, span: Window) -> None:
             )
             sql.execute(
                 """INSERT INTO source (name, kind, system, step, length, retention, since, last_start, last_end, last_cells, stored_at,
-                   windows, cells, state) VALUES (?, 'lmt', ?, 5, 60, ?, ?, ?, ?, 100, ?, ?, ?, 'running')""",
-                (source.name, source.system, int(source.retention), span.start, span.end - MINUTE, span.end, float(span.end), windows, windows),
-            )  # fmt: skip
+                   windows, state) VALUES (?, 'lmt', ?, 5, 60, ?, ?, ?, ?, 100, ?, ?, 'running')""",
+                (source.name, source.system, int(source.retention), span.start, span.end - MINUTE, span.end, float(span.end), windows),
+            )
             counted = [(source.name, t, t + MINUTE, 100, float(NOW)) for t in range(span.end - DAY, span.end, MINUTE)]
             sql.executemany('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', counted)
 
@@ -97,7 +96,8 @@ def _files(scene: Scene, span: Window) -> None:
     for start in range(span.start, NOW // DAY * DAY, DAY):
         day = calendar.day(start)
         first, *others = [scene.config.archive.file(day, source.system) for source in scene.config.source]
-        spec = FileSpec(day.start, day.end, {"dataservers": GroupSpec(5, "lmt")}, {"dataservers/cpuload": MatrixSpec(("oss",), counter=False)})
+        matrices = {"dataservers/cpuload": MatrixSpec(("oss",), counter=False)}
+        spec = FileSpec(day.start, day.end, {"dataservers": GroupSpec(5, "lmt")}, matrices)
         create(first, spec, created=day.end)
         seal(first, first, day.end)
         for other in others:
