@@ -1,0 +1,25 @@
+"""What is said to a ledger in tests: sources, windows that are stored, and that are not."""
+
+from tokiod.collector import SourceConfig
+from tokiod.ledger import StoredEntry, Unstored
+from tokiod.window import Window
+
+NOW = 1_517_126_400.0
+
+
+class Config(SourceConfig, frozen=True):
+    @property
+    def step(self):
+        return 5
+
+
+def config(name="lmt", system="cscratch", **fields):
+    return Config(name=name, kind="lmt", system=system, **fields)
+
+
+def entry(start, end, source="lmt", cells=10, dropped=None, system="cscratch"):
+    return StoredEntry(source, "lmt", system, Window(start, end), cells, dropped or {})
+
+
+def failure(start, end, state="failed", attempts=1, error="gone", last_try=NOW, next_try=NOW + 5):
+    return Unstored("lmt", Window(start, end), state, attempts, "Transient", error, last_try, next_try)
