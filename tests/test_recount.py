@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tokiod.backfill import Alone
@@ -26,12 +28,12 @@ class Site:
         self.clock = FakeClock(NOON)
         self.ledger = Ledger.open(directory / "ledger.sqlite3")
         self.config = SourceConfig(name="one", kind="x", system="fs", recount=tuple(map(Duration, recount)))
-        self.holds, self.asked, self.fails, self.cannot = {}, [], False, False
+        self.holds, self.asked, self.fails, self.fails_at, self.cannot = {}, [], False, 0, False
         self.lender = Alone()
 
     async def count(self, window):
         self.asked.append((self.clock.time() - NOON, window))
-        if self.fails:
+        if self.fails or len(self.asked) == self.fails_at:
             raise Transient("connection refused")
         return None if self.cannot else sum(self.holds.get(start, 0) for start in range(window.start, window.end, 60))
 
@@ -92,14 +94,73 @@ def test_only_the_window_that_grew_is_collected_again(site):
     assert len(site.asked) <= 11
 
 
+def told_of(site, event):
+    """(window, records, found) of each time that something was said of windows when an hour is over."""
+    site.clock.jump(HOUR)
+    with capture_logs() as told:
+        site.runs(60)
+    return [(one["window"], one["records"], one["found"]) for one in told if one["event"] == event and one["source"] == "one"]
+
+
 def test_a_window_that_shrank_is_told_and_replaces_nothing(site):
     site.store(3)
     site.holds[NOON - HOUR] = 4
-    with capture_logs() as told:
-        site.runs(HOUR + 300)
-    (event,) = [event for event in told if event["event"] == "window.shrunk"]
-    assert (event["records"], event["found"], event["source"]) == (30, 24, "one")
+    assert told_of(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 60)), 10, 4)]
     assert site.again == []
+
+
+def test_neighbours_that_shrank_are_told_together_and_counted_once(site):
+    site.store(8)
+    start = NOON - HOUR
+    site.holds |= {start + 60 * minute: 10 - minute for minute in (2, 3, 4, 6)}
+    runs = Window(start + 120, start + 300), Window(start + 360, start + 420)
+    assert told_of(site, "window.shrunk") == [(str(runs[0]), 30, 21), (str(runs[1]), 10, 4)]
+    assert site.left == [Window(start + 60 * minute, start + 60 * minute + 60) for minute in range(8)]
+    assert told_of(site, "window.shrunk") == []
+
+
+def test_a_window_that_grew_is_found_also_beside_one_that_shrank(site):
+    site.store(30)
+    site.holds[NOON - HOUR + 600] += 1
+    site.holds[NOON - HOUR + 660] -= 5
+    assert len(told_of(site, "window.shrunk")) == 1
+    assert [span for _, span, _ in site.again] == [Window(NOON - HOUR + 600, NOON - HOUR + 660)]
+
+
+def test_where_nothing_is_left_one_question_and_one_sentence_are_enough(site):
+    site.store(30)
+    site.holds.clear()
+    assert told_of(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 1800)), 300, 0)]
+    assert len(site.asked) == 1
+
+
+def test_what_was_found_before_a_source_failed_is_told(site):
+    site.store(2)
+    site.holds[NOON - HOUR] = 4
+    site.fails_at = 3
+    assert len(told_of(site, "window.shrunk")) == 1
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_windows_of_any_length_are_settled_by_what_they_have_now(tmp_path_factory, changed):
+    """(minutes, records now) of windows that touch, each stored with two records; that one changed where the sum did not is not seen."""
+    site = Site(tmp_path_factory.mktemp("recount"))
+    start, grown, shrunk = NOON - HOUR, [], 0
+    for minutes, now in changed:
+        window = Window(start, start + 60 * minutes)
+        site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=2)], site.clock.time())
+        site.holds[start] = now
+        start = window.end
+        grown += [window] * (now > 2)
+        shrunk += max(2 - now, 0)
+    told = told_of(site, "window.shrunk")
+    found = [span for _, span, _ in site.again]
+    site.ledger.close()
+    assert set(found) <= set(grown)
+    assert sum(records - now for _, records, now in told) <= shrunk
+    if not (grown and shrunk):
+        assert (found, sum(records - now for _, records, now in told)) == (grown, shrunk)
 
 
 def test_neighbours_are_asked_for_together_up_to_an_hour_and_never_across_a_hole(site):
@@ -155,7 +216,7 @@ def test_live_polling_goes_first(site):
 
     site.lender = Busy()
     site.store(1)
-    site.runs(2 * HOUR)
+    site.runs(HOUR + 180)
     assert site.asked == []
     site.lender.busy = False
     site.runs(120)

@@ -67,8 +67,8 @@ class Counts:
 
 
 # A question costs a source little, an answer of millions of documents much. So neighbours are asked for together, and only where their
-# sum has grown one by one. What has grown becomes a backfill by force of that window: it survives a restart, reaches any past, and
-# goes behind live polling.
+# sum is another one by one: one that has shrunk must not hide one that has grown. What has grown becomes a backfill by force of that
+# window: it survives a restart, reaches any past, and goes behind live polling.
 class Recount:
     """Counts the windows of one source again, with a collector of its own."""
 
@@ -98,30 +98,44 @@ class Recount:
     async def _look_at(self, group: list[Counted]) -> None:
         while self._lender.live_is_due():
             await self._clock.sleep(YIELD)
+        shrunk: dict[Counted, int] = {}
         try:
-            await self._check(group)
+            await self._check(group, shrunk)
         except (TokiodError, TimeoutError) as error:
             self._log.info("recount.failed", window=str(_whole(group)), error=str(error))
+        for run in _neighbours(list(shrunk)):
+            found = sum(shrunk[one] for one in run)
+            self._log.warning("window.shrunk", window=str(_whole(run)), records=_records(run), found=found)
 
-    async def _check(self, group: list[Counted]) -> None:
-        """Count a group; one that has grown by halves. Raises what count() raises; what is not settled stays due."""
-        whole, known = _whole(group), sum(one.records for one in group)
+    async def _check(self, group: list[Counted], shrunk: dict[Counted, int]) -> None:
+        """Count a group; one that differs by halves, unless nothing is left of it. shrunk: gets what has fewer records, and how many.
+
+        Raises what count() raises; what is not settled stays due.
+        """
+        whole, known = _whole(group), _records(group)
         found = await self._collector.count(whole) if self._after else None
+        if found not in {None, 0, known} and len(group) > 1:
+            await self._check(group[: len(group) // 2], shrunk)
+            await self._check(group[len(group) // 2 :], shrunk)
+            return
         if found is not None and found > known:
-            if len(group) > 1:
-                await self._check(group[: len(group) // 2])
-                await self._check(group[len(group) // 2 :])
-                return
-            self._log.info("window.grown", window=str(whole), records=known, found=found)
-            metrics.LATE.inc(self._name, by=found - known)
-            self._jobs.add(Wanted(self._name, whole, force=True), self._clock.time())
+            self._grown(whole, known, found)
         elif found is not None and found < known:
-            self._log.warning("window.shrunk", window=str(whole), records=known, found=found)
+            shrunk |= dict.fromkeys(group, found)
         self._counts.settle(group, len(self._after))
+
+    def _grown(self, window: Window, known: int, found: int) -> None:
+        self._log.info("window.grown", window=str(window), records=known, found=found)
+        metrics.LATE.inc(self._name, by=found - known)
+        self._jobs.add(Wanted(self._name, window, force=True), self._clock.time())
 
 
 def _whole(group: list[Counted]) -> Window:
     return Window(group[0].window.start, group[-1].window.end)
+
+
+def _records(group: list[Counted]) -> int:
+    return sum(one.records for one in group)
 
 
 def _neighbours(due: list[Counted]) -> Iterator[list[Counted]]:
