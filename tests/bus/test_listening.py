@@ -13,10 +13,11 @@ import zmq
 from keyed import Keyring, threads, wait
 
 from tokiod.bus import door
+from tokiod.bus.connection import REFUSED
 from tokiod.bus.door import JUNK, NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
 from tokiod.bus.feed import LONGEST_TOPIC, Feed
 from tokiod.bus.receiver import Receiver
-from tokiod.bus.sender import REFUSED, Sender, Stored
+from tokiod.bus.sender import Sender, Stored
 from tokiod.curve import ClientKeys
 from tokiod.errors import ConfigError
 from tokiod.sample import Batch

@@ -16,9 +16,10 @@ import zmq.asyncio
 
 from tokiod import sample
 from tokiod.bus import protocol
+from tokiod.bus.connection import Lost
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import Arrived, Receiver
-from tokiod.bus.sender import Rejected, Sender, Stored, _Lost
+from tokiod.bus.sender import Rejected, Sender, Stored
 
 ECHO_WRITER = Path(__file__).with_name("echo_writer.py")
 WINDOWS = 60
@@ -511,7 +512,7 @@ def test_a_cancellation_that_comes_together_with_the_loss_of_the_connection_is_n
 
         async def listen(_: object) -> None:
             await lost
-            raise _Lost("silent")
+            raise Lost("silent")
 
         monkeypatch.setattr(sender, "_listen", listen)
         await asyncio.sleep(0.05)

@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import structlog
-import zmq
 import zmq.asyncio
-from zmq.utils.monitor import parse_monitor_message
 
-from tokiod import metrics, sample
+from tokiod import metrics
 from tokiod.bus import protocol
+from tokiod.bus.connection import REFUSED, Lost, dealer, first_failure, watch
+from tokiod.bus.pieces import pieces
 from tokiod.bus.unacknowledged import Answer, Rejected, Stored, Unacknowledged
 from tokiod.clock import SystemClock
 from tokiod.errors import Malformed
 from tokiod.log import Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable
 
     from tokiod.curve import ClientKeys
-    from tokiod.sample import Batch, Frame
     from tokiod.sink import Collected
 
 __all__ = ["Answer", "Rejected", "Sender", "State", "Stored"]
 
 log = structlog.get_logger()
 
-HIGH_WATER = 16
-"""Messages that wait in the socket: few, because only what is acknowledged has arrived."""
 PAUSE = 0.05
 """Seconds between two connections, so that a writer that throws each one out is not stormed."""
 MOST_PATIENT = 30.0
 STUCK = 300.0
 """Seconds without an answer from a writer that goes on saying that it lives, after which something is wrong with one of the two."""
-REFUSED = "the writer does not let us in: it has other keys, or wants none; bus.refused in its log says which"
 UNWELCOME = 10
 """A connection without a Welcome is thrown away after so many times `silence`: its peer may have gone without a trace."""
-
-_REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +50,6 @@ class State:
     unacknowledged_bytes: int
     resent: int
     answered: int
-
-
-class _Lost(Exception):  # noqa: N818 - an event, not an error
-    """The connection is of no use any more; the text says why."""
 
 
 class Sender:
@@ -151,10 +141,10 @@ class Sender:
 
     async def _converse(self, context: zmq.asyncio.Context, connection: int) -> None:
         """Be one connection, from its first Hello until it is lost."""
-        with _dealer(context, self._endpoint, self._keys) as (socket, monitor):
+        with dealer(context, self._endpoint, self._keys) as (socket, monitor):
             try:
-                await _first_failure(_watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket))
-            except _Lost as lost:
+                await first_failure(watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket))
+            except Lost as lost:
                 self._lose(str(lost))
             finally:
                 self._welcomed.clear()
@@ -169,7 +159,7 @@ class Sender:
         await self._welcomed.wait()
         while True:
             attempt, collected = await self._windows.next()
-            for frames in _pieces(collected, attempt):
+            for frames in pieces(collected, attempt):
                 await socket.send_multipart(frames, copy=False)
                 if not self._windows.is_current(attempt):
                     break
@@ -183,15 +173,15 @@ class Sender:
                 async with asyncio.timeout(self._patience):
                     self._take(await socket.recv())
         except TimeoutError:
-            raise _Lost("silent") from None
+            raise Lost("silent") from None
 
     def _take(self, frame: bytes) -> None:
         try:
             message = protocol.decode_from_writer(frame)
         except Malformed as error:
-            raise _Lost(str(error)) from None
+            raise Lost(str(error)) from None
         if self._welcomed.is_set() and message.epoch != self._epoch:
-            raise _Lost("another epoch")
+            raise Lost("another epoch")
         match message:
             case protocol.Welcome():
                 self._welcome(message.epoch)
@@ -210,7 +200,7 @@ class Sender:
 
     def _welcome(self, epoch: str) -> None:
         if self._welcomed.is_set():
-            raise _Lost("forgotten by the writer")
+            raise Lost("forgotten by the writer")
         is_new = epoch != self._epoch
         if is_new:
             self._patience = self._silence
@@ -233,64 +223,3 @@ class Sender:
             log.warning("bus.lost", reason=reason, epoch=self._epoch, unacknowledged=len(self._windows))
         elif reason == REFUSED and (times := self._repeats(reason)):
             log.error("bus.not_let_in", reason=reason, times=times)
-
-
-@contextmanager
-def _dealer(
-    context: zmq.asyncio.Context, endpoint: str, keys: ClientKeys | None
-) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
-    socket = context.socket(zmq.DEALER)
-    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSALS)
-    try:
-        socket.linger = 0
-        socket.immediate = True
-        socket.sndhwm = HIGH_WATER
-        socket.ipv6 = "[" in endpoint
-        if keys is not None:
-            keys.secure(socket)
-        socket.connect(endpoint)
-        yield socket, monitor
-    finally:
-        socket.disable_monitor()
-        monitor.close(0)
-        socket.close(0)
-
-
-async def _first_failure(*parts: Coroutine[None, None, None]) -> None:
-    """Run endless coroutines side by side until one fails, end the others, and raise what it raised.
-
-    Not a TaskGroup: before Python 3.13 that forgets a cancellation which comes together with the failure.
-    """
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for task in done:
-        task.result()
-
-
-async def _watch(monitor: zmq.asyncio.Socket) -> None:
-    event = parse_monitor_message(await monitor.recv_multipart())["event"]
-    raise _Lost("disconnected" if event == zmq.EVENT_DISCONNECTED else REFUSED)
-
-
-def _pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
-    batches: Sequence[Batch | None] = collected.batches or [None]
-    window, told = collected.window, dict(collected.dropped)
-    for part, batch in enumerate(batches):
-        piece = sample.Piece(
-            collected.source,
-            collected.kind,
-            window.start,
-            window.end,
-            attempt,
-            part,
-            len(batches),
-            collected.records,
-            told,
-            collected.extent,
-        )
-        yield sample.encode(collected.system, batch, piece)
