@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 import msgspec
-from rich.table import Table
 
 from tokiod.cli.plain import Failed
-from tokiod.cli.status_tables import console, span
+from tokiod.cli.status_tables import span
+from tokiod.cli.tables import show, table
 from tokiod.jobs import Job, Jobs
 from tokiod.ledger import Ledger
 from tokiod.window import iso
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from tokiod.clock import Clock
     from tokiod.config import Config
 
@@ -45,19 +47,20 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
         shown = [job for job in jobs.all() if cancel in (None, job.id)]
         if as_json:
             click.echo(msgspec.json.encode([_as_dict(job, jobs) for job in shown]).decode())
+        elif shown:
+            show(_table(shown, jobs))
         else:
-            console().print(_table(shown, jobs))
+            click.echo("no backfills")
 
 
 def _table(shown: list[Job], jobs: Jobs) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("job", "source", "start", "end", "state", "done", "windows", "records", "error"):
-        table.add_column(name, justify="right" if name in {"job", "done", "windows", "records"} else "left", no_wrap=name != "error")
+    names = ("job", "source", "start", "end", "state", "done", "windows", "records", "error")
+    made = table(*names, right={"job", "done", "windows", "records"}, folded={"error"})
     for job in shown:
         done = 100 * (1 - _left(job, jobs) / job.span.seconds)
         figures = (f"{done:.0f} %", str(job.windows), str(job.records))
-        table.add_row(str(job.id), job.source, iso(job.start), iso(job.end), job.state, *figures, job.error)
-    return table
+        made.add_row(str(job.id), job.source, iso(job.start), iso(job.end), job.state, *figures, job.error)
+    return made
 
 
 def _as_dict(job: Job, jobs: Jobs) -> dict[str, object]:

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from rich.table import Table
 
 from tokiod import config as configuration
 from tokiod.cli.completion import source_names
 from tokiod.cli.named import polled_source
 from tokiod.cli.plain import Failed, clock_option, config_option
-from tokiod.cli.status_tables import console, span
+from tokiod.cli.status_tables import span
+from tokiod.cli.tables import show, table
 from tokiod.gaps import gaps, seconds
 from tokiod.ledger import Ledger
 from tokiod.window import iso
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rich.table import Table
 
     from tokiod.clock import Clock
     from tokiod.gaps import Gap
@@ -49,20 +51,19 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
     elif found:
-        console().print(_table(found, now))
+        show(_table(found, now), f"{span(seconds(found))} in all")
     else:
         click.echo(f"no gaps in {', '.join(sources) or 'any source'}")
     sys.exit(1 if found else 0)
 
 
 def _table(found: list[Gap], now: float) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, caption=f"{span(seconds(found))} in all", caption_justify="left")
-    for name in ("source", "start", "end", "length", "state", "attempts", "next try", "reason"):
-        table.add_column(name, justify="right" if name in {"length", "attempts", "next try"} else "left", no_wrap=name != "reason")
+    names = ("source", "start", "end", "length", "state", "attempts", "next try", "reason")
+    made = table(*names, right={"length", "attempts", "next try"}, folded={"reason"})
     for gap in found:
         style = {"lost": "red", "rejected": "red", "failed": "yellow"}.get(gap.state, "")
-        table.add_row(*_cells(gap, now), style=style)
-    return table
+        made.add_row(*_cells(gap, now), style=style)
+    return made
 
 
 def _cells(gap: Gap, now: float) -> tuple[str, ...]:

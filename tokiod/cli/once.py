@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 import numpy as np
-from rich.table import Table
 
 from sinks.cells import Selection
 from tokiod import config as configuration
@@ -17,7 +16,7 @@ from tokiod import plugins
 from tokiod.cli.completion import source_names
 from tokiod.cli.named import polled_source
 from tokiod.cli.plain import Failed, clock_option, config_option
-from tokiod.cli.status_tables import console
+from tokiod.cli.tables import show, table
 from tokiod.cli.times import epoch
 from tokiod.collector import Site, Tally
 from tokiod.errors import TokiodError
@@ -140,14 +139,12 @@ def _grown(cells: Cells) -> float:
 
 
 def _tell(once: Once) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("dataset", "form", "cells", "columns", "first", "last", "sum", "units"):
-        table.add_column(name, justify="right" if name in {"cells", "columns", "sum"} else "left", no_wrap=True)
+    made = table("dataset", "form", "cells", "columns", "first", "last", "sum", "units", right={"cells", "columns", "sum"})
     for one in once.datasets:
         times = ("-" if time is None else iso(time) for time in (one.first, one.last))
-        table.add_row(one.dataset, one.form, str(one.cells), str(one.columns), *times, f"{one.sum:.6g}", one.units)
+        made.add_row(one.dataset, one.form, str(one.cells), str(one.columns), *times, f"{one.sum:.6g}", one.units)
     if once.datasets:
-        console().print(table)
+        show(made)
     cells = sum(one.cells for one in once.datasets)
     records = "" if once.records is None else f" of {once.records} records"
     click.echo(f"{once.source} {Window(once.start, once.end)}: {cells} cells{records} in {once.seconds:.1f} s; nothing was stored")

@@ -39,9 +39,10 @@ def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: boo
     if as_json:
         click.echo(msgspec.json.encode(now).decode())
     else:
-        from tokiod.cli.status_tables import console, rendered  # noqa: PLC0415 - monitoring asks for JSON, in 0.1 s without rich
+        from tokiod.cli.status_tables import parts  # noqa: PLC0415 - monitoring asks for JSON, in 0.1 s without rich
+        from tokiod.cli.tables import show  # noqa: PLC0415 - as above
 
-        console().print(rendered(now))
+        show(*parts(now))
     sys.exit(EXIT[now.health])
 
 

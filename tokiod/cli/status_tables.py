@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
+from tokiod.cli.tables import table, whole
 from tokiod.window import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from tokiod.status import SourceLine, Status
-
-WIDE = 200
-
-
-def console() -> Console:
-    """Return where to print tables: where nobody's terminal sets the width, nothing is cut."""
-    return Console(width=None if sys.stdout.isatty() else WIDE, soft_wrap=not sys.stdout.isatty())
 
 
 def rendered(now: Status) -> Group:
-    """Return the status as tables for a terminal."""
+    """Return the status as tables that a live display fits into its terminal."""
+    return Group(*map(whole, parts(now)))
+
+
+def parts(now: Status) -> Iterator[RenderableType]:
+    """Yield the status: a line that says how it is, tables, and what is wrong with whom."""
     head = f"{iso(now.time)}  {now.archive}  "
     head += "the daemon is down: this is what the ledger says" if now.writer is None else f"writer {now.writer}, {now.health}"
-    return Group(Text(head, style="bold red" if now.writer is None else "bold"), _sources(now), _files(now), *_jobs(now), *_troubles(now))
+    yield Text(head, style="bold red" if now.writer is None else "bold")
+    yield _sources(now)
+    if now.files:
+        yield _files(now)
+    yield from _jobs(now)
+    yield from _troubles(now)
 
 
 def _sources(now: Status) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("source", "state", "watermark", "lag", "last window", "cells/s", "gaps"):
-        table.add_column(name, justify="right" if name in {"lag", "cells/s", "gaps"} else "left", no_wrap=True)
+    made = table("source", "state", "watermark", "lag", "last window", "cells/s", "gaps", right={"lag", "cells/s", "gaps"})
     for line in now.sources:
-        table.add_row(*_cells(line), style="" if line.state in {"running", "stopped", "new"} else "yellow")
-    return table
+        made.add_row(*_cells(line), style="" if line.state in {"running", "stopped", "new"} else "yellow")
+    return made
 
 
 def _cells(line: SourceLine) -> tuple[str, ...]:
@@ -68,12 +71,10 @@ def _window(line: SourceLine) -> str:
 
 
 def _files(now: Status) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("file being filled")
-    table.add_column("filled", justify="right")
+    made = table("file being filled", "filled", right={"filled"})
     for file in now.files:
-        table.add_row(file.path, f"{100 * file.filled:.1f} %")
-    return table
+        made.add_row(file.path, f"{100 * file.filled:.1f} %")
+    return made
 
 
 def _jobs(now: Status) -> Iterator[Text]:
