@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.esnet_snmp.names import DATASETS
-from collectors.esnet_snmp.rows import latest, rows
+from collectors.esnet_snmp.rows import latest, rows, told
 from tokiod.sample import Batch
 
 if TYPE_CHECKING:
@@ -38,6 +38,6 @@ def _rows(points: Points | None, interval: int, step: int, window: Window) -> tu
     return rows(*latest(points.time, points.rate), points.interval or interval, step, window)
 
 
-def count(points: Mapping[Series, Points], window: Window) -> int:
-    """Return how many points of a window are known."""
-    return sum(int(np.count_nonzero((one.time >= window.start) & (one.time < window.end))) for one in points.values())
+def count(points: Mapping[Series, Points], interval: int, step: int, window: Window) -> int:
+    """Return of how many rows of a window known points say anything; interval and step as of batches()."""
+    return sum(told(np.unique(one.time), one.interval or interval, step, window) for one in points.values())

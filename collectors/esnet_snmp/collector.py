@@ -44,7 +44,7 @@ class EsnetSnmp:
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield both directions. Raises Fatal where the service knows none of the interfaces, and what asking for one of them raises."""
         points = await self._points(window)
-        tally.records = count(points, window)
+        tally.records = self._counted(points, window)
         if lacking := len(self._columns) - len({name for name, _ in points}):
             tally.dropped[UNKNOWN] += lacking
         for one in points.values():
@@ -53,12 +53,15 @@ class EsnetSnmp:
             yield batch
 
     async def count(self, window: Window) -> int | None:
-        """Return how many points of a window are known by now."""
-        return count(await self._points(window), window)
+        """Return of how many rows of a window points are known by now."""
+        return self._counted(await self._points(window), window)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._service.close()
+
+    def _counted(self, points: dict[Series, Points], window: Window) -> int:
+        return count(points, int(self._config.interval), self.step, window)
 
     async def _points(self, window: Window) -> dict[Series, Points]:
         now = self._clock.monotonic()

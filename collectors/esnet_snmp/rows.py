@@ -32,9 +32,29 @@ def rows(time: Times, rate: Rates, interval: int, step: int, window: Window) -> 
     if interval == step:
         time = window.start + (time - window.start) // step * step
         return _inside(*latest(time, rate), window)
+    start, end, within = _held(time, interval, window)
+    return _means(start, end, rate[within] + 0.0, step, window)
+
+
+# A point that is longer than a row says something of several, perhaps of several windows. When it becomes known, each of them has more than
+# it had; the number of points would have grown in the first of them alone.
+def told(time: Times, interval: int, step: int, window: Window) -> int:
+    """Return of how many rows of a window points say anything, each point for itself; time, interval and step as of rows()."""
+    if interval == step:
+        return int(np.count_nonzero((time >= window.start) & (time < window.end)))
+    start, end, _ = _held(time, interval, window)
+    return int(_pieces(start - window.start, end - window.start, step).sum())
+
+
+def _held(time: Times, interval: int, window: Window) -> tuple[Times, Times, NDArray[np.bool_]]:
+    """Return from when to when the points that hold in a window do so, and which ones that are."""
     end = np.minimum(time + interval, np.append(time[1:], np.iinfo(np.int64).max))
     within = (end > window.start) & (time < window.end)
-    return _means(np.maximum(time[within], window.start), np.minimum(end[within], window.end), rate[within] + 0.0, step, window)
+    return np.maximum(time[within], window.start), np.minimum(end[within], window.end), within
+
+
+def _pieces(start: Times, end: Times, step: int) -> Times:
+    return (end - 1) // step - start // step + 1
 
 
 def _inside(time: Times, rate: Rates, window: Window) -> tuple[Times, Rates]:
@@ -45,7 +65,7 @@ def _inside(time: Times, rate: Rates, window: Window) -> tuple[Times, Rates]:
 # Cut at the rows' edges and summed row by row: differences of a sum over the whole day would drown small rates in large ones.
 def _means(start: Times, end: Times, rate: Rates, step: int, window: Window) -> tuple[Times, Rates]:
     first = (start - window.start) // step
-    pieces = (end - 1 - window.start) // step - first + 1
+    pieces = _pieces(start - window.start, end - window.start, step)
     of = np.repeat(np.arange(len(start)), pieces)
     row = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     left = window.start + row * step

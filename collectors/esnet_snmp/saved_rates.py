@@ -57,15 +57,16 @@ class SavedRates:
     async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
         """Yield both directions. What gave no point is told with the first window. Raises Fatal for a file that is none."""
         loaded = await self._files.loaded()
-        tally.records = count(loaded.points, window)
+        tally.records = count(loaded.points, loaded.interval, self.step, window)
         dropped, loaded.dropped = loaded.dropped, Counter()
         tally.dropped.update(dropped)
         for batch in batches(loaded.points, loaded.columns, loaded.interval, self.step, window):
             yield batch
 
     async def count(self, window: Window) -> int | None:
-        """Return how many points lie in a window."""
-        return count((await self._files.loaded()).points, window)
+        """Return of how many rows of a window points are known."""
+        loaded = await self._files.loaded()
+        return count(loaded.points, loaded.interval, self.step, window)
 
     async def spans(self) -> list[Window]:
         """Return where points lie."""

@@ -88,6 +88,32 @@ class TestContract(CollectorContract):
         return frozenset({"datatargets/readrates", "datatargets/writerates"})
 
 
+class TestContractOfPointsThatComeTwiceAtTimes(CollectorContract):
+    """A point more stands there twice with each answer, as long as a row or longer."""
+
+    @pytest.fixture(params=[INTERVAL, INTERVAL // 3])
+    def collector(self, server, request):
+        server.faults.append(self.repeated)
+        return lambda: live(server, timestep=request.param)
+
+    async def repeated(self, request):
+        if int(request.query["end"]) < WINDOW.start:
+            return web.json_response({"agg": str(INTERVAL), "data": []})
+        self.turn = getattr(self, "turn", 0) + 1
+        _, _, router, _, name, way = request.path.split("/")[1:]
+        times = range(WINDOW.start, min(WINDOW.end, int(request.query["end"]) + 1), INTERVAL)
+        data = [[t, rate(router, name, way, t)] for t in times if t + INTERVAL > int(request.query["begin"])]
+        return web.json_response({"agg": str(INTERVAL), "data": data + data[: self.turn % 4]})
+
+    @pytest.fixture
+    def window(self):
+        return Window(WINDOW.start, WINDOW.start + 10 * INTERVAL)
+
+    @pytest.fixture
+    def datasets(self):
+        return frozenset({"datatargets/readrates", "datatargets/writerates"})
+
+
 def test_every_point_of_the_window_is_a_cell_and_none_from_around_it(server):
     cells, tally = asked(live(server))
     assert cells == right()

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.esnet_snmp.rows import latest, rows
+from collectors.esnet_snmp.rows import latest, rows, told
 from tokiod.window import Window
 
 WINDOW = Window(600, 720)
@@ -42,3 +42,25 @@ def test_the_last_value_stands_and_null_replaces_none():
     time, rate = latest(np.array([60, 30, 60, 30, 90]), np.array([1.0, 2.0, 3.0, np.nan, np.nan]))
     assert time.tolist() == [30, 60]
     assert rate.tolist() == [2.0, 3.0]
+
+
+steps = st.sampled_from([20, 30, 60])
+
+
+@given(st.sets(st.integers(500, 800)), st.integers(1, 200), steps)
+def test_what_is_told_of_a_window_is_what_is_told_of_its_parts(times, interval, step):
+    time = np.array(sorted(times), np.int64)
+    halves = (told(time, interval, step, Window(*edges)) for edges in ((600, 660), (660, 720)))
+    assert sum(halves) == told(time, interval, step, WINDOW)
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.integers(10, 200), steps, st.integers(0, 30))
+def test_a_point_that_becomes_known_is_told_of_every_window_that_it_changes(before, more, interval, step, phase):
+    """Points of a service are an interval apart."""
+    one, other = (np.array(sorted(some), np.int64) * interval + phase for some in (before, before | more))
+    for window in (Window(start, start + 60) for start in range(600, 1200, 60)):
+        rate = [points.astype(float) for points in (one, other)]
+        (_, old), (_, new) = (rows(points, of, interval, step, window) for points, of in zip((one, other), rate, strict=True))
+        grown = told(other, interval, step, window) - told(one, interval, step, window)
+        assert (grown > 0) == (old.tolist() != new.tolist())
+        assert grown >= 0
