@@ -1,4 +1,4 @@
-"""Endpoints short enough for a Unix socket, raw sockets that are always closed, and windows to send."""
+"""Endpoints short enough for a Unix socket, keys, raw sockets that are always closed, and windows to send."""
 
 import tempfile
 from pathlib import Path
@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zmq
+from keyed import Keyring
 
+from tokiod.curve import ClientKeys
 from tokiod.sample import Batch
+from tokiod.simulator.sources import free_port
 from tokiod.sink import Collected
 from tokiod.window import Window
 
@@ -37,6 +40,31 @@ def raw():
     for made in sockets:
         made.close(0)
     context.term()
+
+
+@pytest.fixture
+def keyring(tmp_path):
+    return Keyring(tmp_path / "keys")
+
+
+@pytest.fixture
+def tcp():
+    return f"tcp://127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def subscriber(raw, tcp):
+    """Make subscribers to everything, with keys or without, at the endpoint or elsewhere."""
+
+    def make(keys: ClientKeys | None = None, endpoint: str = tcp, **options):
+        socket = raw(zmq.SUB, "inproc://nowhere", subscribe="", **options)
+        socket.disconnect("inproc://nowhere")
+        if keys is not None:
+            keys.secure(socket)
+        socket.connect(endpoint)
+        return socket
+
+    return make
 
 
 @pytest.fixture

@@ -12,28 +12,16 @@ import structlog
 import zmq
 from keyed import Keyring, threads, wait
 
-from tokiod.bus import door
 from tokiod.bus.connection import REFUSED
-from tokiod.bus.door import JUNK, NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
+from tokiod.bus.door import NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
 from tokiod.bus.feed import LONGEST_TOPIC, Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.sender import Sender, Stored
 from tokiod.curve import ClientKeys
 from tokiod.errors import ConfigError
 from tokiod.sample import Batch
-from tokiod.simulator.sources import free_port
 
 EPOCH = "this-run"
-
-
-@pytest.fixture
-def keyring(tmp_path):
-    return Keyring(tmp_path / "keys")
-
-
-@pytest.fixture
-def tcp():
-    return f"tcp://127.0.0.1:{free_port()}"
 
 
 @pytest.fixture
@@ -41,21 +29,6 @@ def feed(tcp, keyring):
     keyring.admitted("friend")
     with Feed(tcp, EPOCH, guard=keyring.guard()) as feed:
         yield feed
-
-
-@pytest.fixture
-def subscriber(raw, tcp):
-    """Make subscribers to everything, with keys or without."""
-
-    def make(keys: ClientKeys | None = None, **options):
-        socket = raw(zmq.SUB, "inproc://nowhere", subscribe="", **options)
-        socket.disconnect("inproc://nowhere")
-        if keys is not None:
-            keys.secure(socket)
-        socket.connect(tcp)
-        return socket
-
-    return make
 
 
 def cells(mark):
@@ -116,29 +89,6 @@ def test_who_has_no_key_gets_nothing_is_counted_and_told_once(feed, keyring, sub
     if reason == UNKNOWN:
         assert told[0]["address"] == "127.0.0.1"
         assert len(told[0]["key"]) == 40
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (b"GET / HTTP/1.0\r\n\r\n" * 10, JUNK),
-        (b"\xff" + b"\0" * 8 + b"\x7f\x03\0" + b"NULL" + b"\0" * 48, NO_KEY),
-        (b"", UNFINISHED),
-        (b"\xff", UNFINISHED),
-    ],
-    ids=["another protocol", "a greeting without keys", "nothing", "the beginning of a greeting"],
-)
-def test_who_does_not_even_speak_zeromq_is_counted(feed, tcp, said, reason, monkeypatch):
-    monkeypatch.setattr(door, "SETTLED", 0.5)
-    host, port = tcp.removeprefix("tcp://").split(":")
-    for _ in range(20):
-        with plain.create_connection((host, int(port)), 5) as stranger:
-            stranger.sendall(said)
-    wait(lambda: feed.poll() == 0 and sum(feed.refused.values()) == 20)
-    assert set(feed.refused) <= {reason, UNFINISHED}
-    if reason != UNFINISHED:
-        assert feed.refused[reason] > 0
-    assert feed.subscriptions == set()
 
 
 def test_a_key_that_is_let_in_later_gets_in_and_one_that_is_taken_away_is_thrown_out(feed, keyring, subscriber):
