@@ -1,7 +1,11 @@
 """What holds for all commands: flags mean the same, exits are told, and what goes into a pipe holds no escape sequence."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import lmt_database
@@ -109,6 +113,24 @@ def test_json_is_one_line_of_json(directory, name):
     told = json.loads(done.stdout)
     if (command := name.split()[1]) != "backfill":
         assert msgspec.to_builtins(msgspec.convert(told, PRINTED[command])) == told
+
+
+PLOT = ["plot", f"fs:{DAY}", "datatargets/readbytes"]
+
+
+@pytest.mark.parametrize("arguments", [["gaps"], ["gaps", "--json"], ["status"], ["status", "--json"], ["completion", "bash"], PLOT])
+def test_a_full_disk_behind_stdout_is_a_sentence_and_a_reader_who_went_away_is_none(directory, arguments):
+    line = [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments]
+    env = {**os.environ, "TOKIOD_CONFIG": str(directory / "tokiod.toml")}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=env)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.endswith(": stdout can't be written: No space left on device\n")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs, "wb") as gone:  # noqa: PTH123 - a descriptor
+        done = subprocess.run(line, stdout=gone, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_command_that_prints_json_has_a_schema():

@@ -45,6 +45,6 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
 
 def _line(process: Process) -> str:
     place = "not running" if process.pid is None else f"process {process.pid}"
-    restarts = f", restarted {process.restarts} times" if process.restarts else ""
+    restarts = f", restarted {process.restarts} time{'' if process.restarts == 1 else 's'}" if process.restarts else ""
     silent = "" if process.alive else f", silent for {process.silent_for:.0f} s"
     return f"{process.name}: {place}{restarts}{silent}" + (f": {process.status}" if process.status else "")

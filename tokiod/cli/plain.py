@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.secret import mask
 
 INTERRUPTED = 130
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a file says that takes no more; whoever writes one of the archive says so by its name."""
 
 
 class Failed(click.ClickException):
@@ -63,6 +66,10 @@ class PlainGroup(click.Group):
             raise Failed(str(error)) from error
         except BrokenPipeError:
             raise SystemExit(0) from None
+        except OSError as error:
+            if error.errno not in FULL or error.filename is not None:
+                raise
+            raise Failed(f"stdout can't be written: {error.strerror}") from error
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from rich.console import Console
 
 from tokiod import config as configuration
 from tokiod.cli.completion import dataset_names, system_or_file_names
 from tokiod.cli.named import instead
 from tokiod.cli.plain import Failed, clock_option, config_option
-from tokiod.cli.times import epoch, zone_of
+from tokiod.cli.tables import Printer
+from tokiod.cli.times import epoch_or_ago, zone_of
 from tokiod.errors import ConfigError
 from tokiod.picture import Picture, characters, drawn
 from tokiod.tts.layout import NotLive, open_for_reading
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
 
 WIDTH, HEIGHT = 80, 24
-LAST = 2**62
 FORMATS = (".png", ".svg", ".pdf")
 WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --output the terminal will do"
 
@@ -36,8 +35,12 @@ WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --out
 @click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
 @click.argument("dataset", shell_complete=dataset_names)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="The picture: .png, .svg or .pdf.  [default: the terminal]")
-@click.option("--start", metavar="TIME", help="First time, ISO 8601, local to the site or with an offset.  [default: the file's]")
-@click.option("--end", metavar="TIME", help="End of the last row (exclusive).  [default: the file's]")
+@click.option(
+    "--start",
+    metavar="TIME|SPAN",
+    help="ISO 8601, local to the site or with an offset, or a span before now such as 1h.  [default: the file's]",
+)
+@click.option("--end", metavar="TIME|SPAN", help="The same of the last row's end (exclusive).  [default: the file's, or now]")
 @click.option("--timezone", metavar="ZONE", help="The IANA time zone of all times.  [default: the configuration's, else UTC]")
 @config_option
 @clock_option
@@ -53,13 +56,13 @@ def plot_command(
         raise Failed(f"--output: {output} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     path, zone_name = _file(what, config_path, clock)
     zone = zone_of(timezone or zone_name)
-    first = 0 if start is None else epoch("--start", start, zone)
-    last = LAST if end is None else epoch("--end", end, zone)
+    first = 0 if start is None else epoch_or_ago("--start", start, zone, clock.time())
+    last = int(clock.time()) if end is None else epoch_or_ago("--end", end, zone, clock.time())
     picture = _picture(path, dataset, zone, first, last)
     if output is not None:
         _save(picture, output)
         return
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = Printer(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     console.print(characters(picture, min(console.width, 200), HEIGHT), soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -18,6 +19,16 @@ WIDE = 200
 """Columns where no terminal says how many there are, or too few: what is long is folded there."""
 FOLDED = 24
 """The least width of a column whose text may be folded."""
+
+
+class Printer(Console):
+    """A console whose reader may go away, which is his affair: rich would end with 1, an answer that is not the good one."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to PlainGroup, as what click.echo prints."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise BrokenPipeError
 
 
 def table(*names: str, right: Collection[str] = (), folded: Collection[str] = ()) -> Table:
@@ -38,7 +49,7 @@ def whole(shown: RenderableType) -> RenderableType:
 
 def show(*shown: RenderableType) -> None:
     """Print tables and what belongs to them to stdout, each as wide as it must be."""
-    console, wide = Console(highlight=False), Console(width=WIDE, highlight=False)
+    console, wide = Printer(highlight=False), Printer(width=WIDE, highlight=False)
     for one in map(whole, shown):
         if console.is_terminal and _least(one) <= console.width:
             console.print(one)

@@ -17,11 +17,10 @@ from tokiod.catching_up import Archive
 from tokiod.cli.completion import topic_names
 from tokiod.cli.named import check_system
 from tokiod.cli.plain import INTERRUPTED, Failed, clock_option, config_option
-from tokiod.cli.times import epoch
+from tokiod.cli.times import epoch_or_ago
 from tokiod.curve import ClientKeys
 from tokiod.subscribe import Gap, Stalled, Subscriber, Update
 from tokiod.tts.schema import UNITS
-from tokiod.units import Duration
 from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def tail_command(
     if as_json and as_csv:
         raise Failed("--json or --csv, not both")
     config = configuration.load(config_path)
-    begin = None if since is None else _since(since, config, clock)
+    begin = None if since is None else epoch_or_ago("--since", since, Calendar(config.timezone).zone, clock.time())
     told = _json if as_json else _csv_lines() if as_csv else _plain
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
     # Where a server listens everywhere, it does so here.
@@ -111,13 +110,6 @@ def _prefix(config: Config, topic: str) -> str:
     if topic:
         check_system(config, system)
     return topic if slash or not topic else f"{topic}/"
-
-
-def _since(text: str, config: Config, clock: Clock) -> int:
-    try:
-        return int(clock.time()) - Duration.parse(text)
-    except ValueError:
-        return epoch("--since", text, Calendar(config.timezone).zone)
 
 
 def _gap(gap: Gap) -> str:

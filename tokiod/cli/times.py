@@ -1,4 +1,4 @@
-"""Times on the command line: ISO 8601, local to the site or with an offset, to UTC epoch seconds."""
+"""Times on the command line, to UTC epoch seconds: ISO 8601, local to the site or with an offset, or a span before now."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime as dt
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tokiod.cli.plain import Failed
+from tokiod.units import Duration
 
 LAST = 250_000_000_000
 """No calendar goes on for ever; this one's days end with the year 9999."""
@@ -31,3 +32,11 @@ def epoch(option: str, text: str, zone: dt.tzinfo) -> int:
     if seconds != int(seconds):
         raise Failed(f"{option}: {text!r} is not on a whole second")
     return int(seconds)
+
+
+def epoch_or_ago(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
+    """Read a time, or a span such as 90s, 15m or 2h before now; raises Failed as epoch does."""
+    try:
+        return int(now) - Duration.parse(text)
+    except ValueError:
+        return epoch(option, text, zone)
