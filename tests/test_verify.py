@@ -332,6 +332,22 @@ def test_a_window_whose_records_grew_is_told_also_where_no_cell_differs(scripted
     assert [(one.window, one.records, one.cells) for one in found] == [(minutes(37, 38), (1, 4), [])]
 
 
+@pytest.mark.parametrize("lengths", [(60, 300, 60), (300, 60, 300), (60, 60, 60), (300, 300, 300), (60, 600, 1200)])
+@pytest.mark.parametrize("minute", [3, 25, 59])
+def test_windows_that_were_stored_in_other_lengths_than_they_are_counted_in_differ_only_where_they_do(scripted, lengths, minute):
+    for number, length in enumerate(lengths):
+        scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(length))
+        scripted.store(minutes(20 * number, 20 * number + 20))
+    scripted.config = Config(name="one", kind="lmt", system="fs")
+    span = minutes(0, 60)
+    assert scripted.verify(span)[0] == []
+    scripted.collector.records[minutes(minute, minute + 1).start] = 4
+    (found,) = scripted.verify(span)[0]
+    assert found.window.start <= minutes(minute, minute + 1).start < found.window.end
+    assert found.records == (found.window.seconds // 60, found.window.seconds // 60 + 3)
+    assert found.window.seconds == lengths[minute // 20]
+
+
 def test_a_source_that_is_busy_is_asked_again_and_one_that_stays_so_is_named(scripted):
     scripted.store(minutes(0, 10))
     scripted.clock.sleep = lambda _seconds: asyncio.sleep(0)

@@ -57,6 +57,16 @@ class Counts:
         found = [Counted(Window(start, end), *rest) for start, end, *rest in rows]
         return [one for one in found if one.stage >= len(after) or now >= one.stored_at + after[one.stage]]
 
+    def within(self, span: Window) -> list[Window]:
+        """Return the windows in a span whose records are known, as they were stored, oldest first."""
+        query = 'SELECT start, "end" FROM counted WHERE source = ? AND start >= ? AND "end" <= ? ORDER BY start'
+        return [Window(*edges) for edges in self._ledger.sql.execute(query, (self._source, span.start, span.end))]
+
+    def cut(self, time: int) -> bool:
+        """Whether a time lies inside a window whose records are known."""
+        query = 'SELECT 1 FROM counted WHERE source = ? AND start < ? AND "end" > ?'
+        return self._ledger.sql.execute(query, (self._source, time, time)).fetchone() is not None
+
     def settle(self, counted: list[Counted], stages: int) -> None:
         """Note that windows were counted again; those that were for the last time are forgotten. One stored meanwhile begins anew."""
         which = "source = ? AND start = ? AND stored_at = ?"

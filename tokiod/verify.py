@@ -17,6 +17,7 @@ import numpy as np
 from tokiod.backfill import LONGEST
 from tokiod.differing import Differing, look, tell
 from tokiod.errors import TokiodError
+from tokiod.recount import Counts
 from tokiod.scratch import Scratch
 from tokiod.sink import Refused
 from tokiod.tts.layout import NotLive
@@ -24,7 +25,7 @@ from tokiod.tts.read import Reader
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -117,6 +118,10 @@ class _Going:
     verified: Verified
     windows: dict[int, Differing] = field(default_factory=dict)
 
+    @property
+    def _counts(self) -> Counts:
+        return Counts(self.of.ledger, self.of.source.config.name)
+
     async def through(self, days: list[Window]) -> AsyncIterator[Differing]:
         """Yield what differs in each day, of which the first has been collected."""
         for i, day in enumerate(days):
@@ -136,11 +141,20 @@ class _Going:
         source = self.of.source
         length = max(LONGEST, int(source.config.window)) // source.config.window * source.config.window
         for piece in self.stored.within(span.start, span.end):
-            for window in source.calendar.split(piece, length):
+            for window in self._uncut(source.calendar.split(piece, length), piece.end):
                 tally = await self._stored(window)
                 if window.start >= since:
                     await self._count(window, tally.records)
                     self.of.progress(window.end)
+
+    def _uncut(self, windows: Iterable[Window], end: int) -> Iterator[Window]:
+        """Join windows where one was stored across their edge: of a part of it nobody knows how many records it had."""
+        start: int | None = None
+        for window in windows:
+            start = window.start if start is None else start
+            if window.end == end or not self._counts.cut(window.end):
+                yield Window(start, window.end)
+                start = None
 
     async def _stored(self, window: Window) -> Tally:
         try:
@@ -150,13 +164,12 @@ class _Going:
             raise TokiodError(f"{error}; {place} must have room for two of the archive's days: name another directory by TMPDIR") from error
 
     async def _count(self, span: Window, found: int | None) -> None:
-        """Hold a number of records against the ledger's; of a span that differs, window by window."""
+        """Hold a number of records against the ledger's; of a span that differs, window by window as they were stored."""
         source, ledger = self.of.source, self.of.ledger
         known = ledger.records(source.config.name, span)
         if known is None or found in {None, known} or self.of.datasets != source.config.datasets():
             return
-        parts = list(source.calendar.split(span, source.config.window))
-        if len(parts) > 1 and all(ledger.records(source.config.name, part) is not None for part in parts):
+        if len(parts := self._counts.within(span)) > 1:
             for part in parts:
                 await self._count(part, await source.collector.count(part))
             return
