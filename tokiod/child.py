@@ -17,7 +17,7 @@ from tokiod.errors import TokiodError
 from tokiod.notify import LONGEST, child_environment, fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 log = structlog.get_logger()
 
@@ -50,7 +50,8 @@ class Child:
     """A process that says over a socket pair that it makes progress, kept running until stop().
 
     It is killed when it has said nothing for `watchdog` seconds. starts: how often it was started; status: its last sentence; is_ready:
-    whether it does its work. progress: set when it has become ready, has reloaded, or has died.
+    whether it does its work; is_starting: whether its pid is not known yet; bereaved: called when it has died.
+    progress: set when it has become ready, has reloaded, or has died.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Child:
     starts: int = 0
     status: str = ""
     is_ready: bool = False
+    is_starting: bool = False
+    bereaved: Callable[[], None] = field(default=lambda: None)
     progress: asyncio.Event = field(default_factory=asyncio.Event)
     _patience: float = START_LIMIT
     _heard: float = 0.0
@@ -140,13 +143,7 @@ class Child:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
-                # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which stops the children in order.
-                self.process = await asyncio.create_subprocess_exec(
-                    *self.command,
-                    start_new_session=True,
-                    pass_fds=[theirs.fileno()],
-                    env=child_environment(theirs.fileno(), self.watchdog, os.environ),
-                )
+                self.process = await self._start(theirs.fileno())
             self.starts += 1
             self._heard, self._patience, self.status = time.monotonic(), START_LIMIT, ""
             log.info("child.started", child=self.name, pid=self.process.pid)
@@ -161,6 +158,17 @@ class Child:
                 self.is_ready = False
                 self._heard = time.monotonic()
                 self.progress.set()
+                self.bereaved()
+
+    async def _start(self, talks: int) -> asyncio.subprocess.Process:
+        self.is_starting = True
+        try:
+            # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which stops the children in order.
+            return await asyncio.create_subprocess_exec(
+                *self.command, start_new_session=True, pass_fds=[talks], env=child_environment(talks, self.watchdog, os.environ)
+            )
+        finally:
+            self.is_starting = False
 
     async def _watch(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
         """Listen to the child, and kill it when it hangs."""

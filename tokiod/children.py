@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tokiod import orphans
 from tokiod.child import Child
 from tokiod.control import Process
 from tokiod.errors import TokiodError
@@ -21,18 +22,21 @@ NAMES = ("writer", "collectors")
 
 
 class Children:
-    """Both processes, each kept running by a task."""
+    """Both processes, each kept running by a task. spared: other children, which are not ours to end."""
 
     def __init__(self, watchdog: float) -> None:
         self._watchdog = watchdog
         self._ones: list[Child] = []
         self.keepers: list[asyncio.Task[None]] = []
+        self.spared: frozenset[int] = frozenset()
 
     def start(self, arguments: Sequence[str]) -> None:
         """Start both; arguments: what they get behind their commands."""
         base, tail = [sys.executable, "-m", "tokiod.cli.tokiod"], [*arguments, "--parent", str(os.getpid())]
         starts = {child.name: child.starts for child in self._ones}
-        self._ones = [Child(name, [*base, name, *tail], self._watchdog, starts=starts.get(name, 0)) for name in NAMES]
+        self._ones = [
+            Child(name, [*base, name, *tail], self._watchdog, starts=starts.get(name, 0), bereaved=self._bereaved) for name in NAMES
+        ]
         self.keepers = [asyncio.create_task(child.keep()) for child in self._ones]
 
     async def stop(self) -> None:
@@ -51,6 +55,20 @@ class Children:
         """Have both read their configuration again. Raises TokiodError where one takes too long."""
         for child in self._ones:
             await child.reload()
+
+    def reap(self) -> None:
+        """Let orphans go that have ended, but at a moment when one of our own can't be told from them."""
+        if not any(child.is_starting for child in self._ones):
+            orphans.reap(self._pids())
+
+    def _bereaved(self) -> None:
+        if any(child.is_starting for child in self._ones):
+            asyncio.get_running_loop().call_later(0.1, self._bereaved)
+        else:
+            orphans.end(self._pids())
+
+    def _pids(self) -> set[int]:
+        return {*self.spared, *(child.process.pid for child in self._ones if child.process is not None)}
 
     @property
     def have_failed(self) -> bool:

@@ -7,18 +7,22 @@ import os
 import resource
 import signal
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 PR_SET_PDEATHSIG = 1
 M_ARENA_MAX = -8
 
-STOPPING_TRIES = 50
-"""Tenths of a second that a writer may take to stop."""
+STOPPING = 5.0
+"""Seconds that whoever holds the lock has to let go of it."""
+ABANDONED = 60.0
+"""The same for a writer whose supervisor is gone, which has been told to stop and finishes what it has begun, slow as the disk may be."""
 
 _PAUSE = threading.Event()
 
@@ -82,9 +86,9 @@ class ArchiveLock:
     Sockets don't tell: a second bind of an ipc path succeeds and silently takes the first one's place.
     """
 
-    def __init__(self, path: Path, tries: int = STOPPING_TRIES) -> None:
+    def __init__(self, path: Path, patience: float = STOPPING) -> None:
         self.path = path
-        self.tries = tries
+        self.patience = patience
         self._fd = -1
 
     def __enter__(self) -> Self:
@@ -94,7 +98,7 @@ class ArchiveLock:
         except OSError as error:
             raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
         if not self._taken():
-            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            owner = _named(self._fd) or "unknown"
             os.close(self._fd)
             raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
         os.ftruncate(self._fd, 0)
@@ -103,9 +107,7 @@ class ArchiveLock:
 
     def _taken(self) -> bool:
         """Try for a while: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond to look."""
-        for attempt in range(self.tries):
-            if attempt:
-                _PAUSE.wait(0.1)
+        for _ in _patiently(lambda: _named(self._fd), self.patience):
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -117,15 +119,14 @@ class ArchiveLock:
         os.close(self._fd)
 
 
-def lasting_owner(path: Path, tries: int = STOPPING_TRIES) -> int | None:
+def lasting_owner(path: Path, patience: float = STOPPING) -> int | None:
     """Return the process that holds the archive's lock and does not let go of it within the time that a writer takes to stop.
 
     A daemon that is started again right after its supervisor was killed finds the old writer still storing what it has.
     """
-    for _ in range(tries):
+    for _ in _patiently(lambda: lock_owner(path), patience):
         if lock_owner(path) is None:
             return None
-        _PAUSE.wait(0.1)
     return lock_owner(path)
 
 
@@ -138,8 +139,32 @@ def lock_owner(path: Path) -> int | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(fd, 32, 0).decode(errors="replace").strip()
-        return int(text) if text.isdigit() else 0
+        return _named(fd)
     finally:
         os.close(fd)
     return None
+
+
+def _named(fd: int) -> int:
+    """Return the process that a lock's file names, 0 where it names none."""
+    text = os.pread(fd, 32, 0).decode(errors="replace").strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _patiently(owner: Callable[[], int | None], patience: float) -> Iterator[None]:
+    """Yield at once, and then ten times a second as long as the owner of a lock has time to let go of it."""
+    begun = time.monotonic()
+    yield
+    while time.monotonic() - begun < (ABANDONED if _is_abandoned(owner() or 0) else patience):
+        _PAUSE.wait(0.1)
+        yield
+
+
+def _is_abandoned(pid: int) -> bool:
+    """Tell whether a process was started with --parent, and that is not its parent any more."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        parent = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]
+    except OSError:
+        return False
+    return b"--parent" in arguments[:-1] and arguments[arguments.index(b"--parent") + 1] != parent

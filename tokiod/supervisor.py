@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod import __version__
+from tokiod import __version__, orphans
 from tokiod.child import WATCHDOG
 from tokiod.children import Children
 from tokiod.control import Ping, Pong, Refused, serving
@@ -68,6 +68,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        self._children.spared = orphans.adopt()
         self._start()
         async with AsyncExitStack() as stack:
             stack.callback(self._close_metrics)
@@ -115,6 +116,7 @@ class Supervisor:
                 self._notifier.ready()
             if self._children.are_alive:
                 self._notifier.alive(self._children.sentence())
+            self._children.reap()
             await asyncio.sleep(min(1.0, self._watchdog / 4))
 
     async def _answer(self, request: Request) -> Answer:

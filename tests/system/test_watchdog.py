@@ -232,3 +232,33 @@ def test_a_source_that_is_down_for_hours_restarts_nothing(monkeypatch):
         wait_for(lambda: "down" not in ping(scene).processes[1].status, 60, f"it stays down; see {scene.log}")
         assert scene.stop_daemon() == 0
         assert hung(scene) == []
+
+
+def test_a_command_that_hangs_does_not_outlive_the_collectors_that_ran_it(scene):
+    hangs = scene.directory / "lfs"
+    hangs.write_text("#!/bin/sh\nsleep 600 &\nwait\n")
+    hangs.chmod(0o755)
+    with scene.config_path.open("a") as config:
+        config.write(
+            f'[[source]]\nname = "full"\nkind = "lustre"\nsystem = "full"\nmounts = ["/scratch"]\nlfs = ["{hangs}"]\nfailover = false\n'
+        )
+    scene.start_daemon()
+    wait_for(lambda: is_ready(scene), 30, f"not ready; see {scene.log}")
+
+    def hanging():
+        commands = {int(path.parent.name): path for path in Path("/proc").glob("[0-9]*/cmdline")}
+        return [pid for pid, path in commands.items() if str(hangs).encode() in _read(path)]
+
+    wait_for(hanging, 60, f"lfs is not run; see {scene.log}")
+    ran = hanging()
+    # SIGKILL leaves the collectors no time to end what they run.
+    wait_for(lambda: scene.kill("collectors"), 10, "no collectors to kill")
+    wait_for(lambda: not set(ran) & set(hanging()), 10, f"{ran} are still there; see {scene.log}")
+    wait_for(lambda: is_ready(scene), 30, f"not ready again; see {scene.log}")
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
