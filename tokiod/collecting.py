@@ -102,7 +102,8 @@ async def _reload_when_asked(load: Callable[[], Config], sources: Sources, notif
 async def _tell_progress(notifier: Notifier, sender: Sender, known: Callable[[], Sources | None]) -> None:
     """Tell that this process makes progress, while it does: the loop turns, no collector hangs, and the writer answers.
 
-    It is ready once the writer has answered, or all sources were asked in vain: one that is down must not keep the others from it.
+    It is ready once the writer has answered otherwise than "later", for a file that is being made, or all sources were asked in vain: one
+    that is down must not keep the others from it.
     """
     is_ready, loop = False, asyncio.get_running_loop()
     while True:
@@ -114,7 +115,8 @@ async def _tell_progress(notifier: Notifier, sender: Sender, known: Callable[[],
         else:
             notifier.alive(sources.sentence())
             state = sender.state
-            in_vain = all(poller.has_asked for poller in sources.pollers) and not state.unacknowledged
+            is_open = state.unacknowledged or state.postponed
+            in_vain = all(poller.has_asked for poller in sources.pollers) and not is_open
             if not is_ready and (state.answered or in_vain):
                 is_ready = True
                 notifier.ready()

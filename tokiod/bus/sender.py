@@ -42,7 +42,10 @@ UNWELCOME = 10
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How it stands between this process and the writer. resent: windows sent again, ever; answered: answers, ever."""
+    """How it stands between this process and the writer.
+
+    resent: windows sent again, ever; answered, postponed: answers, and such that say "later", ever.
+    """
 
     connected: bool
     epoch: str | None
@@ -50,6 +53,7 @@ class State:
     unacknowledged_bytes: int
     resent: int
     answered: int
+    postponed: int
 
 
 class Sender:
@@ -87,14 +91,14 @@ class Sender:
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
         self._was_silent = False
-        self._answered = 0
+        self._answered = self._postponed = 0
         self._moved = 0.0
 
     @property
     def state(self) -> State:
         """How it stands now."""
         windows = self._windows
-        return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent, self._answered)
+        return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent, self._answered, self._postponed)
 
     async def welcomed(self) -> None:
         """Wait until a writer has welcomed this process."""
@@ -193,7 +197,10 @@ class Sender:
                 self._on_reload()
 
     def _resolve(self, attempt: int, outcome: Stored | Rejected) -> None:
-        self._answered += 1
+        if isinstance(outcome, Rejected) and outcome.later:
+            self._postponed += 1
+        else:
+            self._answered += 1
         self._moved = asyncio.get_running_loop().time()
         self._windows.resolve(attempt, outcome)
         metrics.on_bus(self.state)
