@@ -144,6 +144,13 @@ def test_interfaces_in_files_of_their_own_are_summed_too_and_only_where_all_are_
     assert tally.dropped == {"loopback": 3}
 
 
+def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own_interfaces(tmp_path):
+    for name, value in {"eth0": 1, "ib0": 10}.items():
+        (tmp_path / name).write_bytes(one(f"nsd1|Network|{name}|net_r", [value]))
+        found, _ = of(opened(tmp_path / name))
+        assert found == {"dataservers/netinbytes": {(small.START, "nsd1"): float(value)}}
+
+
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
