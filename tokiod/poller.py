@@ -1,25 +1,23 @@
-"""One source, polled: asks for the window that is due, with a time limit, hands it over, and decides what follows from each outcome."""
+"""One source, polled: asks for the window that is due, hands it over, and does what follows from each outcome."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import sqlite3
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from tokiod import metrics
 from tokiod.agenda import Agenda
+from tokiod.asking import Asking
 from tokiod.backfill import LONGEST
 from tokiod.bus.unacknowledged import Stored
-from tokiod.collector import Tally
-from tokiod.log import Repeats
+from tokiod.clock_jumps import Jumps
 from tokiod.retry import decide, refusal
-from tokiod.secret import mask
-from tokiod.sink import Collected
+from tokiod.source_state import SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,17 +27,13 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger import Ledger
-    from tokiod.retry import Verdict
+    from tokiod.sink import Collected
     from tokiod.window import Calendar, Window
 
 AGAIN = 5.0
 """Seconds until a ledger that can't be read is read again: nothing is asked for that may be stored."""
-HANG = 10.0
-"""Seconds after its time limit that a collector has to give up; it should take none."""
 LONGEST_PAUSE = 60.0
 """Seconds after which a sleeping poller looks at the clock in any case: a jump is noticed within them."""
-JUMP = 1.0
-"""Seconds by which the wall clock must part from the monotonic one between two looks: less is slewing."""
 
 
 class Poller:
@@ -50,7 +44,7 @@ class Poller:
     Sleeps end at absolute times, so nothing is polled faster because it is late. No error of a collector ends the poller.
 
     counts: outcomes that were no success, by kind (see tokiod.retry), and clock jumps; has_asked: whether the first window was had or
-    not, where one was due; trouble: why the source is down, where it is.
+    not, where one was due.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
@@ -66,27 +60,26 @@ class Poller:
         self.counts: Counter[str] = Counter()
         self.has_asked = False
         self._config = config
-        self._collector = collector
         self._ledger = ledger
         self._submit = submit
         self._clock = clock
         self._rng = rng
+        self._replayable = collector.replayable
         self._agenda = Agenda(config, calendar, replayable=collector.replayable)
+        self._asking = Asking(config, collector, clock)
+        self._state = SourceState(config, ledger, clock)
+        self._jumps = Jumps(clock)
         self._answers: set[Answer] = set()
         self._attempts: Counter[Window] = Counter()
         self._asked = 0
         self._collecting: Window | None = None
         self._failed_after = 0
         self._failures = 0
-        self._state, self.trouble = "running", ""
-        self._overdue: float | None = None
         self._soon = float(min(max(config.settle, 1), 60))
         self._not_before = 0.0
         self._pace = 0.0
         self._woken = asyncio.Event()
         self._is_stale = True
-        self._offset = clock.time() - clock.monotonic()
-        self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
@@ -95,8 +88,7 @@ class Poller:
             while True:
                 await self._turn()
         finally:
-            self._state, self.trouble = "stopped", ""
-            self._tell_state()
+            self._state.stopped()
 
     async def drain(self, seconds: float) -> int:
         """Wait so many real seconds for the writer's answers; returns how many are still open, to be collected again one day."""
@@ -111,7 +103,12 @@ class Poller:
 
     def stuck(self, now: float) -> str:
         """Say that the collector does not even end when its time is up, or nothing; now: the loop's time."""
-        return f"{self._config.name} did not end when its time was up" if self._overdue is not None and now > self._overdue else ""
+        return self._asking.stuck(now)
+
+    @property
+    def trouble(self) -> str:
+        """Why the source is down, where it is."""
+        return self._state.trouble
 
     def live_is_due(self) -> bool:
         """Whether the newest window is due or being collected: whoever else asks this source waits for that."""
@@ -153,7 +150,7 @@ class Poller:
             await self._load()
         except sqlite3.Error as error:
             self._is_stale = True
-            self._tell_failure(error)
+            self._state.ledger_failed(error)
             return False
         return True
 
@@ -166,16 +163,11 @@ class Poller:
         unstored = self._ledger.unstored(name)
         self._agenda.load(self._ledger.stored(name), [one.window for one in unstored if one.state == "lost"], since)
         self._attempts.update({one.window: one.attempts for one in unstored if one.window not in self._attempts})
-        self._tell_state()
+        self._state.tell()
 
     def _watch_clock(self) -> None:
         """Tell of a jump; nothing else need be done, because what is due is worked out anew in every turn."""
-        before = self._clock.monotonic()
-        wall = self._clock.time()
-        after = self._clock.monotonic()
-        jump = wall - after - self._offset
-        self._offset = wall - after
-        if abs(jump) > JUMP + (after - before):
+        if jump := self._jumps.look():
             self.counts["clock_jump"] += 1
             metrics.JUMPS.inc(self._config.name)
             self._log.warning("clock.jumped", seconds=round(jump, 1))
@@ -186,18 +178,11 @@ class Poller:
             if self._agenda.had_before(span):
                 self._lose(span)
             else:
-                self._tell(self._ledger.register, self._config, span.end)
+                self._state.expected(since=span.end)
 
     def _lose(self, span: Window) -> None:
-        if self._collector.replayable:
-            reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
-        else:
-            reason, message = "Past", "the source can't be asked about the past" + (self.trouble and f", and then: {self.trouble}")
         self._attempts = Counter({w: n for w, n in self._attempts.items() if not span.start <= w.start < span.end})
-        if times := self._repeats((reason, message)):
-            self._log.warning("window.lost", window=str(span), reason=message, times=times)
-        self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time())
-        metrics.WINDOWS.inc(self._config.name, "lost", by=math.ceil(span.seconds / self._config.window))
+        self._state.lost(span, replayable=self._replayable)
 
     def _longest(self) -> int:
         """Return how many seconds of the past may be asked for at once: no more than are answered in half a window's time."""
@@ -216,21 +201,13 @@ class Poller:
 
     async def _ask(self, window: Window) -> None:
         self._agenda.begin(window, self._clock.time(), self._clock.monotonic())
-        tally, begun = Tally(), self._clock.monotonic()
         metrics.RETRIES.inc(self._config.name, by=self._attempts[window] > 0)
-        self._overdue = asyncio.get_running_loop().time() + self._config.timeout + HANG
         try:
-            async with asyncio.timeout(self._config.timeout):
-                batches = [batch async for batch in self._collector.collect(window, tally)]
+            collected = await self._asking.collect(window)
         except Exception as error:  # noqa: BLE001 - a collector is anybody's code: whatever it raises, retry.py decides
             self._failed(window, error)
             return
-        finally:
-            self._overdue = None
-        metrics.STAGE.observe(self._clock.monotonic() - begun, self._config.name, "collect")
-        self._log.debug("window.collected", window=str(window), cells=sum(map(len, batches)))
-        config = self._config
-        collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped)
+        self._log.debug("window.collected", window=str(window), cells=sum(map(len, collected.batches)))
         answer = await self._submit(collected)
         self._answers.add(answer)
         answer.add_done_callback(partial(self._answered, window, self._asked))
@@ -269,54 +246,14 @@ class Poller:
             return
         self._attempts[window] += 1
         self._agenda.postpone(window, tick + verdict.window_wait, singly=True)
-        self._explain(window, error, verdict)
+        self._state.failed(window, error, verdict, self._attempts[window])
         if verdict.outcome != "rejected":
-            self._is_down("fatal" if verdict.outcome == "fatal" else "waiting", self._text(error))
-
-    def _explain(self, window: Window, error: Exception, verdict: Verdict) -> None:
-        """Say in the ledger and the log why a window is not stored."""
-        now, kind, text, attempts = self._clock.time(), type(error).__name__, self._text(error), self._attempts[window]
-        next_try = now + max(verdict.source_wait, verdict.window_wait)
-        state = "rejected" if verdict.outcome == "rejected" else "failed"
-        self._tell(self._ledger.failed, self._config.name, window, kind, text, attempts, next_try, now, state=state)
-        if times := self._repeats((kind, text)):
-            is_bug = verdict.outcome == "bug"
-            log = self._log.error if is_bug else self._log.warning
-            log("window.failed", window=str(window), error_class=kind, error=text, times=times, exc_info=error if is_bug else None)
-
-    def _text(self, error: Exception) -> str:
-        silent = f"no answer within {self._config.timeout} s" if isinstance(error, TimeoutError) else type(error).__name__
-        # A server may tell us our own password: what is said of it goes into the ledger, for everybody to read.
-        return mask(str(error)) or silent
-
-    def _is_down(self, state: str, reason: str) -> None:
-        self._failures += 1
-        self._failed_after = self._asked
-        if not self.trouble:
-            self._log.warning("source.down", state=state, reason=reason)
-        self._state, self.trouble = state, reason
-        self._tell_state()
+            self._failures += 1
+            self._failed_after = self._asked
 
     def _is_up(self) -> None:
         self._failures = 0
-        if self.trouble:
-            self._state, self.trouble = "running", ""
-            self._log.info("source.up")
-            self._tell_state()
-
-    def _tell_state(self) -> None:
-        self._tell(self._ledger.set_state, self._config.name, self._state, self.trouble, self._clock.time())
-
-    def _tell(self, what: Callable[..., object], *args: Any, **options: Any) -> None:
-        """Write to the ledger what is good to know; that it can't be written (a full disk) stops nothing."""
-        try:
-            what(*args, **options)
-        except sqlite3.Error as error:
-            self._tell_failure(error)
-
-    def _tell_failure(self, error: sqlite3.Error) -> None:
-        if times := self._repeats(("ledger", str(error))):
-            self._log.error("ledger.failed", error=str(error), times=times)
+        self._state.up()
 
     async def _pause(self, seconds: float) -> None:
         """Sleep so long, or until an answer or a reload comes."""

@@ -143,7 +143,7 @@ def test_a_collector_that_blocks_the_loop_or_never_returns_is_replaced_with_its_
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "blocks.py").write_text(BLOCKS)
     (tmp_path / "sitecustomize.py").write_text(
-        f"import collectors, tokiod.poller\ncollectors.__path__.append({str(tmp_path / 'plugins')!r})\ntokiod.poller.HANG = 0.5\n"
+        f"import collectors, tokiod.asking\ncollectors.__path__.append({str(tmp_path / 'plugins')!r})\ntokiod.asking.HANG = 0.5\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with scene.config_path.open("a") as file:
