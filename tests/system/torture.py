@@ -32,9 +32,9 @@ from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 from tokiod.tts.layout import form_of
-from tokiod.window import Calendar
+from tokiod.window import Calendar, iso
 
-RATE = 180
+RATE = 60
 HISTORY = 3600
 BEGIN = 1_541_313_600
 """2018-11-03T23:40 in Los Angeles: shortly before a day of 25 hours."""
@@ -43,7 +43,9 @@ RETENTION = 30 * 3600
 """Seconds: a day whose file is lost is collected again, from its beginning."""
 BREATH = 20
 """Kills after which it may catch up."""
-BIRTH = 2.0
+BETWEEN = 0.5
+"""Seconds between a kill and the next, on average, beside what looking at the files takes."""
+BIRTH = 1.5
 """Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""
@@ -62,6 +64,11 @@ class Score:
     notes: list[str] = field(default_factory=list)
     sound: dict[Path, tuple[int, int]] = field(default_factory=dict)
     checks: int = 0
+    begun: float = field(default_factory=time.monotonic)
+
+    def line(self) -> str:
+        counts = f"kills {self.kills} unreadable {self.unreadable} lost {self.lost} different {self.different}"
+        return f"{counts} seconds {time.monotonic() - self.begun:.0f}"
 
     def check(self, scene: Scene, *, determined: bool) -> None:
         before, changed = self.unreadable, {}
@@ -103,7 +110,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, fault
         scene.start_simulator()
         scene.start_daemon()
         while score.kills < kills:
-            time.sleep(rng.expovariate(1 / 0.7))
+            time.sleep(rng.expovariate(1 / BETWEEN))
             if faults == "all" and rng.random() > KILLED_IN_ALL:
                 rng.choice(FAULTS)(scene, rng)
             else:
@@ -113,6 +120,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, fault
             if score.kills % BREATH == 0:
                 # Killed every second, a daemon that starts in one or two stores little, and in ten minutes a source's past is out of reach.
                 wait_for(lambda: is_caught_up(scene), 180, f"it does not catch up; see {scene.log}")
+                print(f"{score.line()}, simulated {iso(scene.clock.time())}", file=sys.stderr, flush=True)
         settle(scene)
         scene.stop_daemon()
         score.check(scene, determined=False)
@@ -232,7 +240,6 @@ def main() -> int:
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="tokiod-torture-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes under torture end too
     print(f"seed {seed}, everything in {directory}", file=sys.stderr, flush=True)
-    start = time.monotonic()
     try:
         score = torture(arguments.kills, seed, directory, rate=arguments.rate, faults=arguments.faults, equal=arguments.equal)
     except TokiodError as error:
@@ -240,8 +247,7 @@ def main() -> int:
         return 1
     for note in score.notes[:20]:
         print(note, file=sys.stderr)
-    seconds = time.monotonic() - start
-    print(f"kills {score.kills} unreadable {score.unreadable} lost {score.lost} different {score.different} seconds {seconds:.0f}")
+    print(score.line())
     failed = score.unreadable + score.lost + score.different > 0
     if not failed and arguments.directory is None:
         shutil.rmtree(directory)
