@@ -4,14 +4,15 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import structlog
 import zmq
 import zmq.asyncio
 
 from tokiod import sample
 from tokiod.bus import protocol
-from tokiod.bus.connection import Lost
+from tokiod.bus.connection import REFUSED, Lost
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
-from tokiod.bus.sender import Rejected, Sender, Stored
+from tokiod.bus.sender import SURE, Rejected, Sender, Stored
 
 FOREVER = 30.0
 """Seconds of silence that no test here lasts."""
@@ -362,3 +363,28 @@ def test_a_cancellation_that_comes_together_with_the_loss_of_the_connection_is_n
         assert running.cancelled()
 
     asyncio.run(scene())
+
+
+def test_a_writer_that_dies_while_it_greets_is_no_refusal_until_it_does_so_again_and_again(tcp):
+    host, port = tcp.removeprefix("tcp://").split(":")
+
+    async def scene():
+        died = 0
+
+        async def dies(_reader, writer):
+            nonlocal died
+            died += 1
+            writer.close()
+
+        async with await asyncio.start_server(dies, host, int(port)), Sender(tcp, silence=FOREVER):
+            async with asyncio.timeout(10):
+                while died < SURE - 1:
+                    await asyncio.sleep(0.01)
+                before = [log["event"] for log in logs]
+                while "bus.not_let_in" not in [log["event"] for log in logs]:
+                    await asyncio.sleep(0.01)
+        return before
+
+    with structlog.testing.capture_logs() as logs:
+        assert "bus.not_let_in" not in asyncio.run(scene())
+    assert [(log["event"], log["reason"]) for log in logs] == [("bus.not_let_in", REFUSED)]

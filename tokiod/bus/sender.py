@@ -36,6 +36,8 @@ PAUSE = 0.05
 MOST_PATIENT = 30.0
 STUCK = 300.0
 """Seconds without an answer from a writer that goes on saying that it lives, after which something is wrong with one of the two."""
+SURE = 3
+"""Refusals in a row that mean one: a writer that is killed while it greets looks the same once."""
 UNWELCOME = 10
 """A connection without a Welcome is thrown away after so many times `silence`: its peer may have gone without a trace."""
 
@@ -91,7 +93,7 @@ class Sender:
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
         self._was_silent = False
-        self._answered = self._postponed = 0
+        self._answered = self._postponed = self._refused = 0
         self._moved = 0.0
 
     @property
@@ -208,6 +210,7 @@ class Sender:
     def _welcome(self, epoch: str) -> None:
         if self._welcomed.is_set():
             raise Lost("forgotten by the writer")
+        self._refused = 0
         is_new = epoch != self._epoch
         if is_new:
             self._patience = self._silence
@@ -228,5 +231,7 @@ class Sender:
         if self._welcomed.is_set():
             self._was_silent = reason == "silent"
             log.warning("bus.lost", reason=reason, epoch=self._epoch, unacknowledged=len(self._windows))
-        elif reason == REFUSED and (times := self._repeats(reason)):
-            log.error("bus.not_let_in", reason=reason, times=times)
+        elif reason == REFUSED:
+            self._refused += 1
+            if self._refused >= SURE and (times := self._repeats(reason)):
+                log.error("bus.not_let_in", reason=reason, times=times)
