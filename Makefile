@@ -29,6 +29,7 @@ $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing tokiod and its tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast,plot]'
+	@$(BIN)/python -m compileall -q tokiod collectors sinks  # also where PYTHONDONTWRITEBYTECODE is set: each start would compile all
 	@touch $@
 
 servers:
