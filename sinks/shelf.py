@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sinks.distrusted import Distrusted
+from sinks.opened_up import QUIET, OpenedUp
 from sinks.replacing import Replacing
 from sinks.seams import join
 from sinks.volume import Volume, spec_of
 from sinks.workshop import AtOnce
-from tokiod.sink import Done, Refused, SetAside
+from tokiod.sink import Done, Refused
 from tokiod.tts.files import REAL, Files
-from tokiod.tts.grow import copy
-from tokiod.tts.live import FileLost, LiveFile, NotLive, set_aside
+from tokiod.tts.live import FileLost, LiveFile, NotLive
 from tokiod.tts.replacement import Following, Growing, Making, Sealing, Unsealing
 from tokiod.tts.seal import is_sealed
-from tokiod.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,15 +27,13 @@ if TYPE_CHECKING:
     from sinks.replacing import Ongoing, What
     from sinks.workshop import Workshop
     from tokiod.clock import Clock
+    from tokiod.sink import SetAside
     from tokiod.tts.replacement import Replacement
     from tokiod.tts.spec import FileSpec
 
 
-QUIET = 60.0
-"""Seconds after which a day that was opened up is sealed again, if nothing more came for it."""
 PATIENCE = 0.02
 """Seconds that a window waits for its file to be made or grown: a small one is ready by then, and nobody has to come again."""
-MARK = ".opened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +68,9 @@ class Shelf:
         self._limits = limits
         self._open: OrderedDict[Path, Volume] = OrderedDict()
         self._replacing = Replacing(workshop or AtOnce(self._pause))
-        self._aside: list[SetAside] = []
+        self._distrusted = Distrusted(clock, files, self._pause)
         self._done: list[Done] = []
-        self._opened_up: dict[Path, tuple[Place, float]] = {}
-        self._distrusted: set[Path] = set()
+        self._opened_up = OpenedUp(clock)
 
     def volume(self, place: Place, kind: str, chosen: Sequence[Cells]) -> Volume | None:
         """Return the place's file with a dataset and column for everything in `chosen`, made or grown where needed.
@@ -113,8 +109,7 @@ class Shelf:
                 volume.file.commit()
             except OSError as error:
                 self._distrust(volume.place, volume.file, error)
-        aside, self._aside = self._aside, []
-        return aside
+        return self._distrusted.told()
 
     # ---- what no window waits for
 
@@ -147,7 +142,7 @@ class Shelf:
 
         used: the clock's time at which the last window came for it, None for now.
         """
-        self._opened_up.setdefault(place.path, (place, self._clock.time() if used is None else used))
+        self._opened_up.adopt(place, used)
 
     def miss(self, path: Path) -> None:
         """Trust a file no more that is not there; the next commit tells of it, if it was open."""
@@ -156,24 +151,23 @@ class Shelf:
 
     def seal_quiet(self, quiet: float = QUIET) -> None:
         """Begin to seal one of the files that were opened up, once nothing has come for it for so many seconds."""
-        now = self._clock.time()
-        for path, (place, used) in list(self._opened_up.items()):
-            if not 0 <= now - used < quiet and self._replacing.at(path) is None:
-                self._opened_up[path] = place, now
+        for place in self._opened_up.quiet(quiet):
+            if self._replacing.at(place.path) is None:
+                self._opened_up.use(place)
                 # A kill may have come between the mark and what it is for: then the file is sealed, still or again, or gone.
                 if self.seal(place):
                     return
-                self._close_up(path)
+                self._opened_up.end(place.path)
 
     def seal_all(self) -> list[Done]:
         """Seal what was opened up, now."""
         done: list[Done] = []
-        while self._opened_up and not any(one.error for one in done):
-            for path in self._opened_up:
+        while self._opened_up.paths and not any(one.error for one in done):
+            for path in self._opened_up.paths:
                 if (ongoing := self._replacing.at(path)) is not None and ongoing.what != "sealed":
                     self._replacing.give_up(path)
             self.seal_quiet(0.0)
-            for one in [ongoing for path in self._opened_up if (ongoing := self._replacing.at(path)) is not None]:
+            for one in [ongoing for path in self._opened_up.paths if (ongoing := self._replacing.at(path)) is not None]:
                 while not one.job.is_done(0.1):
                     self.pause()
             done += self.finish()
@@ -188,13 +182,11 @@ class Shelf:
     # ----
 
     def _existing(self, place: Place, *, unsealed: bool = True) -> Volume | None:
-        if place.path in self._opened_up:
-            self._opened_up[place.path] = place, self._clock.time()
+        self._opened_up.use(place)
         if place.path in self._open:
             self._open.move_to_end(place.path)
             return self._open[place.path]
-        if place.path in self._distrusted and self._renamed(place.path) == str(place.path):
-            raise OSError(errno.EIO, "is not to be trusted and can't be renamed", str(place.path))
+        self._distrusted.clear(place.path)
         if not place.path.exists():
             return None
         try:
@@ -207,8 +199,7 @@ class Shelf:
         return self._remember(Volume(place, file))
 
     def _opened(self, place: Place) -> Volume | None:
-        marked(place.path).touch()
-        self._opened_up[place.path] = place, self._clock.time()
+        self._opened_up.begin(place)
         return self._ready(place, "opened", lambda: Unsealing(place.path, self._now(), self._files))
 
     def _roomier(self, place: Place, volume: Volume | None, wanted: FileSpec) -> Volume | None:
@@ -217,13 +208,7 @@ class Shelf:
             spec = wanted if volume is None else volume.file.spec.merged(wanted)
         except ValueError as error:
             raise Refused(f"{place.path}: {error}", retry=False) from error
-        for dataset, matrix in spec.matrices.items():
-            if len(matrix.columns) > self._limits.columns:
-                raise Refused(
-                    f"{place.path}: {dataset} would have {len(matrix.columns)} columns, archive.max_columns allows {self._limits.columns}: "
-                    "raise it if the site is as large as that",
-                    retry=False,
-                )
+        _check_columns(place.path, spec, self._limits.columns)
         if volume is None:
             return self._ready(place, "made", lambda: Making(place.path, spec, self._now(), self._files))
         old = volume.file
@@ -250,7 +235,7 @@ class Shelf:
         self._done.append(Done(ongoing.what, place.path))
         if file is None:
             self._open.pop(place.path, None)
-            self._close_up(place.path)
+            self._opened_up.end(place.path)
             return None
         volume = self._remember(Volume(place, file))
         known = {} if before is None else before.file.spec.matrices
@@ -262,10 +247,6 @@ class Shelf:
             self._ended(ongoing)
         except OSError as error:
             self._done.append(Done(ongoing.what, ongoing.place.path, error))
-
-    def _close_up(self, path: Path) -> None:
-        self._opened_up.pop(path, None)
-        marked(path).unlink(missing_ok=True)
 
     def _remember(self, volume: Volume) -> Volume:
         self._open[volume.place.path] = volume
@@ -279,29 +260,7 @@ class Shelf:
         """Never write to a file again: what has its name, if anything has, goes aside; a copy takes its place if only a sync failed."""
         self._replacing.give_up(place.path)
         self._open.pop(place.path, None)
-        aside = self._renamed(place.path)
-        salvaged = file is not None and not isinstance(error, FileLost) and self._salvaged(place, file)
-        self._aside.append(SetAside(place.system, Window(place.start, place.end), str(place.path), aside, str(error), salvaged))
-        if file is not None:
-            file.close()
-
-    def _renamed(self, path: Path) -> str:
-        """Return the name that a distrusted file has now: none if it was gone, its old one where it can't be renamed (retried later)."""
-        self._distrusted.discard(path)
-        try:
-            return str(set_aside(path, self._now(), self._files))
-        except FileNotFoundError:
-            return ""
-        except OSError:
-            self._distrusted.add(path)
-            return str(path)
-
-    def _salvaged(self, place: Place, file: LiveFile) -> bool:
-        try:
-            copy(file, place.path, file.spec, created=self._now(), pause=self.pause).close()
-        except OSError:
-            return False
-        return True
+        self._distrusted.add(place, file, error)
 
     def _pause(self) -> None:
         self.pause()
@@ -310,6 +269,11 @@ class Shelf:
         return int(self._clock.time())
 
 
-def marked(path: Path) -> Path:
-    """Return the mark beside a file that was sealed and is opened up: it is to be sealed again, whatever happens meanwhile."""
-    return path.with_name(f".{path.name}{MARK}")
+def _check_columns(path: Path, spec: FileSpec, most: int) -> None:
+    for dataset, matrix in spec.matrices.items():
+        if len(matrix.columns) > most:
+            raise Refused(
+                f"{path}: {dataset} would have {len(matrix.columns)} columns, archive.max_columns allows {most}: "
+                "raise it if the site is as large as that",
+                retry=False,
+            )

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from collectors import lmt, lustre
 from sinks.layout import daily
-from sinks.shelf import MARK, Shelf, marked
+from sinks.opened_up import MARK, marked
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tokiod.config import ArchiveConfig, Config
 from tokiod.jobs import Jobs, Wanted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from sinks.shelf import MARK
+from sinks.opened_up import MARK
 from tokiod.disk_room import Room
 from tokiod.files_held import FilesHeld, Held
 from tokiod.files_seen import FilesSeen

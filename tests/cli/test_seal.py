@@ -6,7 +6,7 @@ import pytest
 from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
 from click.testing import CliRunner
 
-from sinks.shelf import marked
+from sinks.opened_up import marked
 from tokiod.cli.tokioctl import main
 from tokiod.tts.layout import form_of, open_for_reading
 

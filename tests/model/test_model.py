@@ -24,7 +24,8 @@ from model_site import EVERYTHING, NAMES, NIGHTS, SOURCE, SYSTEM, Site
 from patient_workshop import Later
 
 from sinks.layout import daily
-from sinks.shelf import MARK, QUIET, Shelf
+from sinks.opened_up import MARK, QUIET
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tokiod.bus.staging import Arrived
 from tokiod.ledger import Ledger
@@ -203,7 +204,7 @@ class ArchiveMachine(RuleBasedStateMachine):
             self.loosen(day)
             self.alive(lambda: (self.shelf.seal(self.place(day)), self.sink.rest()))
 
-    @precondition(lambda self: self.shelf._opened_up)
+    @precondition(lambda self: self.shelf._opened_up.paths)
     @rule(fate=fates)
     def quiet(self, fate: Fate) -> None:
         """Nothing comes for so long that what was opened up is sealed again."""

@@ -5,7 +5,8 @@ import pytest
 from archive_model import NAMES, filled, held
 
 from sinks.layout import daily
-from sinks.shelf import MARK, QUIET, Shelf, marked
+from sinks.opened_up import MARK, QUIET, marked
+from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tokiod.sink import Done
 from tokiod.testing import FakeClock

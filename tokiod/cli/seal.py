@@ -12,7 +12,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from sinks.shelf import marked
+from sinks.opened_up import marked
 from tokiod import config as configuration
 from tokiod.cli.completion import system_names
 from tokiod.cli.named import check_system
