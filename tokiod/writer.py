@@ -17,6 +17,7 @@ import structlog
 
 from tokiod import metrics
 from tokiod.ledger import StoredEntry
+from tokiod.ledger_lost import blame
 from tokiod.log import Repeats
 from tokiod.sink import Refused
 
@@ -113,6 +114,7 @@ class Writer:
                 self._forget()
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except sqlite3.Error as error:
+            blame(error)
             if times := self._repeats(str(error)):
                 log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback
             self._refuse(applied, f"ledger: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -18,6 +19,7 @@ from tokiod.bus.receiver import Receiver
 from tokiod.curve import bus_guard, feed_guard
 from tokiod.errors import ConfigError
 from tokiod.ledger import Ledger
+from tokiod.ledger_lost import LedgerLost, Watch
 from tokiod.ledger_rebuilt import told_by_files
 from tokiod.process import ArchiveLock
 from tokiod.tts.create import sweep
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+LOST = 1
+"""The exit code of a writer whose ledger was lost: whoever started it starts it again."""
+
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: Asked) -> None:
     """Write the archive until `stopping` says so; read the configuration again when `reloading` says so.
@@ -53,7 +58,10 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             Receiver(config.bus.endpoint, epoch, guard=bus_guard(config)) as receiver,
             Feed(config.feed.endpoint, epoch, guard=feed_guard(config)) as feed,
         ):
+            watch = Watch(ledger, clock.monotonic)
             metrics.count(config, "writer")
+            if ledger.set_aside is not None:
+                log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.set_aside), reason="it is corrupt")
             told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
             shelf = Shelf(layout, clock, REAL, Threads(), limits)
@@ -65,6 +73,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             notifier.ready()
 
             def is_over() -> bool:
+                watch()
                 if reloading():
                     reloading.clear()
                     _reload(load, (upkeep, receiver, feed), notifier)
@@ -74,6 +83,10 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
                 writer.run(is_over)
                 notifier.stopping()
                 shelf.seal_all()
+            except LedgerLost as error:
+                log.critical("ledger.lost", path=str(ledger.path), reason=f"{error}; the writer begins anew, with what the files tell")
+                # To close it would write to it, and take away by its name the log of the one that is there now.
+                os._exit(LOST)
             finally:
                 shelf.close()
     log.info("writer.stopped")

@@ -21,7 +21,7 @@ from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tokiod.clock import SimulatedClock
     from tokiod.config import Config
@@ -45,7 +45,7 @@ window = "{window}s"
 retention = "{retention}s"
 """
 
-Process = Literal["writer", "collectors"]
+Process = Literal["supervisor", "writer", "collectors"]
 
 
 @dataclass(slots=True)
@@ -133,13 +133,20 @@ class Scene:
             self._daemon.kill()
             self._daemon.wait()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the daemon is down, by whomever."""
+        return self._daemon is None or self._daemon.poll() is not None
+
     def close(self) -> None:
         """Stop everything."""
         for process in (self._daemon, *self._simulators.values()):
             _stop(process)
 
     def pid(self, process: Process) -> int | None:
-        """Return a child of the daemon, None while there is none."""
+        """Return a process of the daemon, None while there is none."""
+        if self.has_ended or process == "supervisor":
+            return None if self.has_ended else self.processes()[0]
         return next((pid for pid in self.processes()[1:] if process.encode() in _command(pid)), None)
 
     def processes(self) -> list[int]:
@@ -150,7 +157,7 @@ class Scene:
         return [self._daemon.pid, *map(int, children)]
 
     def kill(self, process: Process) -> bool:
-        """SIGKILL a child of the daemon; False where there is none just now."""
+        """SIGKILL a process of the daemon; False where there is none just now."""
         pid = self.pid(process)
         if pid is None:
             return False
@@ -159,7 +166,7 @@ class Scene:
 
     @contextmanager
     def frozen(self, process: Process) -> Iterator[bool]:
-        """Let a child of the daemon stand still; yields False where there is none just now. It may be killed meanwhile."""
+        """Let a process of the daemon stand still; yields False where there is none just now. It may be killed meanwhile."""
         pid = self.pid(process)
         if pid is None:
             yield False
@@ -192,11 +199,20 @@ class Scene:
         systems = [one.system for one in self.sources if source in (None, one)]
         return sorted(path for system in systems for path in (self.directory / "tts").rglob(f"{system}.hdf5"))
 
-    def compare(self, *, determined: bool = False, only: Collection[Path] | None = None) -> Comparison:
-        """Hold every file, or some of them, against what the site knows; `determined` while the daemon runs (see Answers)."""
+    def compare(
+        self,
+        *,
+        determined: bool = False,
+        only: Collection[Path] | None = None,
+        stored: Callable[[Source], Iterable[Window]] | None = None,
+    ) -> Comparison:
+        """Hold every file, or some of them, against what the site knows; `determined` while the daemon runs (see Answers).
+
+        stored: which windows of a source must be there, those of the ledger if not given.
+        """
         result = Comparison()
         for source in self.sources:
-            answers = source.answers(self.site, self.stored(source))
+            answers = source.answers(self.site, (stored or self.stored)(source))
             files = [path for path in self.files(source) if only is None or path in only]
             result = sum((compare(path, answers, determined=determined) for path in files), result)
         return result
