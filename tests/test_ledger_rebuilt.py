@@ -102,6 +102,21 @@ def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_has_gon
         assert one.stored(ledger) == [(24, 30)]
 
 
+def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_was_lost_and_made_anew_since(site, tmp_path):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 30)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(31).start()) as ledger:
+        shutil.rmtree(one.directory / "2018-01-29")
+        one.store(ledger, 20, 24)
+        one.at(31 + 3 * EVERY / HOUR).store(ledger, 30, 31)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(21, 30)]  # hour 20 has no difference that would prove it
+
+
 def test_a_rebuilding_that_was_killed_begins_again(site, monkeypatch):
     one = site(Now())
     with closing(one.start()) as ledger:

@@ -66,7 +66,8 @@ def _complete(config: Config, ledger: Ledger, source: SourceConfig, now: float) 
 
 def _learn(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:
     name, since, until = source.name, int(now - source.retention), calendar.window(int(now), source.window).start
-    _doubt(ledger, source, found.days[source.system], since, until)
+    # Between an old copy and now a file may have been lost and made anew: what the copy says of it proves nothing.
+    _forget(ledger, source, found.stored[name], since, until)
     stored, known = found.stored[name], ledger.stored(name)
     if source.replayable:
         newest = max((end for _, end in stored), default=0)
@@ -78,9 +79,9 @@ def _learn(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calenda
         _lose(ledger, source, since, until, now)
 
 
-def _doubt(ledger: Ledger, source: SourceConfig, days: Ranges, since: int, until: int) -> None:
-    """Forget what an older ledger calls stored on days whose file has gone since."""
-    for hole in days.holes(since, until) if since < until else []:
+def _forget(ledger: Ledger, source: SourceConfig, proved: Ranges, since: int, until: int) -> None:
+    """Forget what an older ledger calls stored and no file proves."""
+    for hole in proved.holes(since, until) if since < until else []:
         ledger.forget(source.system, hole, source=source.name)
 
 

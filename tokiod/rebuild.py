@@ -43,10 +43,9 @@ FIRST, NEXT = 32, 256
 
 @dataclass(slots=True)
 class Proof:
-    """What was found: the stored seconds by source, whole windows; the days that have a readable file, by system; files, windows."""
+    """What was found: the stored seconds by source, whole windows; how many files were read, and how many windows proved."""
 
     stored: dict[str, Ranges] = field(default_factory=dict)
-    days: dict[str, Ranges] = field(default_factory=dict)
     files: int = 0
     windows: int = 0
 
@@ -60,9 +59,9 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
         sources = [source for source in config.source if source.polled]
     if since is None:
         since = now - max((int(source.retention) for source in sources), default=0)
-    found = Proof({source.name: Ranges() for source in sources}, {source.system: Ranges() for source in sources})
+    found = Proof({source.name: Ranges() for source in sources})
     for day in _days(Calendar(config.timezone), now, since):
-        for system in found.days:
+        for system in dict.fromkeys(source.system for source in sources):
             _look_at(config.archive.file(day, system), day, [source for source in sources if source.system == system], found)
     return found
 
@@ -87,7 +86,6 @@ def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof) ->
         log.warning("ledger.file_skipped", path=str(path), error=str(error))
         return
     found.files += 1
-    found.days[sources[0].system].add(day.start, day.end)
     for source, spans in windows:
         for start, end in spans:
             found.windows += -(-(end - start) // source.window)
