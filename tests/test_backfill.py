@@ -314,3 +314,17 @@ def test_windows_longer_than_the_longest_are_those_of_the_source(tmp_path):
         site.runs(60)
     assert site.asked[:2] == pieces(SPAN, 1800)
     site.ledger.close()
+
+
+def test_a_ledger_that_can_not_be_read_is_said_once_in_a_while_and_asked_again(tmp_path):
+    site = Site(tmp_path)
+    job = site.add()
+    site.ledger.sql.execute("ALTER TABLE job RENAME state TO hidden")
+    with capture_logs() as logs:
+        site.runs(20)
+    assert [(log["event"], log["error"]) for log in logs] == [("ledger.failed", "no such column: state")]
+    site.ledger.sql.execute("ALTER TABLE job RENAME hidden TO state")
+    with capture_logs():
+        site.runs(60)
+    assert site.jobs.get(job.id).state == "done"
+    site.ledger.close()

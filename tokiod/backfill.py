@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ from tokiod.bus.unacknowledged import Rejected
 from tokiod.collector import Tally
 from tokiod.errors import NotYet
 from tokiod.jobs import Jobs
+from tokiod.log import Repeats
 from tokiod.retry import classify, decide, refusal
 from tokiod.secret import mask
 from tokiod.sink import Collected
@@ -105,6 +107,7 @@ class Backfill:
         self._calendar = calendar
         self._clock = clock
         self._rng = rng
+        self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
@@ -113,7 +116,10 @@ class Backfill:
             try:
                 for job in self._jobs.unfinished(self._config.name)[:1]:
                     await self.work(job)
-            except Exception:  # noqa: BLE001 - a full disk, or a fault of ours: it must not end live polling
+            except sqlite3.Error as error:
+                if times := self._repeats(str(error)):
+                    self._log.error("ledger.failed", error=str(error), times=times)
+            except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
                 self._log.exception("backfill.broken")
             await self._clock.sleep(LOOK)
 
