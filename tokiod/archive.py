@@ -73,7 +73,7 @@ async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable
         with closing(TtsSink(shelf, compare=False)) as sink:
             result = await _fill(job, sink, calendar, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
-            volume = shelf.ending_at("", file_span.end)
+            volume = shelf.ending_at(str(job.out), file_span.end)
             if volume is None or not (result.cells or filled_before):
                 raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written")
             seal(volume.file, job.out, updated=now)
@@ -117,7 +117,7 @@ async def _stored(job: Job, window: Window, sink: TtsSink) -> Applied:
     """Collect a window and store it; a function of its own, so that it is gone before the next one comes: memory stays flat."""
     tally = Tally()
     batches = [batch async for batch in job.collector.collect(window, tally)]
-    applied = sink.apply(Collected("", job.kind, job.kind, window, batches))
+    applied = sink.apply(Collected(str(job.out), job.kind, job.kind, window, batches))
     applied.dropped.update(tally.dropped)
     return applied
 
@@ -135,4 +135,4 @@ async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: 
         seams.append(Window(job.span.start - step, job.span.start))
     for window in seams:
         batches = [batch async for batch in job.collector.collect(window, Tally()) if batch.form == "counter"]
-        result.dropped.update(sink.apply(Collected("", job.kind, job.kind, window, batches)).dropped)
+        result.dropped.update(sink.apply(Collected(str(job.out), job.kind, job.kind, window, batches)).dropped)

@@ -185,7 +185,7 @@ MISTAKES = {
         "--init-start 2018-01-29T14:00:00 must be before its end",
     ),
     "a time that the copy does not hold": ({"--start": "2019-01-01", "--end": "2019-01-02"}, "day.hdf5 was not written"),
-    "an output where none can be": ({"--output": "/dev/null/day.hdf5"}, "Not a directory"),
+    "an output where none can be": ({"--output": "/dev/null/day.hdf5"}, "--output: there is no directory /dev/null"),
 }
 
 
@@ -252,3 +252,17 @@ def test_a_span_outside_of_an_existing_file_or_another_span_for_it_is_refused_an
 def test_without_its_arguments_it_says_which_are_missing():
     assert run("lmt")[0] == 2
     assert "Missing argument 'INPUTS...'" in run("lmt")[2]
+
+
+def test_a_directory_that_can_not_be_written_is_said_before_anything_is_read(copy, tmp_path, monkeypatch):
+    """Root may write everywhere, so what is asked of the system is answered here."""
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path or mode != os.W_OK | os.X_OK)
+    done = run("lmt", copy, "--output", tmp_path / "x.hdf5", *(word for pair in GOOD.items() for word in pair))
+    assert done == (2, "", f"main: --output: the directory {tmp_path} is not writable for this user\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_can_not_be_made_is_named(copy, out):
+    (out.parent / f"..{out.name}.live.tmp").mkdir()
+    code, text, err = run("lmt", copy, "--output", out, *(word for pair in GOOD.items() for word in pair))
+    assert (code, text, err.startswith(f"main: {out}: ")) == (2, "", True), err

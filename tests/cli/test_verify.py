@@ -86,16 +86,16 @@ def test_the_same_as_json(path):
 
 
 @pytest.mark.usefixtures("ledger")
-def test_what_is_too_young_or_too_old_is_said_and_not_compared(path):
+def test_what_is_too_young_or_too_old_is_said_and_where_nothing_is_left_to_compare_it_is_not_fine(path):
     done = run(path, "one", "2018-01-28T00:08", "2018-01-28T00:11")
-    assert done.exit_code == 0
+    assert (done.exit_code, done.stderr) == (2, "main: nothing of one in [2018-01-28T08:08:00Z, 2018-01-28T08:11:00Z) could be compared\n")
     assert done.stdout.splitlines() == [
         "[2018-01-28T08:08:00Z, 2018-01-28T08:09:00Z): not stored",
         "[2018-01-28T08:09:00Z, 2018-01-28T08:11:00Z): not compared, not closed and settled yet",
         "one: 0 of 0 windows differ; 0 cells compared",
     ]
     old = run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04", now=START + 3 * 86400)
-    assert (old.exit_code, "not compared, older than the source's retention" in old.stdout) == (0, True)
+    assert (old.exit_code, "not compared, older than the source's retention" in old.stdout) == (2, True)
     told = json.loads(run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04", "--json", now=START + 3 * 86400).stdout)
     assert told["not_compared"] == [{"start": START + 120, "end": START + 240, "reason": "older than the source's retention"}]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,7 @@ def _run(kind: str, given: dict[str, Any]) -> None:
 
 def _archive(kind: str, given: dict[str, Any]) -> None:
     one_heap()
+    _check_directory(given["output"].parent)
     zone = zone_of(given["timezone"])
     calendar = Calendar(given["timezone"])
     span = _window("start", given["start"], given["end"], zone)
@@ -118,6 +120,14 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
         job = Job(kind, _collector(kind, given, site), span, file_span, given["output"])
         result = asyncio.run(_closing(job, calendar, bar.update))
     _report(given, span, result)
+
+
+def _check_directory(directory: Path) -> None:
+    """Say before hours of reading that nothing can be put there."""
+    if not directory.is_dir():
+        raise Failed(f"--output: there is no directory {directory}")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise Failed(f"--output: the directory {directory} is not writable for this user")
 
 
 def _reading(bar: ProgressBar[int], inputs: Sequence[str]) -> Callable[[int], None]:

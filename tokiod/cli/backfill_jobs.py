@@ -26,16 +26,16 @@ REFRESH = 0.5
 """Seconds between two looks at a job that is on its way."""
 
 
-def opened_ledger(config: Config) -> Ledger:
-    """Open the ledger to keep a job in it. Raises Failed where there is none."""
+def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
+    """Open the ledger, as a rule to keep a job in it; who may only read the archive may list them. Raises Failed where there is none."""
     if not config.archive.ledger.exists():
         raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
-    return Ledger.open(config.archive.ledger)
+    return Ledger.open(config.archive.ledger) if to_write else Ledger.open_readonly(config.archive.ledger)
 
 
 def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
     """Show all jobs, or end one and show that. Raises Failed where it can't be ended."""
-    with opened_ledger(config) as ledger:
+    with opened_ledger(config, to_write=cancel is not None) as ledger:
         jobs = Jobs(ledger)
         if cancel is not None:
             job = jobs.get(cancel)

@@ -31,6 +31,10 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> b
     directory = (directory or Path(tempfile.mkdtemp(prefix="tokiod-demo-"))).absolute()
     if (directory / "tokiod.toml").exists():
         raise TokiodError(f"{directory} holds a demo already: remove it or name another directory")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TokiodError(f"{directory} can't be made: {error.strerror}; name another directory") from error
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
     site = Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +119,8 @@ def _is_amount(dataset: str, unit: str) -> bool:
 
 
 def _save(picture: Picture, output: Path) -> None:
+    # Of a home that can't be written it would tell in lines that look like a failure, and draw all the same.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         figure = drawn(picture)
     except ImportError:

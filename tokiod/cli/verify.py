@@ -72,6 +72,8 @@ def verify_command(
             except OSError as error:
                 raise Failed(f"{error.filename or config.archive.root}: {error.strerror or error}") from error
     told.end()
+    if not told.verified.windows:
+        raise Failed(f"nothing of {stanza.name} in {asked} could be compared")
     sys.exit(1 if told.windows else 0)
 
 
