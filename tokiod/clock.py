@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time as _time
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 
 class Clock(Protocol):
@@ -41,8 +42,7 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedClock:
+class SimulatedClock(msgspec.Struct, frozen=True):
     """A clock that stood at `epoch` when the machine's clock stood at `origin`, and runs `rate` times as fast.
 
     It is a function of the machine's clock alone, so every process of a simulation, restarted ones too, sees the same time.

@@ -14,7 +14,6 @@ It has three parts that can be tested apart: fetch (awaitable: raw bytes or rows
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
@@ -95,8 +94,7 @@ def _untold(_bytes: int) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(msgspec.Struct, frozen=True):
     """What a collector may know of the place it works for.
 
     secret: reads the secret named by a `*_file` or `*_env` field (raises ConfigError where it can't be had).
@@ -105,12 +103,11 @@ class Site:
 
     calendar: Calendar
     clock: Clock
-    secret: Callable[[str], str] = field(default=_no_secret, repr=False)
-    read: Callable[[int], None] = field(default=_untold, repr=False)
+    secret: Callable[[str], str] = _no_secret
+    read: Callable[[int], None] = _untold
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """What there is to say of a collected window beside its batches; whoever asks makes it, the collector fills it.
 
     records: how many of the source's records were read, the dropped ones included, to be compared with count() one day; None where a
@@ -118,7 +115,7 @@ class Tally:
     """
 
     records: int | None = None
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 class Collector(Protocol):
