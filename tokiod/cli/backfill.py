@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from tokiod import plugins
 from tokiod.cli.backfill_by_daemon import follow, is_down
 from tokiod.cli.backfill_jobs import tell_jobs
 from tokiod.cli.completion import dataset_names, source_names
+from tokiod.cli.named import filled_datasets, polled_source
 from tokiod.cli.plain import Failed, clock_option, config_option
 from tokiod.cli.times import epoch
 from tokiod.collector import Site
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
     from tokiod.config import Config
+
+UNASKED = "which can't be asked: put the files of that time into it"
 
 
 @click.command("backfill")
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")
 @click.option("--list", "listed", is_flag=True, help="Show all jobs.")
 @click.option("--cancel", type=int, metavar="ID", help="End a job; what it has stored stays.")
-@click.option("--json", "as_json", is_flag=True, help="Print jobs as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option
 @clock_option
 def backfill_command(
@@ -61,8 +63,9 @@ def backfill_command(
         return
     if source is None or start is None or end is None:
         raise Failed("backfill needs SOURCE START END, or --list, or --cancel ID")
-    stanza = _stanza(config, source)
-    wanted = Wanted(source, _span(config, stanza, clock, start, end), _datasets(stanza, datasets), force, parallel)
+    stanza = polled_source(config, source, UNASKED)
+    span, chosen = _span(config, stanza, clock, start, end), filled_datasets(stanza, datasets)
+    wanted = Wanted(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
     _check_replayable(config, stanza, clock)
     if is_down(config):
         if detach:
@@ -72,23 +75,6 @@ def backfill_command(
         run_alone(config, config_path, clock, stanza, wanted, as_json=as_json)
     else:
         follow(config, clock, wanted, detach=detach, as_json=as_json)
-
-
-def _stanza(config: Config, name: str) -> SourceConfig:
-    names = {source.name: source for source in config.source}
-    if name in names and not names[name].polled:
-        raise Failed(f"{name} is a watched folder: put the files of that time into it")
-    if name in names:
-        return names[name]
-    near = difflib.get_close_matches(name, names, 1)
-    raise Failed(f"no source is called {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(names))}"))
-
-
-def _datasets(stanza: SourceConfig, datasets: tuple[str, ...]) -> tuple[str, ...]:
-    for dataset in datasets:
-        if dataset not in stanza.datasets():
-            raise Failed(f"--dataset: {stanza.name} does not fill {dataset!r}; it fills {', '.join(sorted(stanza.datasets()))}")
-    return tuple(sorted(set(datasets)))
 
 
 def _span(config: Config, stanza: SourceConfig, clock: Clock, start: str, end: str) -> Window:

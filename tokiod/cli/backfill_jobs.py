@@ -12,7 +12,7 @@ import msgspec
 from tokiod.cli.plain import Failed
 from tokiod.cli.status_tables import span
 from tokiod.cli.tables import show, table
-from tokiod.jobs import Job, Jobs
+from tokiod.jobs import Job, Jobs, JobState
 from tokiod.ledger import Ledger
 from tokiod.window import iso
 
@@ -24,6 +24,29 @@ if TYPE_CHECKING:
 
 REFRESH = 0.5
 """Seconds between two looks at a job that is on its way."""
+
+
+class Backfill(msgspec.Struct, frozen=True):
+    """One backfill of [start, end). Times are UTC epoch seconds.
+
+    datasets: none for all; force: also what is stored is asked for; parallel: windows collected side by side; windows, records: collected
+    so far, records where the source tells; error: the last one; seconds_left: of the span, not yet collected.
+    """
+
+    id: int
+    source: str
+    start: int
+    end: int
+    datasets: list[str]
+    force: bool
+    parallel: int
+    created: float
+    state: JobState
+    error: str
+    windows: int
+    records: int
+    updated: float
+    seconds_left: int
 
 
 def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
@@ -46,7 +69,7 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
             jobs.set_state(job, "cancelled", clock.time())
         shown = [job for job in jobs.all() if cancel in (None, job.id)]
         if as_json:
-            click.echo(msgspec.json.encode([_as_dict(job, jobs) for job in shown]).decode())
+            click.echo(msgspec.json.encode([_told(job, jobs) for job in shown]).decode())
         elif shown:
             show(_table(shown, jobs))
         else:
@@ -63,8 +86,8 @@ def _table(shown: list[Job], jobs: Jobs) -> Table:
     return made
 
 
-def _as_dict(job: Job, jobs: Jobs) -> dict[str, object]:
-    return {**msgspec.to_builtins(job), "seconds_left": _left(job, jobs)}
+def _told(job: Job, jobs: Jobs) -> Backfill:
+    return Backfill(**{**msgspec.to_builtins(job), "seconds_left": _left(job, jobs)})
 
 
 def _left(job: Job, jobs: Jobs) -> int:
@@ -105,7 +128,7 @@ class Bar:
 def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
     """Say what has become of a job in so many seconds; ends the command where that is nothing good."""
     if as_json:
-        click.echo(msgspec.json.encode(_as_dict(job, jobs)).decode())
+        click.echo(msgspec.json.encode(_told(job, jobs)).decode())
     else:
         text = f"job {job.id}: {job.state}, {job.windows} windows, {job.records} records, {span(_left(job, jobs))} left"
         click.echo(text + (f" after {seconds:.1f} s" if seconds else ""))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tokiod.cli.archive import Archived
+from tokiod.cli.backfill_jobs import Backfill
 from tokiod.cli.differences import Comparison
 from tokiod.cli.once import Once
 from tokiod.cli.seal import Sealed
@@ -20,6 +21,7 @@ from tokiod.status import Status
 
 PRINTED: dict[str, Any] = {
     "archive": Archived,
+    "backfill": Backfill | list[Backfill],
     "gaps": list[Gap],
     "once": Once,
     "ping": Pong,
@@ -29,7 +31,7 @@ PRINTED: dict[str, Any] = {
     "tail": Told,
     "verify": Comparison,
 }
-"""By command; of `tail` it is what each line holds."""
+"""By command; of `tail` it is what each line holds, of `backfill` one that was asked for, or those that --list shows."""
 
 
 def schemas() -> dict[str, str]:
