@@ -1,10 +1,13 @@
 """`tokioctl verify`: what it prints, how it ends, and what it can't do."""
 
 import json
+import os
+import sys
 
 import lmt_database
 import pytest
 from click.testing import CliRunner
+from terminal import Terminal
 
 from tokiod.cli.tokioctl import main
 from tokiod.ledger import Ledger, StoredEntry
@@ -68,6 +71,17 @@ def test_what_differs_is_printed_window_by_window_with_exit_1(path):
     assert "    missing dataservers/cpuload oss1 2018-01-28T08:02:00Z archive - source " in done.stdout
     assert lines[-2] == "[2018-01-28T08:01:00Z, 2018-01-28T08:02:00Z): not stored"
     assert lines[-1].startswith("one: 3 of 3 windows differ; ")
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("ledger")
+def test_in_a_terminal_no_line_is_written_behind_the_bar(path):
+    span = ["2018-01-28T00:01", "2018-01-28T00:05", "--config", path, "--clock", f"{START + 600}@0x0"]
+    with Terminal([sys.executable, "-m", "tokiod.cli.tokioctl", "verify", "one", *span], {**os.environ, "TERM": "xterm"}, 200) as terminal:
+        assert terminal.end() == 1
+    lines = [line.rpartition("\x1b[K")[2].strip("\r") for line in terminal.said.split("\n")]
+    assert [line.partition(":")[0] for line in lines if " missing" in line and not line.startswith(" ")] == ["[2018-01-28T08"] * 3
+    assert any(line.startswith("one: 3 of 3 windows differ; ") for line in lines)
 
 
 @pytest.mark.usefixtures("ledger")

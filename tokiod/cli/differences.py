@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,10 @@ from tokiod.window import Window
 
 if TYPE_CHECKING:
     from tokiod.differing import Cell, Differing
+
+
+_CLEARED = "\r\x1b[K"
+"""Takes a bar out of the line in which it is drawn."""
 
 
 class DifferingCell(msgspec.Struct, frozen=True):
@@ -90,6 +95,8 @@ class Told:
         if self._as_json:
             self._found.append(_window(differing))
             return
+        if sys.stderr.isatty():
+            click.echo(_CLEARED, err=True, nl=False)
         for line in _lines(differing):
             click.echo(line)
 
