@@ -33,6 +33,7 @@ def adopt() -> frozenset[int]:
 
 def end(own: Collection[int]) -> list[int]:
     """SIGKILL all children but our own, with what they have started; return whom."""
+    reap(own)
     found = _others(own)
     for pid in found:
         log.warning("orphan.killed", pid=pid, command=_command(pid))
