@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config import Config
 
-LEDGER_SECONDS = 10.0
+LEDGER_SECONDS = 60.0
+"""What a writer has to begin; a busy machine needs more than ten for its imports alone."""
 
 
 def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted, *, as_json: bool) -> None:
@@ -83,10 +84,12 @@ async def _show(job: Job, jobs: Jobs, until: set[asyncio.Task[None]]) -> None:
 
 async def _opened(config: Config, keeping: asyncio.Task[None]) -> Ledger:
     """Open the ledger once the writer has made it."""
-    async with asyncio.timeout(LEDGER_SECONDS):
-        while not keeping.done():
-            if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
-                with suppress(LedgerUnmade):
-                    return Ledger.open(config.archive.ledger)
-            await asyncio.sleep(0.05)
+    limit = time.monotonic() + LEDGER_SECONDS
+    while not keeping.done():
+        if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
+            with suppress(LedgerUnmade):
+                return Ledger.open(config.archive.ledger)
+        if time.monotonic() > limit:
+            raise Failed(f"the writer did not begin within {LEDGER_SECONDS:.0f} s; try again when the machine is less busy")
+        await asyncio.sleep(0.05)
     raise Failed("the writer can't run; its message is above")
