@@ -111,6 +111,11 @@ SUBSCRIBED = Counter("writer", "tokiod_feed_subscriptions_total", "Subscriptions
 PUBLISHED = Counter(
     "writer", "tokiod_feed_messages_total", "Messages given to the feed; what a slow subscriber misses, ZeroMQ doesn't tell."
 )
+FELL_BEHIND = Counter(
+    "writer",
+    "tokiod_feed_fell_behind_total",
+    "Messages of the feed with which a subscriber began to miss some, because it doesn't read, or not fast enough.",
+)
 
 # ---- looked at when somebody asks (tokiod.metrics_now)
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from tokiod.curve import Guard
-    from tokiod.sample import Batch
+    from tokiod.sample import Batch, Frame
 
 HIGH_WATER = 1000
+"""Messages that wait for one who does not read. They are the same for all, so a hundred of those cost hardly more than one."""
 BURST = 256
 """Subscriptions read in one poll, so that a flood of them can't keep the writer from storing."""
 LONGEST_TOPIC = 1024
@@ -28,6 +29,7 @@ class Feed:
     """Publish stored cells to whoever listens, and never wait for them.
 
     PUB drops what a slow subscriber doesn't take, and a new one has missed everything so far; both are fine as long as they know it.
+    That dropping began is counted (tokiod_feed_fell_behind_total); of which subscriber, and of how many messages, libzmq doesn't tell.
     So each topic is numbered without holes within an epoch (a run of the writer), and the last number and watermark are said again by
     every heartbeat and to every new subscriber. What was missed is in the file.
     XPUB because it tells of subscriptions; verbose, or a second subscriber to the same topic would go unnoticed. `subscriptions` are the
@@ -42,6 +44,7 @@ class Feed:
         self._last: dict[tuple[str, str], Stored] = {}
         options: dict[int, int] = {
             zmq.XPUB_VERBOSE: 1,
+            zmq.XPUB_NODROP: 1,
             zmq.SNDHWM: high_water,
             zmq.RCVHWM: BURST,
             zmq.MAXMSGSIZE: LONGEST_TOPIC,
@@ -66,7 +69,7 @@ class Feed:
         last = self._last.get((system, batch.dataset))
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
-            self._listening.socket.send_multipart(sample.encode(system, batch, stored=stored))
+            self._say(sample.encode(system, batch, stored=stored))
             metrics.PUBLISHED.inc()
 
     def poll(self) -> int:
@@ -85,7 +88,7 @@ class Feed:
         """Say the last of every topic again."""
         if self.subscriptions:
             for (system, dataset), stored in self._last.items():
-                self._listening.socket.send_multipart(sample.encode_heartbeat(system, dataset, stored))
+                self._say(sample.encode_heartbeat(system, dataset, stored))
 
     def close(self) -> None:
         """Unbind."""
@@ -96,6 +99,17 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _say(self, message: list[Frame]) -> None:
+        """Send to all who take it. With NODROP, libzmq first refuses what somebody has no room for; whom it drops from, it knows then."""
+        socket = self._listening.socket
+        try:
+            socket.send_multipart(message, zmq.NOBLOCK)
+        except zmq.Again:
+            metrics.FELL_BEHIND.inc()
+            socket.setsockopt(zmq.XPUB_NODROP, 0)
+            socket.send_multipart(message, zmq.NOBLOCK)
+            socket.setsockopt(zmq.XPUB_NODROP, 1)
 
     def _heed(self, message: bytes) -> bool:
         """Note a subscription or its end; tells whether it is a subscription."""
