@@ -1,9 +1,11 @@
 """Who gets in at the feed and the bus, over real sockets, and who doesn't; what is counted, and told once."""
 
 import asyncio
+import os
 import socket as plain
 import stat
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import structlog
 import zmq
 from keyed import Keyring, threads, wait
 
+from tokiod.bus import listening
 from tokiod.bus.connection import REFUSED
 from tokiod.bus.door import NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
 from tokiod.bus.feed import LONGEST_TOPIC, Feed
@@ -22,6 +25,7 @@ from tokiod.errors import ConfigError
 from tokiod.sample import Batch
 
 EPOCH = "this-run"
+TCP_REPAIR = 19
 
 
 @pytest.fixture
@@ -187,6 +191,31 @@ def test_over_plain_tcp_on_this_machine_everybody_gets_in_and_junk_is_counted(tc
         with plain.create_connection((host, int(port)), 5) as stranger:
             stranger.sendall(b"\xff" * 1000)
         wait(lambda: sum(feed.refused.values()) == 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a connection without a word")
+def test_a_peer_whose_machine_is_gone_is_noticed_though_nothing_is_said_to_it(tcp, monkeypatch):
+    for option in (zmq.TCP_KEEPALIVE_IDLE, zmq.TCP_KEEPALIVE_INTVL):
+        monkeypatch.setitem(listening._OVER_TCP, option, 1)
+    host, port = tcp.removeprefix("tcp://").split(":")
+    with Feed(tcp, EPOCH) as feed, plain.create_connection((host, int(port)), 5) as peer:
+        peer.sendall(b"\xff" + b"\0" * 8 + b"\x7f\x03\0NULL" + b"\0" * 48 + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB")
+        heard = b""
+        while b"READY" not in heard:
+            heard += peer.recv(100)
+        peer.sendall(b"\0\x02\x01x")
+        newcomers(feed, 1)
+        # With its socket under repair, the kernel forgets it without telling the other end; once what was said is acknowledged.
+        time.sleep(0.3)
+        peer.setsockopt(plain.IPPROTO_TCP, TCP_REPAIR, 1)
+        peer.close()
+        wait(lambda: feed.poll() == 0 and feed.subscriptions == set())
+
+
+def test_zeromqs_own_heartbeats_which_can_end_the_process_are_not_used(tcp):
+    for opened in (Feed, Receiver):
+        with opened(tcp, EPOCH) as one:
+            assert one._listening.socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 
 def test_unix_sockets_are_for_owner_and_group(endpoint):

@@ -94,6 +94,8 @@ def listen(endpoint: str, count: int, deaf: int) -> None:
         one = context.socket(zmq.SUB)
         one.subscribe("")
         one.linger = 0
+        # Those that read are one process here, and many elsewhere: what it is late with must not be missed.
+        one.rcvhwm = 1000 if len(sockets) < deaf else 0
         one.connect(endpoint)
         sockets.append(one)
     poller = zmq.Poller()
@@ -103,10 +105,11 @@ def listen(endpoint: str, count: int, deaf: int) -> None:
     poller.register(sys.stdin.fileno(), zmq.POLLIN)
     decode, holes, heard, is_over = msgspec.json.Decoder(Head).decode, 0, 0, False
     print(json.dumps({"connected": time.monotonic() - begun}), flush=True)
-    while not is_over:
-        for one, _ in poller.poll():
+    while ready := poller.poll(0 if is_over else None):
+        for one, _ in ready:
             if not isinstance(one, zmq.Socket):
                 is_over = True
+                poller.unregister(one)
                 continue
             while one.poll(0):
                 topic, header, *cells = one.recv_multipart()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod import metrics, sample
-from tokiod.bus.listening import BEAT, DEAD, Listening
+from tokiod.bus.listening import Listening
 from tokiod.sample import Stored
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ class Feed:
             zmq.SNDHWM: high_water,
             zmq.RCVHWM: BURST,
             zmq.MAXMSGSIZE: LONGEST_TOPIC,
-            zmq.HEARTBEAT_IVL: BEAT,
-            zmq.HEARTBEAT_TIMEOUT: DEAD,
         }
         self._listening = Listening("feed", zmq.XPUB, endpoint, guard, options)
 

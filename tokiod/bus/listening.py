@@ -22,15 +22,21 @@ BACKLOG = 1024
 """Connections that may come at the same moment: all subscribers, when a writer has been restarted."""
 HANDSHAKE = 5_000
 """Milliseconds in which a connection has to say who it is: each costs a descriptor meanwhile."""
-BEAT, DEAD, UNREAD = 10_000, 30_000, 60_000
-"""Milliseconds between two questions whether a peer lives; without an answer; and without taking anything, until it is given up over TCP.
-A subscriber that doesn't read answers as little as one whose machine is gone. What waits for it is freed, and it may come again."""
+UNREAD = 60_000
+"""Milliseconds without taking anything, or answering the kernel, until a peer is given up over TCP: its machine is gone, or it doesn't
+read. What waits for it is freed, and it may come again."""
+IDLE = 10
+"""Seconds without a word after which the kernel asks whether the peer's machine lives, and between its questions."""
 
 _OVER_TCP: dict[int, int] = {
     zmq.HANDSHAKE_IVL: HANDSHAKE,
     zmq.TCP_MAXRT: UNREAD,
-    zmq.HEARTBEAT_IVL: BEAT,
-    zmq.HEARTBEAT_TIMEOUT: DEAD,
+    # Not ZeroMQ's heartbeats: libzmq 4.3.5 aborts the process that sends one, or answers one, on a connection that broke while its peer, or
+    # we, did not read (libzmq issues 4364 and 4841), here and at subscribers who go on after a break.
+    zmq.TCP_KEEPALIVE: 1,
+    zmq.TCP_KEEPALIVE_IDLE: IDLE,
+    zmq.TCP_KEEPALIVE_INTVL: IDLE,
+    zmq.TCP_KEEPALIVE_CNT: UNREAD // (1000 * IDLE) - 1,
 }
 
 
