@@ -62,6 +62,12 @@ def test_a_terminals_map_tells_missing_from_zero_and_the_largest_from_all_others
     assert shown[4].split() == ["00:00", "12:00", "PST"]
 
 
+@pytest.mark.parametrize("width", [0, 8, 20, 24])
+def test_where_a_terminal_is_too_narrow_the_map_is_wider_than_it_and_not_gone(width):
+    found = lines(picture([[1.0, 9.0]] * 40), width)
+    assert found[2:4] == ["OST0000 " + ":" * 16 + "  40 B", "OST0001 " + "@" * 16 + " 360 B"]
+
+
 @given(st.integers(1, 300), st.integers(1, 60), st.integers(60, 120), st.integers(3, 30), st.integers(0, 2**32))
 @settings(max_examples=50)
 def test_a_terminals_map_keeps_to_its_width_and_height_and_to_plain_characters(rows, columns, width, height, seed):

@@ -20,6 +20,8 @@ SHADES = ".:-=+*#%@"
 """From zero to the largest value; a blank is a missing cell."""
 COLORS = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#fde725")
 PIXELS = 1600, 1000
+LEAST = 16
+"""Characters that a map is wide at least: in a terminal too narrow for that its lines go on below."""
 _PREFIXES = ((1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -128,14 +130,14 @@ def drawn(picture: Picture) -> Figure:
 
 
 def characters(picture: Picture, width: int, height: int) -> Text:
-    """Draw with characters, at most so wide and so many components high; in colour where the terminal has it."""
+    """Draw with characters, so wide if there is room for a map at all, at most so many components high; in colour where there is any."""
     shown = shrunk(picture.values, len(picture.values), height)
     names = _labels(picture.columns, len(shown[0]))
     label = max(map(len, names), default=0)
     sums = [amount(value, picture.units) for value in _bands(picture, len(names))]
     folded = "sum" if picture.is_amount else "mean"
     side = max(map(len, [folded, *sums]))
-    cells = shrunk(shown, width - label - side - 2, height).T
+    cells = shrunk(shown, max(width - label - side - 2, LEAST), height).T
     # A mean of percentages can't be above all of them; the map's own largest value is the scale's end.
     most = float(np.nanmax(cells, initial=0.0)) or 1.0
     total = shrunk(picture.over_time[:, np.newaxis], cells.shape[1], 1)[:, 0]
