@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from tokiod.cli.schemas import PRINTED, schemas, write
+from tokiod.cli.tail import _json
 from tokiod.cli.tokioctl import main
 from tokiod.ledger import Ledger, StoredEntry
+from tokiod.sample import Batch
+from tokiod.subscribe import Update
 from tokiod.window import Window
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "json"
@@ -58,3 +62,12 @@ def schemas_of(command):
     schema = json.loads(schemas()[f"{command}.json"])
     reference = schema.get("$ref") or schema["items"]["$ref"]
     return schema["$defs"][reference.rpartition("/")[2]]
+
+
+def test_a_line_of_tail_is_what_its_schema_says(capsys):
+    cells = Batch("datatargets/readbytes", "gauge", 5, ("a", "b"), np.array([0, 5]), np.array([0, 1], np.uint32), np.array([1.5, np.nan]))
+    _json(Update("fs", cells, 60))
+    line = json.loads(capsys.readouterr().out)
+    assert json.loads(msgspec.json.encode(msgspec.convert(line, PRINTED["tail"]))) == line
+    assert line["cells"] == [[0, "a", 1.5], [5, "b", None]]
+    assert set(line) == set(schemas_of("tail")["properties"])
