@@ -1,6 +1,9 @@
 """`tokioctl status` on an archive whose daemon is down, and how it writes what it finds."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -93,3 +96,13 @@ def test_a_broken_configuration_is_told_like_everywhere(path):
 )
 def test_a_span_is_written_shortly(seconds, text):
     assert span(seconds) == text
+
+
+def test_watched_as_json_it_is_a_line_a_second_until_ctrl_c(path):
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "status", "--json", "--watch", "--config", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as watching:
+        lines = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+    assert lines[0]["time"] + 1 <= lines[1]["time"]
+    assert lines[0]["health"] == lines[1]["health"] == "down"

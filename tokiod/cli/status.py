@@ -23,8 +23,8 @@ EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
 
 @click.command("status")
-@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds; one a second with --watch.")
 @config_option
 @clock_option
 def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: bool) -> None:
@@ -33,8 +33,8 @@ def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: boo
     Works from the ledger when the daemon is down. Exit 0 fine, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
     """
     config = configuration.load(config_path)
-    if watch and not as_json:
-        _watch(config, clock)
+    if watch:
+        (_watch_json if as_json else _watch)(config, clock)
     now = gathered(config, clock)
     if as_json:
         click.echo(msgspec.json.encode(now).decode())
@@ -49,6 +49,15 @@ def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: boo
 def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError where the ledger can't be read."""
     return read(config, clock.time())
+
+
+def _watch_json(config: Config, clock: Clock) -> None:
+    try:
+        while True:
+            click.echo(msgspec.json.encode(gathered(config, clock)).decode())
+            time.sleep(1)  # noqa: TID251 - as below
+    except KeyboardInterrupt:
+        sys.exit(0)
 
 
 def _watch(config: Config, clock: Clock) -> None:
