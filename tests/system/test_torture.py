@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import random
 import re
 import subprocess
 import sys
@@ -11,10 +12,12 @@ import pytest
 from planted import plant
 
 from tokiod.clock import SimulatedClock
+from tokiod.ledger import Ledger
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import SOURCES
+from tokiod.simulator.sources import LUSTRE, SOURCES
 from tokiod.tts.layout import form_of, open_for_reading
+from tokiod.window import Window
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -85,3 +88,25 @@ def test_the_torture_counts_what_is_lost_different_or_unreadable(tortured, score
         path.write_bytes(sound)
     assert (score.unreadable, score.lost, score.different) == found
     assert len(score.notes) == 1
+
+
+def test_what_was_ever_stored_must_be_there_and_explained_also_when_the_ledger_says_less(tortured, score):
+    from tortured import Tortured  # noqa: PLC0415 - beside the program under test, where `score` finds it
+
+    _, directory = tortured
+    scene = Scene(directory, Site.read(directory / "site.json"), SimulatedClock(0.0, 0.0, 1.0), sources=(LUSTRE,))
+    path, ledger, its = scene.files()[-1], scene.config.archive.ledger, Tortured(scene, random.Random(SEED))
+    its.learn()
+    end = its.kept(LUSTRE)[-1].end
+    assert its.unexplained(end) == []
+    sound = {one: one.read_bytes() for one in (path, ledger)}
+    try:
+        with Ledger.open(ledger) as opened:
+            opened.forget(LUSTRE.system, Window(end - 3600, end))
+        plant(path, -0.0, LUSTRE.shown)
+        score.check(scene, determined=False, stored=its.kept)
+        assert (score.lost, score.different) == (1, 0)
+        assert its.unexplained(end) != []
+    finally:
+        for one, content in sound.items():
+            one.write_bytes(content)

@@ -1,29 +1,36 @@
 """SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of five sources.
 
-    torture.py --kills 300 [--faults kills|all] [--equal] [--rate 180] [--seed N] [--directory DIR]
+    torture.py --kills 300 [--faults kills|all] [--equal] [--rate 60] [--seed N] [--directory DIR]
 
 A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
-autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, and live files are truncated or
-unlinked. After each kill every file must open, live or sealed, and those of one system, in turn, hold every cell that follows from
-acknowledged windows; at the end every cell must be the simulator's, and the days that are over sealed. --equal: and byte for byte those
-of a daemon that nobody disturbs.
+autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, files and ledger are damaged or
+taken away, and, for root, the archive has a disk that fails (torture_faults.py, torture_files.py, torture_ledger.py, torture_disk.py).
+After each kill every file must open, live or sealed, and those of one system, in turn, hold every cell that follows from windows that
+were ever acknowledged, but for those whose file a fault destroyed; at the end every cell must be the simulator's, the days that are
+over sealed, and each window of a source that can't be asked again stored, or lost for a reason that the ledger tells.
+--equal: and sealed files byte for byte those of a daemon that nobody disturbs.
 Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
+from torture_disk import disk
+from torture_faults import Deck
+from torture_files import is_sealed
+from tortured import Tortured, survivors
 from undisturbed import unequal
 
 from tokiod.clock import SimulatedClock
@@ -33,6 +40,12 @@ from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 from tokiod.tts.layout import form_of
 from tokiod.window import Calendar, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tokiod.simulator.sources import Source
+    from tokiod.window import Window
 
 RATE = 60
 HISTORY = 3600
@@ -49,8 +62,8 @@ BIRTH = 1.5
 """Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""
-KILLED_IN_ALL = 0.7
-"""How many of the faults are kills where all sorts of them are."""
+OTHERS = 0.2
+"""The share of what happens that are no kills, where all sorts of faults do."""
 
 
 @dataclass
@@ -70,7 +83,8 @@ class Score:
         counts = f"kills {self.kills} unreadable {self.unreadable} lost {self.lost} different {self.different}"
         return f"{counts} seconds {time.monotonic() - self.begun:.0f}"
 
-    def check(self, scene: Scene, *, determined: bool) -> None:
+    def check(self, scene: Scene, *, determined: bool, stored: Callable[[Source], Iterable[Window]] | None = None) -> None:
+        """Look at the files; stored: see Scene.compare()."""
         before, changed = self.unreadable, {}
         for path in scene.files():
             try:
@@ -85,7 +99,7 @@ class Score:
         if self.unreadable > before:
             return
         due = self._due(scene, changed) if determined else set(changed)
-        result = scene.compare(determined=determined, only=due)
+        result = scene.compare(determined=determined, only=due, stored=stored)
         if result.equal:
             self.sound |= {path: changed[path] for path in due}
         self.lost += result.counts["lost"]
@@ -99,122 +113,86 @@ class Score:
         return {path for path, state in files.items() if path.stem == system and (state[1] == 0 or self.sound.get(path) != state)}
 
 
-def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, faults: str = "kills", equal: bool = False) -> Score:
+def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, others: float = 0, equal: bool = False) -> Score:
     rng, score = random.Random(seed), Score()
     clock = SimulatedClock(float(BEGIN), time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + 1800, **sizes)
     scene = Scene(directory, site, clock, window=MOMENT, retention=RETENTION, sources=SOURCES)
-    scene.prepare()
-    try:
-        scene.start_simulator()
-        scene.start_daemon()
-        while score.kills < kills:
-            time.sleep(rng.expovariate(1 / BETWEEN))
-            if faults == "all" and rng.random() > KILLED_IN_ALL:
-                rng.choice(FAULTS)(scene, rng)
-            else:
-                strike(scene, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0], rng)
-                score.kills += 1
-            score.check(scene, determined=True)
+    with disk(directory / "tts", directory / "store") if others else nullcontext() as its:
+        tortured = Tortured(scene, rng, its, is_kept_up=others > 0)
+        deck = Deck(tortured) if others else None
+        try:
+            scene.prepare()
+            scene.start_simulator()
+            scene.start_daemon()
+            tear(tortured, deck, score, kills, others)
+            settle(tortured)
+            scene.stop_daemon()
+            look(tortured, score, determined=False)
+            if equal:
+                found = unequal(scene)
+                score.different += len(found)
+                print(*found, sep="\n", file=sys.stderr)
+        finally:
+            scene.close()
+            wait_for(lambda: not survivors(directory), 60, "processes outlived their supervisor")
+    return score
+
+
+def tear(tortured: Tortured, deck: Deck | None, score: Score, kills: int, others: float) -> None:
+    """Kill, or let something else happen, until there were so many kills."""
+    scene, rng = tortured.scene, tortured.rng
+    while score.kills < kills:
+        time.sleep(rng.expovariate(1 / BETWEEN))
+        if deck is not None and rng.random() < others:
+            deck.strike()
+        else:
+            strike(tortured, rng.choices(list(VICTIMS), list(VICTIMS.values()))[0])
+            score.kills += 1
             if score.kills % BREATH == 0:
                 # Killed every second, a daemon that starts in one or two stores little, and in ten minutes a source's past is out of reach.
-                wait_for(lambda: is_caught_up(scene), 180, f"it does not catch up; see {scene.log}")
+                tortured.wait(lambda: is_caught_up(scene), "it does not catch up")
                 print(f"{score.line()}, simulated {iso(scene.clock.time())}", file=sys.stderr, flush=True)
-        settle(scene)
-        scene.stop_daemon()
-        score.check(scene, determined=False)
-        if equal:
-            found = unequal(scene)
-            score.different += len(found)
-            score.notes += found
-    finally:
-        scene.close()
-    wait_for(lambda: not survivors(directory), 10, "processes outlived their supervisor")
-    return score
+        look(tortured, score, determined=True)
+
+
+def look(tortured: Tortured, score: Score, *, determined: bool) -> None:
+    """Hold the files against all that was ever stored."""
+    known = len(score.notes)
+    tortured.learn()
+    score.check(tortured.scene, determined=determined, stored=tortured.kept)
+    for note in score.notes[known:]:
+        print(note, file=sys.stderr, flush=True)
+
+
+def since(scene: Scene) -> int:
+    """Return from when on everything must be in the ledger: one that was lost is told by the files as far back as any source reaches."""
+    return max(scene.site.epoch, (int(scene.clock.time()) - scene.retention) // MOMENT * MOMENT + MOMENT)
 
 
 def is_caught_up(scene: Scene) -> bool:
     """Whether nothing is missing but of the last hour."""
-    return scene.complete_to(scene.site.epoch, (int(scene.clock.time()) - HISTORY) // MOMENT * MOMENT)
+    return scene.complete_to(since(scene), (int(scene.clock.time()) - HISTORY) // MOMENT * MOMENT)
 
 
-def settle(scene: Scene) -> None:
-    """Wait until all that has happened is stored, and the days that are over, and complete, are sealed."""
+def settle(tortured: Tortured) -> None:
+    """Wait until all that has happened is stored, or lost and explained, and the days that are over, and complete, are sealed."""
+    scene = tortured.scene
     end = int(scene.clock.time()) // MOMENT * MOMENT
-    wait_for(
-        lambda: scene.complete_to(scene.site.epoch, end),
-        180,
-        f"not complete up to {end} after three minutes: {[scene.stored(source)[-3:] for source in scene.sources]}; see {scene.log}",
-    )
+    tortured.wait(lambda: scene.complete_to(since(scene), end), f"not complete up to {end}")
+    tortured.wait(lambda: not tortured.unexplained(end), "what nobody can be asked again is neither stored nor lost")
+    print(tortured.losses(), file=sys.stderr, flush=True)
     today = Calendar(scene.site.timezone).day(end)
-    wait_for(
+    tortured.wait(
         lambda: all(is_sealed(path) for path in scene.files() if path.parent.name < str(today.date)),
-        180,
-        f"days before {today.date} are not sealed after three minutes; see {scene.log}",
+        f"days before {today.date} are not sealed",
     )
 
 
-def is_sealed(path: Path) -> bool:
-    with h5py.File(path, "r", locking=False) as file:
-        return form_of(file) == "sealed"
-
-
-# ---- what may happen beside kills
-
-
-def freeze(scene: Scene, rng: random.Random) -> None:
-    """A process stands still for seconds."""
-    with scene.frozen(rng.choice(("writer", "collectors"))):
-        time.sleep(rng.uniform(0.5, 4))
-
-
-def stop_source(scene: Scene, rng: random.Random) -> None:
-    """A source stands still: whoever asks it waits."""
-    with scene.stopped(rng.choice(scene.sources)):
-        time.sleep(rng.uniform(0.5, 4))
-
-
-def kill_source(scene: Scene, rng: random.Random) -> None:
-    """A source dies, and is started again."""
-    source = rng.choice(scene.sources)
-    scene.kill_source(source)
-    time.sleep(rng.uniform(0.1, 3))
-    scene.start_source(source)
-
-
-def damage(scene: Scene, rng: random.Random) -> None:
-    """A live file of today's is truncated or unlinked, of a source that can be asked again; the next commit notices and says so."""
-    today = Calendar(scene.site.timezone).day(int(scene.clock.time()))
-    source = rng.choice([source for source in scene.sources if source.replayable])
-    files = [path for path in scene.files(source) if path.parent.name == str(today.date) and not is_sealed(path)]
-    if not files:
-        return
-    known = noticed(scene)
-    if rng.random() < 1 / 2:
-        os.truncate(files[0], 4096 + rng.randrange(files[0].stat().st_size - 4096))
-    else:
-        files[0].unlink()
-    wait_for(lambda: noticed(scene) > known, 60, f"nobody noticed what was done to {files[0]}; see {scene.log}")
-
-
-def noticed(scene: Scene) -> int:
-    """Return how many files were found to be damaged or gone."""
-    said = scene.log.read_bytes()
-    return said.count(b'"file.set_aside"') + said.count(b'"file.gone"')
-
-
-FAULTS = (freeze, stop_source, kill_source, damage)
-
-
-def survivors(directory: Path) -> list[str]:
-    """Return the processes that still work on a scene."""
-    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid()))
-    return [command.decode() for command in commands if f"{directory}/tokiod.toml".encode() in command]
-
-
-def strike(scene: Scene, victim: str, rng: random.Random) -> None:
+def strike(tortured: Tortured, victim: str) -> None:
     """Kill, and see to it that somebody was hit: who is just being restarted is waited for, and killed while it starts or later."""
+    scene = tortured.scene
     if victim == "supervisor":
         scene.kill_daemon()
         scene.start_daemon()
@@ -222,15 +200,16 @@ def strike(scene: Scene, victim: str, rng: random.Random) -> None:
     for process in ("writer", "collectors") if victim == "both" else (victim,):
         if scene.pid(process) is None:
             # Killed as soon as it is seen, it would always die while Python starts, and the pauses before its next start grow to 5 s.
-            wait_for(lambda process=process: scene.pid(process) is not None, 30, f"no {process} after 30 s; see {scene.log}")
-            time.sleep(rng.uniform(0, BIRTH))
-        wait_for(lambda process=process: scene.kill(process), 30, f"no {process} to kill after 30 s; see {scene.log}")
+            tortured.wait(lambda process=process: scene.pid(process) is not None, f"there is no {process}")
+            tortured.pause(0, BIRTH)
+        tortured.wait(lambda process=process: scene.kill(process), f"no {process} to kill")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--faults", choices=("kills", "all"), default="kills")
+    parser.add_argument("--others", type=float, default=OTHERS, help="with all faults, the share of what happens that are no kills")
     parser.add_argument("--equal", action="store_true", help="hold sealed files against those of an undisturbed run, byte for byte")
     parser.add_argument("--rate", type=float, default=RATE, help="simulated seconds in a real one")
     parser.add_argument("--seed", type=int, default=None)
@@ -241,12 +220,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes under torture end too
     print(f"seed {seed}, everything in {directory}", file=sys.stderr, flush=True)
     try:
-        score = torture(arguments.kills, seed, directory, rate=arguments.rate, faults=arguments.faults, equal=arguments.equal)
+        others = arguments.others if arguments.faults == "all" else 0.0
+        score = torture(arguments.kills, seed, directory, rate=arguments.rate, others=others, equal=arguments.equal)
     except TokiodError as error:
         print(error, file=sys.stderr)
         return 1
-    for note in score.notes[:20]:
-        print(note, file=sys.stderr)
     print(score.line())
     failed = score.unreadable + score.lost + score.different > 0
     if not failed and arguments.directory is None:

@@ -1,0 +1,175 @@
+"""What others may do to the files of a tortured archive; each is noticed, said, and the day collected again where it can be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import h5py
+
+from tokiod.tts.layout import form_of
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tortured import Tortured
+
+    from tokiod.simulator.sources import Source
+
+SAID = ("file.set_aside", "file.gone")
+HEAD = 8192
+"""Bytes at the beginning of a file that still open it."""
+
+
+def truncated(path: Path, tortured: Tortured) -> None:
+    os.truncate(path, 4096 + tortured.rng.randrange(path.stat().st_size - 4096))
+
+
+def emptied(path: Path, _: Tortured) -> None:
+    os.truncate(path, 0)
+
+
+def unlinked(path: Path, _: Tortured) -> None:
+    path.unlink()
+
+
+def replaced(path: Path, _: Tortured) -> None:
+    other = path.with_name("other")
+    shutil.copy(path, other)
+    other.replace(path)
+
+
+def of_another_schema(path: Path, _: Tortured) -> None:
+    with h5py.File(path, "w") as file:
+        file["measurements"] = [1.0, 2.0]
+
+
+def without_raw(path: Path, _: Tortured) -> None:
+    with h5py.File(path, "r+") as file:
+        del file["_tokiod/raw"]
+
+
+def without_span(path: Path, _: Tortured) -> None:
+    with h5py.File(path, "r+") as file:
+        del file["_tokiod/span"]
+
+
+def reshaped(path: Path, _: Tortured) -> None:
+    with h5py.File(path, "r+") as file:
+        name = next(name for name in ("datatargets/readbytes", "datatargets/readrates", "fullness/bytes") if name in file)
+        attributes, shape = dict(file[name].attrs), file[name].shape
+        del file[name]
+        file.create_dataset(name, (shape[0] // 2, shape[1]), "f8").attrs.update(attributes)
+
+
+def with_foreign_datasets(path: Path, _: Tortured) -> None:
+    with h5py.File(path, "r+") as file:
+        file["datatargets/latency"] = [[1.0, 2.0]]
+        file["datatargets/latency"].attrs["columns"] = [b"one", b"two"]
+
+
+WHILE_UP = (truncated, emptied, unlinked, replaced, of_another_schema)
+WHILE_DOWN = (emptied, of_another_schema, without_raw, without_span, reshaped, with_foreign_datasets)
+
+
+def damage(tortured: Tortured) -> None:
+    """A live file of today's is damaged while the daemon runs; the next commit notices, and says so."""
+    source, path = live(tortured)
+    happens(tortured, source, path, tortured.rng.choice(WHILE_UP))
+
+
+def overwrite(tortured: Tortured) -> None:
+    """A live file of today's is overwritten but for its head, so that it still opens.
+
+    Noticed is what differs where the writer wrote last, when it writes again. While it is just writing, nobody can tell: so this
+    goes on until it is noticed, and does not begin before the writer has the file open, or it would begin with what it finds.
+    """
+    source, path = live(tortured)
+    tortured.wait(lambda: tortured.has_open(path), f"the writer does not open {path}")
+    with path.open("r+b") as file:
+        size = path.stat().st_size
+
+        def overwritten_again() -> bool:
+            file.seek(HEAD)
+            file.write(os.urandom(size - HEAD))
+            file.flush()
+            time.sleep(0.5)
+            return tortured.said(*SAID) > known
+
+        known = tortured.said(*SAID)
+        tortured.wait(overwritten_again, f"nobody noticed that {path} was overwritten")
+    forgotten(tortured, source, path)
+
+
+def damage_while_down(tortured: Tortured) -> None:
+    """A live file of today's is damaged while the daemon is down."""
+    source, path = live(tortured)
+    tortured.down()
+    kinds = [kind for kind in WHILE_DOWN if source.name in {"demo-lmt", "demo-gpfs"} or kind not in {without_raw, without_span}]
+    kind = tortured.rng.choice(kinds)
+    known = tortured.said(*SAID)
+    kind(path, tortured)
+    tortured.scene.start_daemon()
+    noticed(tortured, known, f"nobody noticed that {path} was {kind.__name__} while the daemon was down")
+    forgotten(tortured, source, path)
+
+
+def damage_sealed(tortured: Tortured) -> None:
+    """A sealed file that its source still has is taken away."""
+    scene = tortured.scene
+    reach = scene.clock.time() - scene.retention + 2 * 3600
+    files = [(source, path) for source in scene.sources for path in scene.files(source) if is_sealed(path) and start_of(path) > reach]
+    if files:
+        happens(tortured, *tortured.rng.choice(files), unlinked)
+
+
+FAULTS = (damage, overwrite, damage_while_down, damage_sealed)
+
+
+def happens(tortured: Tortured, source: Source, path: Path, kind: Callable[[Path, Tortured], None]) -> None:
+    known = tortured.said(*SAID)
+    kind(path, tortured)
+    noticed(tortured, known, f"nobody noticed that {path} was {kind.__name__}")
+    forgotten(tortured, source, path)
+
+
+def noticed(tortured: Tortured, known: int, message: str) -> None:
+    tortured.wait(lambda: tortured.said(*SAID) > known, message)
+
+
+def forgotten(tortured: Tortured, source: Source, path: Path) -> None:
+    """Expect nothing of the file any more, once the ledger has been told, which is right after the log."""
+    time.sleep(1)
+    tortured.destroyed(source, path)
+
+
+def live(tortured: Tortured) -> tuple[Source, Path]:
+    """Return a source, and its live file of today's; waits for one where there is none."""
+    scene, found = tortured.scene, []
+
+    def there_are() -> bool:
+        today = Calendar(scene.site.timezone).day(int(scene.clock.time()))
+        found[:] = [
+            (source, path)
+            for source in scene.sources
+            for path in scene.files(source)
+            if path.parent.name == str(today.date) and not is_sealed(path)
+        ]
+        return bool(found)
+
+    tortured.wait(there_are, "there is no live file")
+    return tortured.rng.choice(found)
+
+
+def is_sealed(path: Path) -> bool:
+    with h5py.File(path, "r", locking=False) as file:
+        return form_of(file) == "sealed"
+
+
+def start_of(path: Path) -> int:
+    with h5py.File(path, "r", locking=False) as file:
+        return int(file.attrs["start"])

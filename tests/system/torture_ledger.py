@@ -1,0 +1,99 @@
+"""What others may do to the ledger of a tortured archive: it is gone, corrupt or an older copy; the files tell what is stored."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokiod.ledger_stamp import EVERY
+
+if TYPE_CHECKING:
+    from tortured import Tortured
+
+PAGE = 4096
+PARTS = ("", "-wal", "-shm")
+SAID = "ledger.lost"
+OLD = 2 * EVERY + 600
+"""Simulated seconds after which a copy is known for one: two numbers later, and what it takes to write them."""
+
+
+def deleted(ledger: Path, _: Tortured) -> None:
+    for part in PARTS:
+        Path(f"{ledger}{part}").unlink(missing_ok=True)
+
+
+def corrupted(ledger: Path, tortured: Tortured) -> None:
+    """Pages are garbage, of the database or of what was not put into it yet."""
+    paths = [path for part in PARTS[:2] if (path := Path(f"{ledger}{part}")).exists() and path.stat().st_size >= PAGE]
+    for path in tortured.rng.sample(paths, min(1, len(paths))):
+        pages = path.stat().st_size // PAGE
+        with path.open("r+b") as file:
+            for _ in range(1 + pages // 8):
+                file.seek(tortured.rng.randrange(pages) * PAGE)
+                file.write(os.urandom(PAGE))
+
+
+def older(ledger: Path, tortured: Tortured) -> None:
+    """A copy made before is put back, as one does who knows that a database is three files; one that can be told from the last."""
+    copy = copy_of(tortured)
+    if not copy.exists() or tortured.scene.clock.time() - tortured.copied < OLD:
+        keep_copy(tortured)
+    for part in PARTS[1:]:
+        Path(f"{ledger}{part}").unlink(missing_ok=True)
+    put_back = ledger.with_name("put-back")
+    put_back.write_bytes(copy.read_bytes())
+    put_back.replace(ledger)
+
+
+KINDS = (deleted, corrupted, older)
+
+
+def harm_ledger(tortured: Tortured) -> None:
+    """The ledger is harmed while the daemon runs: it notices that, but for garbage where it does not look before the next start."""
+    ledger = tortured.scene.config.archive.ledger
+    tortured.wait(lambda: tortured.has_open(ledger), f"the writer does not open {ledger}")
+    known, writer, kind = tortured.said(SAID), tortured.scene.pid("writer"), tortured.rng.choice(KINDS)
+    kind(ledger, tortured)
+    if kind is corrupted:
+        tortured.pause(0, 5)
+        tortured.scene.kill("writer")
+    else:
+        # One that was just opening it may die of that, which is as good.
+        tortured.wait(
+            lambda: tortured.said(SAID) > known or tortured.scene.pid("writer") not in {None, writer},
+            f"nobody noticed that {ledger} was {kind.__name__}",
+        )
+    readable(tortured)
+
+
+def harm_ledger_while_down(tortured: Tortured) -> None:
+    """The ledger is harmed while the daemon is down."""
+    tortured.wait(tortured.has_ledger, "there is no ledger")
+    tortured.down()
+    tortured.rng.choice(KINDS)(tortured.scene.config.archive.ledger, tortured)
+    tortured.scene.start_daemon()
+    readable(tortured)
+
+
+def keep_copy(tortured: Tortured) -> None:
+    """A copy of the ledger is made, which may be put back some day."""
+    tortured.wait(tortured.has_ledger, "there is no ledger")
+    with closing(sqlite3.connect(tortured.scene.config.archive.ledger)) as ledger, closing(sqlite3.connect(copy_of(tortured))) as copy:
+        ledger.backup(copy)
+    tortured.copied = tortured.scene.clock.time()
+
+
+FAULTS = (harm_ledger, harm_ledger_while_down, keep_copy)
+
+
+def copy_of(tortured: Tortured) -> Path:
+    return tortured.scene.directory / "ledger-copy.sqlite3"
+
+
+def readable(tortured: Tortured) -> None:
+    """Wait until what is stored can be asked for: a ledger is set aside at a start, and its successor knows the sources a moment later."""
+    tortured.pause(1, 2)
+    tortured.wait(tortured.has_ledger, "there is no ledger again")

@@ -1,0 +1,150 @@
+"""What is tortured: a scene with its disk, and what its archive must hold, whatever is done to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from tokiod.errors import TokiodError
+from tokiod.ledger import Ledger
+from tokiod.ranges import Ranges
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.window import Calendar, iso
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from torture_disk import Disk
+
+    from tokiod.simulator.sources import Source
+    from tokiod.window import Window
+
+PATIENCE = 600
+"""Real seconds for what takes a few on a machine that is not busy."""
+
+
+@dataclass(slots=True)
+class Tortured:
+    """A scene, the disk of its archive if there is one of its own, and all that its ledger ever called stored.
+
+    A cell that was there must be there for ever, also while a ledger that was lost tells less, but for what a fault destroyed.
+    is_kept_up: a daemon that ends by itself is started again, restarts: how often; copied: the simulated time of the ledger's copy.
+    """
+
+    scene: Scene
+    rng: random.Random
+    disk: Disk | None = None
+    is_kept_up: bool = False
+    restarts: int = 0
+    copied: float = 0.0
+    _kept: dict[str, Ranges] = field(default_factory=dict)
+
+    def learn(self) -> None:
+        """See what is stored now."""
+        for source in self.scene.sources:
+            kept = self._kept.setdefault(source.name, Ranges())
+            for window in self.scene.stored(source):
+                kept.add(window.start, window.end)
+
+    def kept(self, source: Source) -> list[Window]:
+        """Return what must be in the files of a source."""
+        return [*self._kept.get(source.name, Ranges()).within(0, 2**40)]
+
+    def destroyed(self, source: Source, path: Path) -> None:
+        """Note that the file of a day is no more: what can be asked again will be stored again."""
+        zone = self.scene.site.timezone
+        noon = datetime.fromisoformat(f"{path.parent.name}T12:00").replace(tzinfo=ZoneInfo(zone))
+        day = Calendar(zone).day(int(noon.timestamp()))
+        self._kept.setdefault(source.name, Ranges()).remove(day.start, day.end)
+
+    def unexplained(self, end: int) -> list[str]:
+        """Return what up to a time is neither stored nor lost for a reason, of sources that can't be asked again."""
+        found: list[str] = []
+        with Ledger.open_readonly(self.scene.config.archive.ledger) as ledger:
+            for source in (source for source in self.scene.sources if not source.replayable):
+                known = ledger.stored(source.name)
+                first = max(min((start for start, _ in known), default=0), end - self.scene.retention)
+                for one in ledger.unstored(source.name):
+                    if one.state == "lost" and one.error:
+                        known.add(one.window.start, one.window.end)
+                found += [f"{source.name} {hole}" for hole in known.holes(first, end)]
+        return found
+
+    def losses(self) -> str:
+        """Return a sentence on what of which nobody can be asked again is stored and lost."""
+        sentences = []
+        with Ledger.open_readonly(self.scene.config.archive.ledger) as ledger:
+            for source in (source for source in self.scene.sources if not source.replayable):
+                lost = sum(one.window.seconds for one in ledger.unstored(source.name) if one.state == "lost")
+                stored = sum(end - start for start, end in ledger.stored(source.name))
+                sentences.append(f"{source.name}: windows stored {stored // self.scene.window} lost {lost // self.scene.window}")
+        return ", ".join([*sentences, f"the daemon ended by itself {self.restarts} times"])
+
+    def down(self) -> None:
+        """Kill the daemon, and wait until none of its processes is left."""
+        self.scene.kill_daemon()
+        wait_for(lambda: not survivors(self.scene.directory), PATIENCE, "processes outlived their supervisor")
+
+    def wait(self, condition: Callable[[], bool], message: str) -> None:
+        """Wait, and meanwhile start a daemon that has ended, as whoever keeps services running does: on a broken disk it may end."""
+
+        def is_so() -> bool:
+            if condition():
+                return True
+            if self.is_kept_up and self.scene.has_ended:
+                self.restarts += 1
+                self.scene.start_daemon()
+            return False
+
+        wait_for(is_so, PATIENCE, f"{message}; see {self.scene.log}")
+
+    def pause(self, shortest: float, longest: float) -> None:
+        """Let some seconds pass."""
+        time.sleep(self.rng.uniform(shortest, longest))
+
+    def note(self, what: str) -> None:
+        """Write what is done into the daemon's log, among what it says."""
+        with self.scene.log.open("a") as log:
+            log.write(json.dumps({"timestamp": iso(self.scene.clock.time()), "torture": what}) + "\n")
+
+    def said(self, *events: str) -> int:
+        """Return how often the daemon has logged something."""
+        text = self.scene.log.read_bytes()
+        return sum(text.count(f'"{event}"'.encode()) for event in events)
+
+    def has_open(self, path: Path) -> bool:
+        """Whether the writer has a file open."""
+        pid = self.scene.pid("writer")
+        try:
+            return pid is not None and path.stat().st_ino in {entry.stat().st_ino for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        except OSError:
+            return False
+
+    def has_ledger(self) -> bool:
+        """Whether there is a ledger that can be read and knows every source."""
+        try:
+            with Ledger.open_readonly(self.scene.config.archive.ledger) as ledger:
+                return {status.name for status in ledger.sources()} >= {source.name for source in self.scene.sources}
+        except (TokiodError, sqlite3.Error):
+            return False
+
+
+def survivors(directory: Path) -> list[str]:
+    """Return the processes that still work on a scene."""
+    commands = (_command(path) for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid()))
+    return [command.decode() for command in commands if f"{directory}/tokiod.toml".encode() in command]
+
+
+def _command(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
