@@ -15,6 +15,7 @@ from tokiod.testing_files import FaultyFiles, SimulatedKill
 from tokiod.tts import live as live_module
 from tokiod.tts.create import create
 from tokiod.tts.live import FileLost, LiveFile, NotLive, SyncFailed, set_aside
+from tokiod.tts.seal import is_sealed
 
 NOW = 1_517_212_800
 
@@ -124,6 +125,21 @@ def test_a_file_that_cannot_be_filled_in_place_is_refused_with_the_reason(tmp_pa
     assert str(path) in str(caught.value)
     assert path.read_bytes() == content
     assert open_descriptors() == before
+
+
+def test_a_file_that_is_garbage_from_wherever_on_is_refused_or_opened_and_nothing_else(tmp_path, spec):
+    path = tmp_path / "fs.hdf5"
+    create(path, spec, created=1)
+    sound, noise = path.read_bytes(), np.random.default_rng(1).bytes(path.stat().st_size)
+    refused = 0
+    for head in range(0, len(sound), 128):
+        path.write_bytes(sound[:head] + noise[head:])
+        try:
+            LiveFile.open(path).close()
+        except NotLive:
+            refused += 1
+            assert not is_sealed(path)
+    assert refused > 20
 
 
 def open_descriptors():

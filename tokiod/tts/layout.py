@@ -79,8 +79,11 @@ def open_for_reading(path: Path) -> Any:
 
 
 def form_of(file: Any) -> str:
-    """Return "live" or "sealed" for a file that tokiod made, "foreign" for any other."""
-    return _text(file[OWN].attrs.get(FORM, b"foreign")) if OWN in file else "foreign"
+    """Return "live" or "sealed" for a file that tokiod made, "foreign" for any other. Raises NotLive where HDF5 can't tell."""
+    try:
+        return _text(file[OWN].attrs.get(FORM, b"foreign")) if OWN in file else "foreign"
+    except (KeyError, RuntimeError, OSError) as error:
+        raise NotLive(f"{file.filename}: {error}") from error
 
 
 def read_spec(file: Any) -> FileSpec:

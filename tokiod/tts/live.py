@@ -190,5 +190,5 @@ def _read_layout(path: Path) -> Layout:
         try:
             spec = read_spec(file)
             return Layout(spec, [located(file, place) for place in places(spec)], bool(file[OWN].attrs[RAW_SEALED]))
-        except (KeyError, ValueError, TypeError, OSError) as error:
+        except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 makes of a file that is broken
             raise NotLive(f"{path}: {error}") from error

@@ -101,7 +101,7 @@ def _sealed_spec(path: Path, file: Any) -> FileSpec:
         if form_of(file) == "live":
             raise NotLive(f"{path}: it is live, not sealed")
         return read_spec(file)
-    except (KeyError, ValueError, TypeError, OSError) as error:
+    except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
         raise NotLive(f"{path}: not a TTS file that can be opened up: {error}") from error
 
 
