@@ -162,17 +162,17 @@ def run(*arguments, **options):
     return subprocess.Popen([sys.executable, str(SCRIPT), *map(str, arguments)], **options)
 
 
-def in_short(first, last, memory, lags, quiet):
+def in_short(memory, lags, quiet):
     """Say what a crowd cost."""
-    heard = f"{last['messages']} messages to {last['live']}, {last['holes']} missed, {last['cpu']:.0f} s of processor for them"
     cost = f"{max(memory):+.1f} MB at most, {memory[-1]:+.1f} MB at the end, lag at most {max(lags):.1f} s, {max(quiet):.1f} s before"
-    return f"\n{CROWD} subscribers, {DEAF} of them deaf, for {SECONDS} s: there in {first['connected']:.1f} s, {heard}, {cost}"
+    return f"\n{CROWD} subscribers, {DEAF} of them deaf, for {SECONDS} s: {cost}"
 
 
 def test_strangers_and_rude_clients_are_counted_and_change_nothing(capsys):
     with playing(keyed=True) as place:
         scene, keys = place.scene, place.keyring.directory
-        follower = Follower(f"tcp://127.0.0.1:{place.feed}", place.friend)
+        # Who is silent for as long as the feed at most is, connects anew on a busy machine, and misses what comes meanwhile.
+        follower = Follower(f"tcp://127.0.0.1:{place.feed}", place.friend, silence=5.0)
         with place.lags() as quiet:
             time.sleep(6)
         since = scene.stored()[-1].end
@@ -199,7 +199,10 @@ def test_strangers_and_rude_clients_are_counted_and_change_nothing(capsys):
         with capsys.disabled():
             print(f"\n2 x {CONNECTIONS} connections, 2 x {MESSAGES} messages in {took:.0f} s: counted {counts}, {grown:+.1f} MB, "
                   f"lag at most {max(lags):.1f} s, {max(quiet):.1f} s before")  # fmt: skip
-        assert counts == [2 * CONNECTIONS, MESSAGES, MESSAGES]
+        # Where the machine is so slow that the collectors connect anew, what they had said is of no use either, and said again.
+        resent = place.count("tokiod_bus_resent_windows_total")
+        assert counts[:2] == [2 * CONNECTIONS, MESSAGES]
+        assert counts[2] == MESSAGES or (resent and counts[2] > MESSAGES)
         assert max(lags) < max(quiet) + SLACK
         assert grown < ROOM
         told = place.told("feed.refused")
@@ -260,10 +263,17 @@ def test_a_crowd_of_subscribers_of_which_some_never_read_delays_nothing_and_miss
             while time.monotonic() < begun + SECONDS:
                 time.sleep(1)
                 memory.append(scene.memory() - before)
-        told, _ = crowd.communicate("\n", timeout=120)
+        with capsys.disabled():
+            print(in_short(memory, lags, quiet))
+        try:
+            # One process for all of them: on a busy machine it is late.
+            told, _ = crowd.communicate("\n", timeout=120 + SECONDS)
+        finally:
+            crowd.kill()
         first, last = map(json.loads, told.splitlines())
         with capsys.disabled():
-            print(in_short(first, last, memory, lags, quiet))
+            print(f"there in {first['connected']:.1f} s, {last['messages']} messages to {last['live']}, {last['holes']} missed, "
+                  f"{last['cpu']:.0f} s of processor for them")  # fmt: skip
         assert (last["live"], last["holes"], last["same"]) == (CROWD - DEAF, 0, True)
         assert last["messages"] > 5 * CROWD
         assert max(lags) < max(quiet) + SLACK
