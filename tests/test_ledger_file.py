@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from ledger_entries import NOW, entry, failure
 
 from tokiod.errors import TokiodError
 from tokiod.ledger import Ledger, LedgerCorrupt
+from tokiod.ledger_file import LedgerUnreadable
 from tokiod.window import Window
 
 
@@ -182,3 +184,15 @@ def test_a_kill_while_the_file_is_made_leaves_one_that_opens(path):
             assert list(ledger.stored("lmt")) == [(0, 60)]
         for file in path.parent.iterdir():
             file.unlink()
+
+
+def test_a_ledger_that_somebody_holds_is_said_to_be_out_of_reach_not_corrupt(path, monkeypatch):
+    monkeypatch.setattr("tokiod.ledger_file.BUSY_SECONDS", 0.1)
+    Ledger.open(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerUnreadable, match=rf"the ledger {path} can't be opened: database is locked"):
+            Ledger.open(path)
+        holder.execute("ROLLBACK")
+    Ledger.open(path).close()

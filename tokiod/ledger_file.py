@@ -64,6 +64,13 @@ class LedgerUnmade(TokiodError):  # noqa: N818 - says what is the case
     """The file is there and empty: the writer is making it, or was killed while it did."""
 
 
+class LedgerUnreadable(TokiodError):  # noqa: N818 - as above
+    """It can't be had just now: the disk is full or fails, or somebody holds it. Nothing that a person must change in tokiod."""
+
+
+_PASSING = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM})
+
+
 def connect(path: Path, *, full: bool) -> sqlite3.Connection:
     """Open or create a ledger; full: sync every transaction.
 
@@ -141,7 +148,8 @@ def _check(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
 def _understood(error: sqlite3.DatabaseError, path: Path) -> TokiodError:
     if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _corrupt(path, str(error))
-    return TokiodError(f"the ledger {path} can't be opened: {error}")
+    kind = LedgerUnreadable if error.sqlite_errorcode & 0xFF in _PASSING else TokiodError
+    return kind(f"the ledger {path} can't be opened: {error}")
 
 
 def _corrupt(path: Path, reason: str) -> LedgerCorrupt:

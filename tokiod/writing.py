@@ -19,6 +19,7 @@ from tokiod.bus.receiver import Receiver
 from tokiod.curve import bus_guard, feed_guard
 from tokiod.errors import ConfigError
 from tokiod.ledger import Ledger
+from tokiod.ledger_file import LedgerUnreadable
 from tokiod.ledger_lost import LedgerLost, Watch
 from tokiod.ledger_rebuilt import told_by_files
 from tokiod.process import ArchiveLock
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-LOST = 1
-"""The exit code of a writer whose ledger was lost: whoever started it starts it again."""
+AGAIN = 1
+"""The exit code of a writer that nobody but its disk or its ledger stands in the way of: whoever started it starts it again."""
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: Asked) -> None:
@@ -52,7 +53,11 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
     with ArchiveLock(config.archive.lock):
         _sweep(config.archive.root)
         full = not all(source.replayable for source in config.source)
-        ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
+        try:
+            ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
+        except LedgerUnreadable as error:
+            log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - a disk needs no traceback
+            raise SystemExit(AGAIN) from None
         with (
             ledger,
             Receiver(config.bus.endpoint, epoch, guard=bus_guard(config)) as receiver,
@@ -86,7 +91,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             except LedgerLost as error:
                 log.critical("ledger.lost", path=str(ledger.path), reason=f"{error}; the writer begins anew, with what the files tell")
                 # To close it would write to it, and take away by its name the log of the one that is there now.
-                os._exit(LOST)
+                os._exit(AGAIN)
             finally:
                 shelf.close()
     log.info("writer.stopped")

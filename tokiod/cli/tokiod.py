@@ -68,7 +68,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
 def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
     """Run the writer alone; `tokiod run` starts it by itself.
 
-    Exit 0 stopped, 2 it can't begin.
+    Exit 0 stopped, 1 its ledger was lost or can't be had just now: start it again, 2 it can't begin.
     """
     _begin(log_level, parent, log_json=log_json)
     many_descriptors()
