@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 TORTURE = Path(__file__).with_name("torture.py")
 KILLS = 12
+RATE = 180
+"""Simulated seconds in a real one: so few kills see a night only if it comes quickly."""
 SEED = 20_180_129
 
 
@@ -31,6 +33,7 @@ def tortured(tmp_path_factory):
     """What the torture said, and where it left its archive."""
     directory = tmp_path_factory.mktemp("t")
     line = [sys.executable, str(TORTURE), "--kills", str(KILLS), "--seed", str(SEED), "--directory", str(directory), "--equal"]
+    line += ["--rate", str(RATE)]
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=500), directory
 
 

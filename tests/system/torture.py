@@ -183,7 +183,7 @@ def settle(tortured: Tortured) -> None:
     tortured.wait(lambda: scene.complete_to(since(scene), end), f"not complete up to {end}")
     tortured.wait(lambda: not tortured.unexplained(end), "what nobody can be asked again is neither stored nor lost")
     print(tortured.losses(), file=sys.stderr, flush=True)
-    today = Calendar(scene.site.timezone).day(end)
+    today = Calendar(scene.site.timezone).day(int(scene.clock.time()))
     tortured.wait(
         lambda: all(is_sealed(path) for path in scene.files() if path.parent.name < str(today.date)),
         f"days before {today.date} are not sealed",

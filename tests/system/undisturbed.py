@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SPARE = 4 * 3600
 """Seconds before the sources' first row that are asked for: the daemon's start takes some of them."""
-LONGEST = 60
+LONGEST = 120
 """Real seconds that a sealed file may take, one after the other."""
 
 
