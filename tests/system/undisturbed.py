@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SPARE = 4 * 3600
-"""Seconds before the sources' first row that are asked for: the daemon's start takes some of them."""
+SPARE = 30
+"""Real seconds per file until the sources' first row is asked for, which comes last: as many more of the past are asked for."""
 LONGEST = 120
 """Real seconds that a sealed file may take, one after the other."""
 
@@ -24,7 +24,8 @@ def unequal(scene: Scene) -> list[str]:
     """Return what is wrong with the sealed days of sources that can be asked again, over the same sources; the scene's daemon is down."""
     now = scene.clock.time()
     over = [path for path in _sealed(scene) if scene.site.epoch < _end(path) <= now - scene.window]
-    with _again(scene, int(now - scene.site.epoch) + SPARE) as other:
+    spare = int(SPARE * (1 + len(over)) * scene.clock.rate)
+    with _again(scene, int(now - scene.site.epoch) + spare) as other:
         other.start_daemon()
         wanted = {path.relative_to(scene.directory): path for path in over}
         wait_for(
