@@ -200,7 +200,7 @@ def test_tail_without_a_daemon_says_so_once_and_waits(scene):
 
 def test_tail_refuses_a_system_that_no_source_has_and_a_time_that_is_none(scene):
     for options, said in (
-        (["dmeo"], "no source has the system dmeo, did you mean demo?"),
+        (["dmeo"], "no source has the system 'dmeo', did you mean demo?"),
         (["--since", "soon"], "--since: 'soon' is no"),
         (["--csv", "--json"], "not both"),
         (["--key", "/nowhere/me.key_secret"], "give both --key, your secret one, and --server-key"),
