@@ -8,10 +8,10 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene, wait_for
