@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ledger_entries import NOW, config, entry
 
@@ -43,6 +43,7 @@ def runs(integers):
 
 
 @given(st.lists(DEED, max_size=15))
+@example([("store", "a", [(0, 2)]), ("lost", "a", [(0, 1)])])
 def test_any_sequence_of_deeds_equals_sets_of_integers_in_maximal_ranges(deeds):
     ledger = Ledger.open(Path(f"/dev/shm/tokiod-test-{os.getpid()}.sqlite3"))
     stored, unstored, lost = ({"a": set(), "b": set()} for _ in range(3))

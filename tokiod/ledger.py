@@ -156,7 +156,7 @@ class Ledger:
         return spans.stored(self._sql, source, within)
 
     def settled(self, source: str, since: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of a source that are stored or lost for good, and end after `since`, in order; none overlap, some touch."""
+        """Yield the spans of a source that are stored or lost for good, and end after `since`, in order of their starts; some touch, and some overlap."""
         return spans.settled(self._sql, source, since)
 
     def unstored(self, source: str) -> list[Unstored]:
@@ -186,7 +186,7 @@ class Ledger:
         for start, end in spans.settled(self._sql, source, reached):
             if start > reached:
                 break
-            reached = end
+            reached = max(reached, end)
         return reached
 
     @property

@@ -41,7 +41,7 @@ def stored(sql: sqlite3.Connection, source: str, within: Window | None = None) -
 
 
 def settled(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans that are stored or lost, and end after `since`, in order; none overlap, some touch."""
+    """Yield the spans that are stored or lost, and end after `since`, in order of their starts; some touch, and some overlap."""
     return sql.execute(
         """SELECT start, "end" FROM stored WHERE source = :source AND "end" > :since
            UNION ALL SELECT start, "end" FROM unstored WHERE source = :source AND "end" > :since AND state = 'lost' ORDER BY 1""",
