@@ -156,7 +156,7 @@ class Ledger:
         return spans.stored(self._sql, source, within)
 
     def settled(self, source: str, since: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of a source that are stored or lost for good, and end after `since`, in order of their starts; some touch, and some overlap."""
+        """Yield the spans of a source that are stored or lost, and end after `since`, by their starts; some touch, and some overlap."""
         return spans.settled(self._sql, source, since)
 
     def unstored(self, source: str) -> list[Unstored]:
