@@ -53,8 +53,8 @@ def test_an_unknown_kind_is_told_with_those_there_are(add, kind, fault):
 
 @pytest.mark.usefixtures("add")
 def test_no_kind_at_all_is_told():
-    with pytest.raises(ConfigError, match=r"^'lmt' is no kind of source: none is installed$"):
-        plugins.load("lmt")
+    with pytest.raises(ConfigError, match=r"^'absent' is no kind of source: none is installed$"):
+        plugins.load("absent")
 
 
 def test_a_plugin_that_cant_be_imported_says_which_and_why(add):
