@@ -52,21 +52,13 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
     config, epoch = load(), uuid4().hex
     with ArchiveLock(config.archive.lock):
         _sweep(config.archive.root)
-        full = not all(source.replayable for source in config.source)
-        try:
-            ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
-        except LedgerUnreadable as error:
-            log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - a disk needs no traceback
-            raise SystemExit(AGAIN) from None
         with (
-            ledger,
+            _opened(config, clock) as ledger,
             Receiver(config.bus.endpoint, epoch, guard=bus_guard(config)) as receiver,
             Feed(config.feed.endpoint, epoch, guard=feed_guard(config)) as feed,
         ):
             watch = Watch(ledger, clock.monotonic)
             metrics.count(config, "writer")
-            if ledger.set_aside is not None:
-                log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.set_aside), reason="it is corrupt")
             told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
             shelf = Shelf(layout, clock, REAL, Threads(), limits)
@@ -95,6 +87,19 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             finally:
                 shelf.close()
     log.info("writer.stopped")
+
+
+def _opened(config: Config, clock: Clock) -> Ledger:
+    """Open the ledger, a new one where it is corrupt; end as one that is to be started again where it can't be had just now."""
+    full = not all(source.replayable for source in config.source)
+    try:
+        ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
+    except LedgerUnreadable as error:
+        log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - a disk needs no traceback
+        raise SystemExit(AGAIN) from None
+    if ledger.set_aside is not None:
+        log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.set_aside), reason="it is corrupt")
+    return ledger
 
 
 def _reload(load: Callable[[], Config], parts: tuple[Upkeep, Receiver, Feed], notifier: Notifier) -> None:
