@@ -8,7 +8,7 @@ by a retry or after a kill, leaves the same files.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sinks.cells import RowsOfFile
+    from sinks.layout import Place
     from sinks.shelf import Shelf
     from sinks.volume import Volume
     from tokiod.sink import Collected, Done, SetAside
@@ -68,6 +69,7 @@ class _Application:
     shelf: Shelf
     applied: Applied
     compare: bool
+    _neighbours: dict[int, Volume | None] = field(default_factory=dict)
 
     def apply(self, collected: Collected) -> Applied:
         place = self.shelf.place(collected.system, collected.window.start)
@@ -125,12 +127,18 @@ class _Application:
 
     def _tell_neighbours(self, volume: Volume, cells: Cells, first: NDArray[np.bool_]) -> None:
         """Keep the guard rows of the days beside right; first: which cells stand in the day's first row."""
-        if first.any() and (before := self.shelf.beside(volume.place, -1)) is not None:
+        if first.any() and (before := self._beside(volume.place, -1)) is not None:
             self._guard_after(before, cells.batch, cells.column[first], cells.value[first])
-        if len(first) and (after := self.shelf.beside(volume.place, +1)) is not None:
+        if len(first) and (after := self._beside(volume.place, +1)) is not None:
             column = np.unique(cells.column)
             last = volume.counter(cells.batch.dataset).last_samples()[volume.columns(cells.batch)[column]]
             self._guard(after, cells.batch, column[last != ABSENT], last[last != ABSENT], 0)
+
+    def _beside(self, place: Place, way: int) -> Volume | None:
+        """Return the file of the day after (+1) or before (-1), looked for once per window: its twenty counters ask one by one."""
+        if way not in self._neighbours:
+            self._neighbours[way] = self.shelf.beside(place, way)
+        return self._neighbours[way]
 
     def _guard_after(self, volume: Volume, batch: Batch, column: NDArray[np.integer], value: NDArray[np.int64]) -> None:
         if batch.dataset in volume.file.raw:

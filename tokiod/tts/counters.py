@@ -100,8 +100,8 @@ class Counter:
             self._span.write_rows(0, span_after)
         self._gap.shrink(first, stop)
         self._raw.write_rows(first, block)
-        write = self._write if compare else self._overwrite
-        return write(first - CLOSING, np.arange(block.shape[1]), steps.astype(np.float64))
+        cells = steps.astype(np.float64)
+        return self._rewrite(first - CLOSING, cells) if compare else self._overwrite(first - CLOSING, np.arange(block.shape[1]), cells)
 
     def _rising(self, span: NDArray[np.int64], first: int, block: NDArray[np.int64]) -> Plain:
         """Return the differences of whole rows where they are plain ones, and span where it changes."""
@@ -198,6 +198,22 @@ class Counter:
 
     def _choose(self, block: NDArray[T], columns: NDArray[np.intp]) -> NDArray[T]:
         return block if len(columns) == self._raw.width else block[:, columns]
+
+    def _rewrite(self, top: int, cells: NDArray[np.float64]) -> Changes:
+        """Write whole rows of cells none of which is missing, from the first to the last row that changes."""
+        changed = self._cells.read(top, top + len(cells)).view(np.int64) != cells.view(np.int64)
+        rows = np.flatnonzero(changed.any(axis=1))
+        if not len(rows):
+            return Changes.joined([])
+        first, stop = int(rows[0]), int(rows[-1]) + 1
+        changed, cells = changed[first:stop], cells[first:stop]
+        self._cells.write_rows(top + first, cells)
+        row, column = _grid(*cells.shape)
+        row = row + (top + first)
+        if changed.all():
+            return Changes(row, column, cells.ravel())
+        here = np.flatnonzero(changed)
+        return Changes(row[here], column[here], cells.ravel()[here])
 
     def _write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
         block = self._cells.read(top, top + len(cells))
