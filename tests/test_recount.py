@@ -94,6 +94,61 @@ def test_only_the_window_that_grew_is_collected_again(site):
     assert len(site.asked) <= 11
 
 
+def test_a_source_that_counts_more_than_it_hands_out_is_collected_again_once_not_for_ever(site):
+    site.store(3)
+    window = Window(NOON - HOUR, NOON - HOUR + 60)
+    site.holds[window.start] = 12
+    told = []
+
+    async def play():
+        task = asyncio.ensure_future(Recount(site.config, site, site.lender, site.ledger, site.clock).run())
+        for _ in range(6):
+            await site.clock.advance(HOUR + 60)
+            for job in Jobs(site.ledger).all():  # the backfill: the source hands out ten of its twelve again
+                if not job.finished:
+                    told.append(job.span)
+                    site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=10)], site.clock.time())
+                    Jobs(site.ledger).set_state(job, "done", site.clock.time())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with capture_logs() as logged:
+        asyncio.run(play())
+    assert told == [window]
+    said = [(one["window"], one["records"], one["found"]) for one in logged if one["event"] == "window.overcounted"]
+    assert said == [(str(window), 10, 12)]
+    site.holds[window.start] = 13
+    site.clock.jump(DAY)
+    site.runs(120)
+    assert [span for _, span, _ in site.again] == [window, window]
+
+
+def test_a_ledger_that_cannot_be_read_just_now_is_a_line_without_a_traceback(site):
+    site.store(1)
+    site.ledger.sql.execute("ALTER TABLE counted RENAME TO elsewhere")
+    with capture_logs() as told:
+        site.runs(60)
+    line, *_ = [one for one in told if one["event"] == "recount.failed"]
+    assert (line["log_level"], line["error"], "exc_info" in line) == ("warning", "no such table: counted", False)
+
+
+def test_what_a_clock_that_was_fast_has_stored_is_counted_as_soon_as_it_is_over(site):
+    """An hour fast: of the window that was not over, half was had, and of those after it nothing."""
+    site.clock.jump(HOUR)
+    site.store(1, records=5, start=NOON - 60)
+    site.store(30, records=0, start=NOON)
+    site.store(1, records=10, start=NOON - 120)
+    site.clock.jump(-HOUR)
+    site.holds |= dict.fromkeys(range(NOON - 60, NOON + 1800, 60), 10)
+    site.runs(120)
+    assert site.again[0] == ("one", Window(NOON - 60, NOON), True)
+    assert all(span.end <= site.clock.time() for _, span, _ in site.again)
+    site.runs(2000)
+    again = sorted(span.start for _, span, _ in site.again)
+    assert again == list(range(NOON - 60, NOON + 1800, 60))
+    assert len(site.left) == 32
+
+
 def told_of(site, event):
     """(window, records, found) of each time that something was said of windows when an hour is over."""
     site.clock.jump(HOUR)

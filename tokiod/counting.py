@@ -14,7 +14,7 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from tokiod.process import ArchiveLock
+from tokiod.archive_lock import ArchiveLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,7 +6,6 @@ backfilled   what a job has done, where the ledger's own ranges can't tell: jobs
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -82,7 +81,7 @@ class Jobs:
 
     def add(self, wanted: Wanted, now: float) -> Job:
         """Add a job, or return the unfinished one that asks for the same."""
-        same = (wanted.source, wanted.span.start, wanted.span.end, json.dumps(sorted(wanted.datasets)), wanted.force)
+        same = (wanted.source, wanted.span.start, wanted.span.end, msgspec.json.encode(sorted(wanted.datasets)).decode(), wanted.force)
         with self._ledger.transaction() as sql:
             row = sql.execute(_SAME, same).fetchone()
             number = int(row[0] if row else sql.execute(_INSERT, (*same, wanted.parallel, now, now)).lastrowid or 0)
@@ -142,4 +141,4 @@ class Jobs:
 
 
 def _job(*, datasets: str, force: int, **rest: Any) -> Job:
-    return Job(datasets=tuple(json.loads(datasets)), force=bool(force), **rest)
+    return Job(datasets=tuple(msgspec.json.decode(datasets)), force=bool(force), **rest)

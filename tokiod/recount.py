@@ -6,6 +6,7 @@ counted      one row per stored window that is still to be counted again: how ma
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -30,6 +31,11 @@ LOOK = 60.0
 YIELD = 0.1
 LONGEST = 3600
 """Seconds of neighbouring windows that one question is about."""
+FAST = 1.0
+"""Seconds by which the clock must have been fast: two processes look at it one after the other."""
+
+FORGET = 90 * 86400
+"""Seconds for which it is remembered what a source was asked again in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,20 @@ class Counts:
         )
         found = [Counted(Window(start, end), *rest) for start, end, *rest in rows]
         return [one for one in found if one.stage >= len(after) or now >= one.stored_at + after[one.stage]]
+
+    def newest(self) -> float:
+        """Return when the window was stored that was stored last, epoch seconds; 0.0 where there is none."""
+        query = "SELECT coalesce(max(stored_at), 0.0) FROM counted WHERE source = ?"
+        return float(self._ledger.sql.execute(query, (self._source,)).fetchone()[0])
+
+    def distrust(self, now: float, ahead: int) -> None:
+        """Let what was stored by a clock that was fast count as stored so many seconds before its end.
+
+        It was asked for too early, so that the source had not all of it, or nothing.
+        """
+        query = 'UPDATE counted SET stored_at = "end" - ?, stage = 0 WHERE source = ? AND stored_at > ?'
+        with self._ledger.transaction() as sql:
+            sql.execute(query, (ahead, self._source, now))
 
     def within(self, span: Window) -> list[Window]:
         """Return the windows in a span whose records are known, as they were stored, oldest first."""
@@ -84,12 +104,14 @@ class Recount:
 
     def __init__(self, config: SourceConfig, collector: Collector, lender: Lender, ledger: Ledger, clock: Clock) -> None:
         self._after = tuple(int(seconds) for seconds in config.recount)
+        self._settle = int(config.settle)
         self._name = config.name
         self._collector = collector
         self._lender = lender
         self._counts = Counts(ledger, config.name)
         self._jobs = Jobs(ledger)
         self._clock = clock
+        self._asked: dict[int, tuple[int, int]] = {}
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
@@ -97,9 +119,14 @@ class Recount:
         try:
             while True:
                 try:
+                    # The ledger first: what is stored while we look at it is no newer than the clock is then.
+                    if self._after and self._counts.newest() > (now := self._clock.time()) + FAST:
+                        self._counts.distrust(now + FAST, self._after[0] - self._settle)
                     for group in _neighbours(self._counts.due(self._clock.time(), self._after)):
                         await self._look_at(group)
-                except Exception:  # noqa: BLE001 - a full disk, or a fault of ours: it must not end live polling
+                except sqlite3.Error as error:
+                    self._log.warning("recount.failed", error=str(error))
+                except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
                     self._log.exception("recount.failed")
                 await self._clock.sleep(LOOK)
         finally:
@@ -134,7 +161,14 @@ class Recount:
             shrunk |= dict.fromkeys(group, found)
         self._counts.settle(group, len(self._after))
 
+    # A source may count documents that it never hands out, or that we leave out uncounted: to ask for these again each hour, for ever,
+    # brings nothing. That is known from having asked once, in this process.
     def _grown(self, window: Window, known: int, found: int) -> None:
+        if self._asked.get(window.start) == (known, found):
+            self._log.warning("window.overcounted", window=str(window), records=known, found=found)
+            return
+        self._asked = {start: asked for start, asked in self._asked.items() if start > window.start - FORGET}
+        self._asked[window.start] = known, found
         self._log.info("window.grown", window=str(window), records=known, found=found)
         metrics.LATE.inc(self._name, by=found - known)
         self._jobs.add(Wanted(self._name, window, force=True), self._clock.time())

@@ -120,6 +120,8 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
     site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + 1800, **sizes)
     scene = Scene(directory, site, clock, window=MOMENT, retention=RETENTION, sources=SOURCES)
     with disk(directory / "tts", directory / "store") if others else nullcontext() as its:
+        if others and its is None:
+            print("no disk may be mounted here, which needs root: what happens to one is left out", file=sys.stderr)
         tortured = Tortured(scene, rng, its, is_kept_up=others > 0)
         deck = Deck(tortured) if others else None
         try:

@@ -72,7 +72,8 @@ def let_crash(tortured: Tortured) -> None:
 def wrong_clock(tortured: Tortured) -> None:
     """The daemon starts with a clock that is an hour fast or slow, and then with the right one.
 
-    What is measured meanwhile of a source that tells only what is now bears the wrong time, for anybody; so it stands still.
+    What is measured meanwhile of a source that tells only what is now bears the wrong time, for anybody; so it stands still. What a fast
+    clock has asked for too early is asked for again once it is over: an hour.
     """
     scene, right = tortured.scene, tortured.scene.clock
     tortured.down()
@@ -83,6 +84,7 @@ def wrong_clock(tortured: Tortured) -> None:
         tortured.down()
         scene.clock = right
     scene.start_daemon()
+    tortured.outlive_a_fast_clock()
 
 
 @contextmanager

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tokiod.errors import TokiodError
+from tokiod.jobs import Jobs
 from tokiod.ledger import Ledger
 from tokiod.ranges import Ranges
+from tokiod.recount import LOOK, Counts
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.window import Calendar, iso
 
@@ -93,6 +95,21 @@ class Tortured:
         self.scene.kill_daemon()
         wait_for(lambda: not survivors(self.scene.directory), PATIENCE, "processes outlived their supervisor")
 
+    def outlive_a_fast_clock(self) -> None:
+        """Wait until all is over that the ledger says is stored, and what then turned out to be more was collected again."""
+        scene, path = self.scene, self.scene.config.archive.ledger
+        self.wait(self.has_ledger, "there is no ledger")
+        with Ledger.open_readonly(path) as ledger:
+            far = max((end for source in scene.sources for _, end in ledger.stored(source.name)), default=0)
+
+        def is_over() -> bool:
+            if scene.clock.time() < far + scene.config.source[0].settle + 3 * LOOK:
+                return False
+            with Ledger.open_readonly(path) as ledger:
+                return not _is_due(ledger, scene) and all(job.finished for job in Jobs(ledger).all())
+
+        self.wait(is_over, "what a fast clock had stored is not collected again")
+
     def wait(self, condition: Callable[[], bool], message: str) -> None:
         """Wait, and meanwhile start a daemon that has ended, as whoever keeps services running does: on a broken disk it may end."""
 
@@ -135,6 +152,13 @@ class Tortured:
                 return {status.name for status in ledger.sources()} >= {source.name for source in self.scene.sources}
         except (TokiodError, sqlite3.Error):
             return False
+
+
+def _is_due(ledger: Ledger, scene: Scene) -> bool:
+    """Whether any window is still to be counted again for the first time that could be by now."""
+    now = scene.clock.time()
+    due = (Counts(ledger, source.name).due(now, tuple(map(int, source.recount))) for source in scene.config.source)
+    return any(one.stage == 0 for some in due for one in some)
 
 
 def survivors(directory: Path) -> list[str]:
