@@ -53,7 +53,7 @@ class Proof:
 def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = None, since: float | None = None) -> Proof:
     """Read the files of the days from `since` to `now`, epoch seconds; of all polled sources as far as any retention reaches by default.
 
-    A file that can't be read, or that tokiod did not make, proves nothing.
+    A file that can't be read, or that tokiod did not make, proves nothing, and none proves a window that has not begun.
     """
     if sources is None:
         sources = [source for source in config.source if source.polled]
@@ -62,7 +62,7 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
     found = Proof({source.name: Ranges() for source in sources})
     for day in _days(Calendar(config.timezone), now, since):
         for system in dict.fromkeys(source.system for source in sources):
-            _look_at(config.archive.file(day, system), day, [source for source in sources if source.system == system], found)
+            _look_at(config.archive.file(day, system), day, [source for source in sources if source.system == system], found, now)
     return found
 
 
@@ -74,12 +74,12 @@ def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:
         day = calendar.day(day.start - 1)
 
 
-def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof) -> None:
+def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof, now: float) -> None:
     try:
         with open_for_reading(path) as file:
             if form_of(file) == "foreign" or (int(file.attrs["start"]), int(file.attrs["end"])) != (day.start, day.end):
                 return
-            windows = [(source, list(_windows(file, source, day))) for source in sources]
+            windows = [(source, list(_windows(file, source, day, now))) for source in sources]
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # whatever HDF5 makes of a file that is broken
@@ -92,14 +92,15 @@ def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof) ->
             found.stored[source.name].add(start, end)
 
 
-def _windows(file: Any, source: SourceConfig, day: Day) -> Iterator[tuple[int, int]]:
+def _windows(file: Any, source: SourceConfig, day: Day, now: float) -> Iterator[tuple[int, int]]:
     """Yield the spans of a day, in epoch seconds, whose windows are all proved."""
     rows = _rows(file, source, day)
     if rows is None:
         return
     starts = np.arange(day.start, day.end, int(source.window))
     whole = np.logical_and if source.replayable else np.logical_or
-    proved = whole.reduceat(rows, (starts - day.start) // source.step)
+    # What stands there for the future was not measured: it would keep a source from being asked until then.
+    proved = whole.reduceat(rows, (starts - day.start) // source.step) & (starts < now)
     turns = np.flatnonzero(np.diff(np.concatenate([[False], proved, [False]])))
     edges = np.append(starts, day.end)[turns].tolist()
     yield from zip(edges[::2], edges[1::2], strict=True)
