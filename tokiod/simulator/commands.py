@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,8 @@ async def serve(answer: Callable[[list[str], float], Reply], clock: Clock, names
     """Answer for programs, which are written into a directory as soon as they can be run, for ever."""
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with closing(writer):
+        # asyncio's streams log the cancellation of a handler as an error, and the simulator's end cancels those that hang.
+        with closing(writer), suppress(asyncio.CancelledError):
             said = _said(answer, (await reader.read()).decode().split("\0")[:-1], clock.time())
             if said.hangs:
                 await asyncio.sleep(HANGS)
