@@ -76,9 +76,9 @@ def test_those_who_never_read_are_dropped_from_within_bounds_and_counted_and_oth
         assert heard == list(range(11, 611))
         assert full - before < WAITING * MESSAGE + ROOM
         assert memory() - full < ROOM
-        # Those who are equally slow begin with the same message.
-        assert 1 <= begun <= DEAF
-        assert behind(tmp_path) == begun
+        # Counted once each and not per message; those who are equally slow begin with the same one. The kernel may make more room for one
+        # of them meanwhile, who then falls behind a second time.
+        assert 1 <= begun <= behind(tmp_path) <= 2 * DEAF
 
 
 def test_who_catches_up_and_falls_behind_again_is_counted_again(endpoint, raw, tmp_path):

@@ -54,9 +54,10 @@ class EsnetServer:
             site = web.TCPSite(self._runner, "127.0.0.1", 0)
             await site.start()
             self.port = site._server.sockets[0].getsockname()[1]
-            ready.set()
 
         self._loop.run_until_complete(start())
+        # Not before: a stop that comes earlier ends start(), not what follows.
+        self._loop.call_soon(ready.set)
         self._loop.run_forever()
         self._loop.run_until_complete(self._runner.cleanup())
 

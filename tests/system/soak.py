@@ -36,6 +36,8 @@ BEGIN = 1_541_311_200
 """2018-11-03T23:00 in Los Angeles: an hour before a day of 25 hours."""
 HISTORY = 3600
 MOMENT = 300
+RETENTION = 600
+"""Real seconds: a command that hangs does so for 25 of them, however fast the days pass, and several may in a row."""
 ALLOWED = {"memory MB": 0.1, "descriptors": 0.1, "sockets": 0.1, "ledger KB": 0.25}
 """How much a quantity may rise over the time looked at, relative to its mean: a WAL file is as long as its longest transaction."""
 
@@ -107,7 +109,7 @@ def soak(minutes: float, days: float, seed: int, directory: Path) -> tuple[list[
         Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, **sizes),
         clock,
         window=MOMENT,
-        retention=6 * 3600,
+        retention=max(6 * 3600, int(RETENTION * clock.rate)),
         sources=SOURCES,
     )
     scene.prepare()

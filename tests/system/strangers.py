@@ -13,13 +13,18 @@ import resource
 import socket
 import sys
 import time
+from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import zmq
 
 from tokiod import curve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\0"
 SAID = (b"", b"\xff", b"GET / HTTP/1.0\r\n\r\n" * 5, GREETING + b"NULL" + b"\0" * 48, GREETING + b"CURVE" + b"\0" * 47, b"\xff" * 500)
@@ -83,6 +88,13 @@ def talk(what: str, port: int, keys: Path, count: int) -> None:
         sys.stdin.read()
 
 
+def waiting(one: zmq.Socket) -> Iterator[list[bytes]]:
+    """Yield the messages that have come."""
+    with suppress(zmq.Again):
+        while True:
+            yield one.recv_multipart(zmq.NOBLOCK)
+
+
 def listen(endpoint: str, count: int, deaf: int) -> None:
     """Print, as JSON, the last number that each live subscriber heard of each topic, the holes, and how long they took to come."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -111,9 +123,9 @@ def listen(endpoint: str, count: int, deaf: int) -> None:
                 is_over = True
                 poller.unregister(one)
                 continue
-            while one.poll(0):
-                topic, header, *cells = one.recv_multipart()
-                sequence, known = int(decode(header).stored["sequence"]), last[one]  # type: ignore[call-overload] # a number
+            known = last[one]
+            for topic, header, *cells in waiting(one):
+                sequence = int(decode(header).stored["sequence"])  # type: ignore[call-overload] # a number
                 # Who comes while it is said begins with the number that it hears first.
                 missed = sequence - known.get(topic, sequence - bool(cells)) - bool(cells)
                 holes += max(0, missed)
