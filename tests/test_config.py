@@ -333,7 +333,8 @@ def test_a_number_too_long_for_python_is_one_line(faults):
 
 
 def test_a_file_that_cant_be_read_says_why(tmp_path):
-    for path, reason in ((tmp_path / "missing.toml", "No such file or directory"), (tmp_path, "Is a directory")):
+    missing = "No such file or directory (--config or TOKIOD_CONFIG names another)"
+    for path, reason in ((tmp_path / "missing.toml", missing), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigError) as caught:
             configuration.load(path)
         assert caught.value.faults == [f"{path}: {reason}"]

@@ -68,9 +68,12 @@ class Ledger:
             return cls(path, aside=set_aside(path, now), connection=connect(path, full=full))
 
     @classmethod
-    def open_readonly(cls, path: Path) -> Self:
-        """Open a ledger to read it, whether the daemon runs or not, also without permission to write; errors as open()."""
-        return cls(path, connect_readonly(path))
+    def open_readonly(cls, path: Path, *, checked: bool = True) -> Self:
+        """Open a ledger to read it, whether the daemon runs or not, also without permission to write; errors as open().
+
+        checked: look through all of it for corruption first.
+        """
+        return cls(path, connect_readonly(path, checked=checked))
 
     def __enter__(self) -> Self:
         return self

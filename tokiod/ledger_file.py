@@ -80,8 +80,10 @@ def connect(path: Path, *, full: bool) -> sqlite3.Connection:
     return _connect(path, "rwc", ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}"))
 
 
-def connect_readonly(path: Path) -> sqlite3.Connection:
+def connect_readonly(path: Path, *, checked: bool = True) -> sqlite3.Connection:
     """Open a ledger to read it; errors as connect(), and TokiodError where there is none.
+
+    checked: read all of it to see whether it is corrupt; otherwise what a query runs into is told, see understood().
 
     SQLite reads a WAL file only with a -shm beside it, which a mere reader may not be allowed to make. Where there is no -wal
     either, nobody has the ledger open and the file alone is the whole truth.
@@ -89,13 +91,13 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise TokiodError(f"there is no ledger at {path}: has tokiod ever run on this archive?")
     try:
-        return _connect(path, "ro")
+        return _connect(path, "ro", checked=checked)
     except LedgerCorrupt:
         raise
     except TokiodError:
         if Path(f"{path}-wal").exists():
             raise
-        return _connect(path, "ro&immutable=1")
+        return _connect(path, "ro&immutable=1", checked=checked)
 
 
 def set_aside(path: Path, now: float) -> Path:
@@ -116,23 +118,25 @@ def _names(path: Path, stamp: str) -> Iterator[Path]:
         number += 1
 
 
-def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = ()) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = (), *, checked: bool = True) -> sqlite3.Connection:
     connection = None
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         for pragma in pragmas:
             connection.execute(pragma)
-        _check(connection, path, create=mode == "rwc")
+        _take_version(connection, path, create=mode == "rwc")
+        if checked:
+            _check(connection, path)
     except BaseException as error:
         if connection is not None:
             connection.close()
         if isinstance(error, sqlite3.DatabaseError):
-            raise _understood(error, path) from None
+            raise understood(error, path) from None
         raise
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
+def _take_version(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise TokiodError(f"the ledger {path} was written by a newer tokiod (format {version}, this one knows {VERSION}): install that one")
@@ -140,12 +144,16 @@ def _check(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
         raise LedgerUnmade(f"the ledger {path} is still being made: try again")
     if version < VERSION and create:  # what is new since an older format is tables of their own
         connection.executescript(SCHEMA)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise _corrupt(path, " ".join(verdict.split()))
 
 
-def _understood(error: sqlite3.DatabaseError, path: Path) -> TokiodError:
+def understood(error: sqlite3.DatabaseError, path: Path) -> TokiodError:
+    """Return what SQLite says of a ledger as an error of ours, with its path and the way out."""
     if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _corrupt(path, str(error))
     kind = LedgerUnreadable if error.sqlite_errorcode & 0xFF in _PASSING else TokiodError

@@ -5,9 +5,10 @@ What changes it is a step of a transaction of tokiod.ledger's. Raises sqlite3.Er
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tokiod.ledger_rows import SourceStatus
 from tokiod.ledger_spans import overlapping
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: bool) -> None:
     """Keep a source's last window, and its sums over windows that were not stored before."""
     known = sql.execute("SELECT dropped FROM source WHERE name = ?", (entry.source,)).fetchone()
-    dropped = Counter(json.loads(known[0]) if known else {})
+    dropped = Counter(msgspec.json.decode(known[0]) if known else {})
     dropped.update(entry.dropped if first else {})
     values = {
         "name": entry.source, "kind": entry.kind, "system": entry.system, "start": entry.window.start, "end": entry.window.end,
-        "now": now, "cells": entry.cells, "new": int(first), "dropped": json.dumps(dropped),
+        "now": now, "cells": entry.cells, "new": int(first), "dropped": msgspec.json.encode(dropped).decode(),
     }  # fmt: skip
     sql.execute(
         """INSERT INTO source (name, kind, system) VALUES (:name, :kind, :system)
@@ -82,4 +83,4 @@ def since(sql: sqlite3.Connection, source: str) -> int:
 
 def _status(*, last_start: int | None, last_end: int | None, dropped: str, **rest: Any) -> SourceStatus:
     last = None if last_start is None or last_end is None else Window(last_start, last_end)
-    return SourceStatus(last=last, dropped=json.loads(dropped), **rest)
+    return SourceStatus(last=last, dropped=msgspec.json.decode(dropped), **rest)

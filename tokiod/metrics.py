@@ -23,11 +23,11 @@ from tokiod.retry import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tokiod.archive_lock import ArchiveLock
     from tokiod.bus.sender import State
     from tokiod.bus.unacknowledged import Answer
     from tokiod.config import Config
     from tokiod.metric_types import Role
-    from tokiod.process import ArchiveLock
     from tokiod.sink import Collected, Done
 
 log = structlog.get_logger()

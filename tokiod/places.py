@@ -31,7 +31,8 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
         text = path.read_text("utf-8")
         return text, tomllib.loads(text)
     except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror}"]) from None
+        hint = " (--config or TOKIOD_CONFIG names another)" if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError([f"{path}: {error.strerror}{hint}"]) from None
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: not UTF-8 text (byte {error.start})"]) from None
     except RecursionError:

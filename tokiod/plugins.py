@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
-import pkgutil
 from typing import TYPE_CHECKING, cast
 
 import collectors
 from tokiod.errors import ConfigError
+from tokiod.shape import nearest
 
 if TYPE_CHECKING:
     from tokiod.collector import Plugin
@@ -18,6 +17,8 @@ _PARTS = ("Config", "Saved", "live", "saved")
 
 def kinds() -> list[str]:
     """Return the kinds of sources there are, in alphabetical order; imports none of them."""
+    import pkgutil  # noqa: PLC0415 - 1 ms, for all whose kinds are known
+
     return sorted(module.name for module in pkgutil.iter_modules(collectors.__path__) if not module.name.startswith("_"))
 
 
@@ -43,5 +44,4 @@ def _is_there(kind: str) -> bool:
 
 
 def _instead(kind: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(kind, known, n=1)
-    return f", did you mean {near[0]}?" if near else f": there is {', '.join(known)}" if known else ": none is installed"
+    return nearest(kind, known) or (f": there is {', '.join(known)}" if known else ": none is installed")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tokiod import config as configuration
 from tokiod import curve
+from tokiod.archive_lock import lock_owner
 from tokiod.config import Config
 from tokiod.control import Reloaded
 from tokiod.errors import ConfigError
-from tokiod.process import lock_owner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ spellings that end up in logs (JSON, repr, URL).
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from functools import lru_cache
@@ -55,6 +54,8 @@ def secret(reference: str, config_dir: Path) -> str:
 
 def remember(plain: str) -> Secret:
     """Take a text for a secret from now on."""
+    import json  # noqa: PLC0415 - 3 ms, for all who have no secret
+
     if len(plain) >= SHORTEST:
         plain = str(plain)
         _spellings.update((plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]))

@@ -6,8 +6,6 @@ converted field by field, and what can't be converted becomes a Fault with its k
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 from functools import lru_cache, partial
 from pathlib import Path
@@ -80,6 +78,8 @@ def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ..
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ", did you mean X?" for the known name that is most like this one, or nothing."""
+    import difflib  # noqa: PLC0415 - 2 ms, for all who mistype nothing
+
     found = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {found[0]}?" if found else ""
 
@@ -91,7 +91,7 @@ def label(key: Key) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += ("." if text else "") + (part if _BARE.fullmatch(part) else json.dumps(part))
+            text += ("." if text else "") + (part if _BARE.fullmatch(part) else msgspec.json.encode(part).decode())
     return text
 
 

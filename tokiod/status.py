@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import chain
+import sqlite3
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from tokiod.archive_lock import lock_owner
 from tokiod.jobs import Jobs
 from tokiod.ledger import Ledger, LedgerUnmade
-from tokiod.process import lock_owner
+from tokiod.ledger_file import understood
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -109,10 +110,12 @@ def read(config: Config, now: float) -> Status:
     if not config.archive.ledger.exists():
         return status(config, None, now)
     try:
-        with Ledger.open_readonly(config.archive.ledger) as ledger:
+        with Ledger.open_readonly(config.archive.ledger, checked=False) as ledger:  # looking through a year's takes 10 ms and more
             return status(config, ledger, now)
     except LedgerUnmade:
         return status(config, None, now)
+    except sqlite3.DatabaseError as error:
+        raise understood(error, config.archive.ledger) from None
 
 
 def stale(now: Status, config: Config) -> list[str]:
@@ -144,9 +147,9 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
     if not config.polled:
         return _folder(config, known)
     failure = ledger.last_failure(config.name)
-    watermark = ledger.watermark(config.name)
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
+    watermark, gaps = _progress(ledger, config.name, known.since, due)
     return SourceLine(
         name=config.name,
         kind=config.kind,
@@ -161,7 +164,7 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
         windows=known.windows,
         cells=known.cells,
         cells_per_second=0.0 if last is None else known.last_cells / last.seconds,
-        gaps=_gaps(ledger, config.name, known.since or due, due),
+        gaps=gaps,
         last_error="" if failure is None else failure.error,
         attempts=0 if failure is None else failure.attempts,
         dropped=known.dropped,
@@ -186,14 +189,19 @@ def _folder(config: SourceConfig, known: SourceStatus) -> SourceLine:
     )
 
 
-def _gaps(ledger: Ledger, source: str, since: int, due: int) -> Gaps:
-    """Count what is missing in [since, due), in one pass over the ledger's spans, of which a year has thousands."""
-    spans = seconds = 0
-    for start, end in chain(ledger.settled(source, since), [(due, due)]):
-        if since < (hole_end := min(start, due)):
-            spans, seconds = spans + 1, seconds + hole_end - since
-        since = max(since, end)
-    return Gaps(spans, seconds, ledger.lost_seconds(source))
+def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int, Gaps]:
+    """Return a source's watermark, and what is missing in [since, due), in one pass over its spans, of which a year has thousands."""
+    lost = ledger.lost_seconds(source)
+    if since is None:
+        return ledger.watermark(source), Gaps(0, 0, lost)
+    reached, spans, seconds, watermark = since, 0, 0, None
+    for start, end in ledger.settled(source, since):
+        if start > reached:
+            watermark = reached if watermark is None else watermark
+            spans, seconds = spans + (reached < due), seconds + max(0, min(start, due) - reached)
+        reached = max(reached, end)
+    spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
+    return reached if watermark is None else watermark, Gaps(spans, seconds, lost)
 
 
 def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:

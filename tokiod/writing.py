@@ -14,6 +14,7 @@ from sinks.shelf import Limits, Shelf
 from sinks.tts import TtsSink
 from sinks.workshop import Threads
 from tokiod import metrics
+from tokiod.archive_lock import ArchiveLock
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.curve import bus_guard, feed_guard
@@ -22,7 +23,6 @@ from tokiod.ledger import Ledger
 from tokiod.ledger_file import LedgerUnreadable
 from tokiod.ledger_lost import LedgerLost, Watch
 from tokiod.ledger_rebuilt import told_by_files
-from tokiod.process import ArchiveLock
 from tokiod.tts.create import sweep
 from tokiod.tts.files import REAL
 from tokiod.upkeep import Upkeep

@@ -86,4 +86,5 @@ def test_a_missing_file_is_a_line_and_no_traceback(tmp_path):
     code = "from tokiod.cli.check import check_command; check_command()"
     command = [sys.executable, "-c", code, "--config", str(tmp_path / "none.toml")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"{tmp_path}/none.toml: No such file or directory\n")
+    told = f"{tmp_path}/none.toml: No such file or directory (--config or TOKIOD_CONFIG names another)\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", told)

@@ -73,6 +73,20 @@ def test_a_ledger_that_is_none_is_a_sentence(path, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_a_ledger_that_turns_out_to_be_corrupt_while_it_is_read_is_the_same_sentence(path, ledger):
+    for hour in range(500):
+        window = Window(NOON + hour * 3600, NOON + hour * 3600 + 60)
+        ledger.store([StoredEntry("one", "lmt", "fs", window, 600, {})], NOON)
+    ledger.close()
+    data = bytearray(ledger.path.read_bytes())
+    data[4096:] = b"junk" * ((len(data) - 4096) // 4)
+    ledger.path.write_bytes(data)
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f": the ledger {ledger.path} is corrupt (" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_broken_configuration_is_told_like_everywhere(path):
     path.write_text("timezone = 7\n")
     done = run(path)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from tokiod import config as configuration
+from tokiod.archive_lock import lock_owner
 from tokiod.ledger import Ledger, LedgerUnmade
-from tokiod.process import lock_owner
 from tokiod.simulator.scene import wait_for
 from tokiod.watch.received import Received, Totals
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod import log
+from tokiod.archive_lock import lock_owner
 from tokiod.child import Child
 from tokiod.cli.backfill_jobs import REFRESH, Bar, opened_ledger, report
 from tokiod.cli.plain import INTERRUPTED, Failed
 from tokiod.collecting import backfill
 from tokiod.jobs import Job, Jobs, Wanted
 from tokiod.ledger import Ledger, LedgerUnmade
-from tokiod.process import lock_owner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tokiod.archive_lock import lock_owner
 from tokiod.cli.backfill_jobs import REFRESH, Bar, opened_ledger, report
 from tokiod.cli.plain import INTERRUPTED, Failed
 from tokiod.jobs import Jobs, Wanted
-from tokiod.process import lock_owner
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock

@@ -15,6 +15,7 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.secret import mask
 
 INTERRUPTED = 130
+HELP = ["-h", "--help"]
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What a file says that takes no more; whoever writes one of the archive says so by its name."""
 
@@ -43,7 +44,7 @@ class PlainGroup(click.Group):
     """
 
     def __init__(self, *args: Any, modules: tuple[str, ...] = (), **options: Any) -> None:
-        super().__init__(*args, **options)
+        super().__init__(*args, context_settings={"help_option_names": HELP}, **options)
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tokiod.cli.plain import HELP
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
 
@@ -46,7 +47,7 @@ def commands() -> Iterator[tuple[str, click.Command, click.Context]]:
 
 
 def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command, click.Context]]:
-    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100, help_option_names=HELP)
     yield name, command, context
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from sinks.opened_up import marked
 from tokiod import config as configuration
+from tokiod.archive_lock import ArchiveLock, lock_owner
 from tokiod.cli.completion import system_names
 from tokiod.cli.named import check_system
 from tokiod.cli.plain import INTERRUPTED, Failed, clock_option, config_option
-from tokiod.process import ArchiveLock, lock_owner
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.tts.seal import seal
 from tokiod.window import Calendar

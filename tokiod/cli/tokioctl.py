@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+from typing import NoReturn
 
 import click
 
+from tokiod.cli.ending import at_once
 from tokiod.cli.plain import PlainGroup, version_option
 
 COMMANDS = ("archive", "backfill", "completion", "gaps", "once", "ping", "plot", "reload", "seal", "status", "tail", "verify")
@@ -17,5 +18,10 @@ def main() -> None:
     """Ask an archive how it does, fill its past, and make archives of saved files."""
 
 
+def run() -> NoReturn:
+    """Run the command that the process was started for."""
+    at_once(main)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -13,9 +13,10 @@ import click
 
 from tokiod import config as configuration
 from tokiod import log
+from tokiod.archive_lock import ArchiveLocked, lasting_owner
 from tokiod.cli.plain import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.notify import Notifier
-from tokiod.process import ArchiveLocked, Asked, die_with_parent, lasting_owner, many_descriptors, one_heap
+from tokiod.process import Asked, die_with_parent, many_descriptors, one_heap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
