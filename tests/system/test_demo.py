@@ -34,13 +34,22 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
     assert re.search(r"kill -9 \d+: the writer is dead, the daemon goes on", done.stdout)
     assert re.search(r"hold a number: 0 lost, 0 extra, 0 different", done.stdout)
     for source in SOURCES:
-        hint = re.search(rf"h5dump -d /{source.shown} -s 0,0 -c 12,4 (\S+/{source.system}.hdf5)", done.stdout)
-        with h5py.File(hint.group(1)) as file:
-            # Lustre has no past, so there are the minutes of the demo only.
-            assert (~missing(file[source.shown][...])).sum() > (100 if source.replayable else 60)
+        hints = re.findall(rf"h5dump -d /{source.shown} -s (\d+),0 -c 12,4 (\S+/{source.system}.hdf5)", done.stdout)
+        assert hints
+        # Lustre has no past, so there are the minutes of the demo only.
+        assert sum(numbers(path, source.shown, int(row)) for row, path in hints) > (100 if source.replayable else 60)
     again = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr.endswith(f"{directory} holds a demo already: remove it or name another directory\n")
+
+
+def numbers(path, dataset, row):
+    """Count the numbers of the dataset, which begin where the demo says."""
+    with h5py.File(path) as file:
+        there = ~missing(file[dataset][...])
+    assert there[row].any()
+    assert not there[:row].any()
+    return there.sum()
 
 
 def test_a_demo_fails_and_names_the_cells_if_some_differ(directory, monkeypatch):

@@ -68,9 +68,15 @@ def test_a_ledger_that_others_harm_is_named_and_told_again_by_files_and_sources(
     harm(ledger)
     wait_for(lambda: len(events(scene, "ledger.lost")) > before, 120, f"it goes unnoticed: {tail(scene)}")
     assert events(scene, "ledger.lost")[-1]["path"] == str(ledger)
+    # The next harm is for a writer that runs: the ledger that one finds at its start is "ledger.rebuilt" and no more.
+    wait_for(lambda: is_heard_after(scene, "writer.ready", "ledger.lost"), 120, f"no writer again: {scene.log}")
     wait_for(lambda: is_sound(scene) and is_complete(scene), 120, f"not complete again: {tail(scene)}")
     comparison = scene.compare(determined=True, stored=lambda source: kept if source is LUSTRE else scene.stored(source))
     assert (comparison.differences, comparison.equal) == ([], True)
+
+
+def is_heard_after(scene, name, other):
+    return events(scene, name)[-1]["timestamp"] > events(scene, other)[-1]["timestamp"]
 
 
 def is_sound(scene):

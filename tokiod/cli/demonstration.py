@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 
@@ -18,6 +19,7 @@ from tokiod.errors import TokiodError
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
+from tokiod.tts.read import Reader
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -76,7 +78,7 @@ def _wait_complete(scene: Scene, console: Console) -> None:
     """Wait until everything that happened up to now is stored."""
     end = int(scene.clock.time()) // scene.window * scene.window
     with console.status("waiting until the last windows are stored"):
-        wait_for(lambda: scene.complete_to(scene.site.epoch, end), 45, f"the archive did not become complete; see {scene.log}")
+        wait_for(lambda: scene.complete_to(scene.site.epoch, end), 60, f"the archive did not become complete; see {scene.log}")
 
 
 def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
@@ -90,6 +92,14 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
     console.print("look at the files (h5dump is in Debian's hdf5-tools) and at the archive:")
     for source in scene.sources:
         for path in scene.files(source):
-            console.print(f"  h5dump -d /{source.shown} -s 0,0 -c 12,4 {path}", highlight=False, soft_wrap=True)
+            for row in _first_number(path, source.shown):
+                console.print(f"  h5dump -d /{source.shown} -s {row},0 -c 12,4 {path}", highlight=False, soft_wrap=True)
     console.print(f"  {beside}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
     console.print(f"the log: {scene.log}", highlight=False, soft_wrap=True)
+
+
+def _first_number(path: Path, dataset: str) -> list[int]:
+    """Return the first row with a number, or nothing: the daemon asks for hours before the site began, and makes tomorrow early."""
+    with Reader(path) as file:
+        _, _, cells = file.read(dataset, 0, 2**62)
+    return [int(row) for row in np.flatnonzero(~np.isnan(cells).all(axis=1))[:1]]
