@@ -37,7 +37,9 @@ BEGIN = 1_541_311_200
 HISTORY = 3600
 MOMENT = 300
 RETENTION = 600
-"""Real seconds: a command that hangs does so for 25 of them, however fast the days pass, and several may in a row."""
+COMMAND_TIMEOUT = 3
+"""Real seconds, however fast the days pass: the moments in which a command hangs come as often in a day as in life, and are
+waited for in time to ask for the next."""
 ALLOWED = {"memory MB": 0.1, "descriptors": 0.1, "sockets": 0.1, "ledger KB": 0.25}
 """How much a quantity may rise over the time looked at, relative to its mean: a WAL file is as long as its longest transaction."""
 
@@ -111,6 +113,7 @@ def soak(minutes: float, days: float, seed: int, directory: Path) -> tuple[list[
         window=MOMENT,
         retention=max(6 * 3600, int(RETENTION * clock.rate)),
         sources=SOURCES,
+        command_timeout=COMMAND_TIMEOUT,
     )
     scene.prepare()
     seconds: list[float] = []

@@ -59,6 +59,7 @@ class Scene:
     retention: int = 86400
     sources: tuple[Source, ...] = (LMT,)
     log_level: str | None = "info"
+    command_timeout: int = 25
     ports: dict[str, int] = field(default_factory=dict)
     _simulators: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _daemon: subprocess.Popen[bytes] | None = None
@@ -87,7 +88,8 @@ class Scene:
         text = CONFIG.format(directory=self.directory, timezone=self.site.timezone)
         for source in self.sources:
             text += SOURCE.format(name=source.name, system=source.system, window=self.window, retention=self.retention)
-            text += source.config.format(directory=self.directory, port=self._port(source), **told(self.site))
+            own = told(self.site, self.command_timeout)
+            text += source.config.format(directory=self.directory, port=self._port(source), **own)
         self.config_path.write_text(text)
         self.site.save(self.directory / "site.json")
 

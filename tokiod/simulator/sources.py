@@ -28,7 +28,7 @@ class Source:
     """One of them.
 
     config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`; and in config with
-    what told() says of the site. replayable: all of the past can be had, and so must be, in the end.
+    what told() says. replayable: all of the past can be had, and so must be, in the end.
     shown: a dataset to look at; ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site
     and stored windows.
     """
@@ -116,7 +116,7 @@ kind = "mmperfmon"
 command = ["{directory}/bin/mmperfmon", "query"]
 lun_map = ['na\\d+md=mdtarget', '.*=datatarget']
 server_map = ['md\\d=mdserver']
-run_timeout = "25s"
+run_timeout = "{command_timeout}s"
 settle = "120s"
 """,
     arguments=("mmperfmon", "--bin", "{directory}/bin"),
@@ -133,7 +133,7 @@ kind = "lustre"
 mounts = {mounts}
 lfs = ["{directory}/bin/lfs"]
 lctl = ["{directory}/bin/lctl"]
-command_timeout = "25s"
+command_timeout = "{command_timeout}s"
 homes = {homes}
 """,
     arguments=("lustre", "--bin", "{directory}/bin"),
@@ -146,10 +146,15 @@ SOURCES = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
 """What demo and torture play with."""
 
 
-def told(site: Site) -> dict[str, str]:
-    """Return what a configuration must tell of a site, in TOML."""
+def told(site: Site, command_timeout: int) -> dict[str, str]:
+    """Return what a configuration must tell of a site, in TOML; command_timeout: real seconds that each command may take."""
     homes = ", ".join(f'"{target}" = "{nid}"' for target, nid in Lustre(site).homes().items())
-    return {"interfaces": str(list(site.interface_names)), "mounts": str(list(MOUNTS)), "homes": f"{{ {homes} }}"}
+    return {
+        "interfaces": str(list(site.interface_names)),
+        "mounts": str(list(MOUNTS)),
+        "homes": f"{{ {homes} }}",
+        "command_timeout": str(command_timeout),
+    }
 
 
 def free_port() -> int:
