@@ -10,7 +10,7 @@ from collectors.mmperfmon.cells import Buckets, Rows, batches, measured
 from collectors.mmperfmon.metrics import maps
 from collectors.mmperfmon.queries import Asked, command_line, printed
 from collectors.mmperfmon.series import Series
-from collectors.mmperfmon.tables import CUT, NO_TABLE, Output, parse
+from collectors.mmperfmon.tables import UNWHOLE, Output, parse
 from tokiod.command import Commands
 from tokiod.errors import Transient
 
@@ -76,8 +76,8 @@ class Mmperfmon:
         line = command_line(self._asked, query, window)
         text = printed(await self._commands.run(line, key=query, seconds=self._seconds, environment={"COLUMNS": "30000"}), query)
         output = parse(text)
-        if output.dropped[CUT] or output.dropped[NO_TABLE]:
-            raise Transient(f"query {query}: what was printed breaks off")
+        if missing := [reason for reason in UNWHOLE if output.dropped[reason]]:
+            raise Transient(f"query {query}: what was printed is not whole: {', '.join(missing)}")
         if text.strip() and not output.legends:
             raise Transient(f"query {query}: no table was printed but {text.split()[0].decode(errors='replace')[:100]!r}...")
         return output

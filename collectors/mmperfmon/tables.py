@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BLANK = b" \t\n"
 STAMP = len("2019-05-15-12:01:00")
 CUT, STRANGE, NO_TABLE = "cut short", "not a row", "no table for a column"
+NO_COLUMN, TOO_MANY = "no such column in the legend", "more columns than the legend has"
+UNWHOLE = (CUT, NO_TABLE, NO_COLUMN, TOO_MANY)
+"""What is dropped where a part of an output is missing or stands there twice."""
 
 _TABLE = re.compile(rb"\n(?=[ \t]*Row[ \t]+Timestamp)")
 _LEGEND = re.compile(rb"\n[ \t]*(?=Legend:)")
@@ -125,9 +128,9 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             column += len(names)
             is_known = not block.is_last
         else:
-            output.dropped["no such column in the legend"] += int(np.count_nonzero(~np.isnan(block.value)))
+            output.dropped[NO_COLUMN] += int(np.count_nonzero(~np.isnan(block.value)))
     if width > legend.width and blocks:  # one of the tables stands there twice, and which one it is can't be told
-        output.dropped["more columns than the legend has"] += sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks)
+        output.dropped[TOO_MANY] += sum(int(np.count_nonzero(~np.isnan(block.value))) for block in blocks)
         blocks.clear()
     output.dropped[NO_TABLE] += len(legend.metrics) - column if is_known else 0
     output.tables += _joined(blocks, legend, output.dropped)

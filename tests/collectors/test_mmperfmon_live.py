@@ -127,7 +127,12 @@ def test_a_prefix_runs_it_elsewhere_with_the_same_environment(tmp_path):
         ("echo env: mmperfmon: not found >&2; exit 127", Fatal, "ended with 127"),
         ("kill -9 $$", Transient, "ended with -9"),
         ("echo welcome", Transient, "no table was printed but 'welcome'"),
-        ("printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n'", Transient, "breaks off"),
+        ("printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n'", Transient, "is not whole: no table for a column"),
+        (
+            "printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n\\nRow Timestamp cpu_user cpu_sys\\n1 2019-05-15-07:01:00      1.5     2.5\\n'",
+            Transient,
+            "is not whole: no such column in the legend",
+        ),
         ("sleep 60", Transient, "has not ended"),
     ],
 )
