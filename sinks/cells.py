@@ -24,14 +24,20 @@ class WholeRows:
     """Samples that are whole rows: every column once and in order, row after row.
 
     time i8[n], column [n]: the batch's; width: its columns; times: i8[rows], one of each row. This is the normal case, and everything
-    can then be done once per row instead of once per cell.
+    can then be done once per row instead of once per cell; and where `times` follow one another evenly, once for all of them.
+    every: seconds from each to the next, 0 where that isn't the same.
     """
 
     time: NDArray[np.int64]
     column: NDArray[np.integer]
     width: int
     times: NDArray[np.int64]
+    every: int = field(init=False)
     _places: dict[tuple[int, int], RowsOfFile | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        apart = self.times[1:] - self.times[:-1]
+        self.every = int(apart[0]) if len(apart) and (apart == apart[0]).all() else 0
 
     def are_of(self, batch: Batch) -> bool:
         """Whether a batch has the same times and columns."""
@@ -40,11 +46,22 @@ class WholeRows:
     def rows(self, start: int, step: int) -> RowsOfFile | None:
         """Return where they stand in a file that begins at `start`; None where they don't follow one another there."""
         if (start, step) not in self._places:
-            rows = (self.times - start) // step
-            follow = bool((rows[1:] - rows[:-1] == 1).all())
-            aligned = bool((start + rows * step == self.times).all())
-            self._places[start, step] = RowsOfFile(int(rows[0]), len(rows), aligned) if follow else None
+            self._places[start, step] = self._even(start, step) if self.every == step else self._rows(start, step)
         return self._places[start, step]
+
+    def inside(self, window: Window) -> bool:
+        """Whether all of them lie in a window; False also where that takes a look at each."""
+        return self.every > 0 and window.start <= self.times[0] and self.times[-1] < window.end
+
+    def _even(self, start: int, step: int) -> RowsOfFile:
+        first, rest = divmod(int(self.times[0]) - start, step)
+        return RowsOfFile(first, len(self.times), rest == 0)
+
+    def _rows(self, start: int, step: int) -> RowsOfFile | None:
+        rows = (self.times - start) // step
+        if not (rows[1:] - rows[:-1] == 1).all():
+            return None
+        return RowsOfFile(int(rows[0]), len(rows), bool((start + rows * step == self.times).all()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,8 @@ class Selection:
         """Return a batch's cells that may be stored; a measured -0.0 becomes +0.0."""
         value, sane, reason = _sane(batch)
         whole = self._whole_rows(batch)
+        if whole is not None and whole.inside(self.window) and sane.all():
+            return Cells(batch, batch.time, batch.column, value, whole)
         of_rows = batch.time if whole is None else whole.times
         inside = (of_rows >= self.window.start) & (of_rows < self.window.end)
         if inside.all() and sane.all():

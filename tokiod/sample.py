@@ -121,6 +121,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     stored: Stored | None = None
 
 
+_TIME, _COLUMN, _VALUE = np.dtype("<i8"), np.dtype("<u4"), {"gauge": np.dtype("<f8"), "counter": np.dtype("<i8")}
 _json_to_header = msgspec.json.Decoder(Header).decode
 
 
@@ -184,17 +185,17 @@ def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
     if not (header.dataset and header.step):
         raise Malformed("step", f"dataset {header.dataset!r} with a step of {header.step}")
     columns = _names(bytes(frames[2]))
-    dtypes = ("<i8", "<u4", "<i8" if header.form == "counter" else "<f8")
+    dtypes = (_TIME, _COLUMN, _VALUE[header.form])
     time, column, value = (_array(f, d, header.cells) for f, d in zip(frames[3:], dtypes, strict=True))
     if header.cells and int(column.max()) >= len(columns):
         raise Malformed("column", f"column {int(column.max())} of {len(columns)} in {header.dataset}")
     return header, Batch(header.dataset, header.form, header.step, columns, time, column, value)
 
 
-def _array(frame: Frame, dtype: str, cells: int) -> NDArray[Any]:
+def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
     size = memoryview(frame).nbytes
-    if size != cells * np.dtype(dtype).itemsize:
-        raise Malformed("shape", f"{size} bytes for {cells} cells of {dtype}")
+    if size != cells * dtype.itemsize:
+        raise Malformed("shape", f"{size} bytes for {cells} cells of {dtype.str}")
     array = np.frombuffer(frame, dtype)
     return array if array.flags.aligned else array.copy()
 

@@ -72,7 +72,9 @@ def _bus(directory: Path, form: str, height: int, *, compare: bool) -> tuple[flo
     messages = [[bytes(frame) for frame in sample.encode("fs", part)] for part in parts]
     memory = np.full((ROWS, WIDTH), -0.0)
     cells = [((part.time - START) // STEP, part.column, part.value) for part in parts]
-    sink.apply(window(parts[:1], 0, height))
+    _, first = sample.decode(messages[0])
+    assert first is not None
+    sink.apply(window([first], 0, height))
 
     def floor() -> None:
         for row, column, value in cells:
