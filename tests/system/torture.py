@@ -62,7 +62,7 @@ BIRTH = 1.5
 """Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
 """Whom to kill, and how often of twelve."""
-OTHERS = 0.2
+OTHERS = 0.1
 """The share of what happens that are no kills, where all sorts of faults do."""
 
 
