@@ -37,7 +37,9 @@ class WholeRows:
 
     def __post_init__(self) -> None:
         apart = self.times[1:] - self.times[:-1]
-        self.every = int(apart[0]) if len(apart) and (apart == apart[0]).all() else 0
+        # Divided as Python's own numbers, which have no end: times that nobody has may lie so far apart that int64 turns over.
+        every = (int(self.times[-1]) - int(self.times[0])) // max(len(apart), 1)
+        self.every = every if (apart == every).all() else 0
 
     def are_of(self, batch: Batch) -> bool:
         """Whether a batch has the same times and columns."""

@@ -121,7 +121,9 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     stored: Stored | None = None
 
 
-_TIME, _COLUMN, _VALUE = np.dtype("<i8"), np.dtype("<u4"), {"gauge": np.dtype("<f8"), "counter": np.dtype("<i8")}
+_TIME: np.dtype[Any] = np.dtype("<i8")
+_COLUMN: np.dtype[Any] = np.dtype("<u4")
+_VALUE: dict[Form, np.dtype[Any]] = {"gauge": np.dtype("<f8"), "counter": np.dtype("<i8")}
 _json_to_header = msgspec.json.Decoder(Header).decode
 
 
@@ -185,8 +187,9 @@ def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
     if not (header.dataset and header.step):
         raise Malformed("step", f"dataset {header.dataset!r} with a step of {header.step}")
     columns = _names(bytes(frames[2]))
-    dtypes = (_TIME, _COLUMN, _VALUE[header.form])
-    time, column, value = (_array(f, d, header.cells) for f, d in zip(frames[3:], dtypes, strict=True))
+    time = _array(frames[3], _TIME, header.cells)
+    column = _array(frames[4], _COLUMN, header.cells)
+    value = _array(frames[5], _VALUE[header.form], header.cells)
     if header.cells and int(column.max()) >= len(columns):
         raise Malformed("column", f"column {int(column.max())} of {len(columns)} in {header.dataset}")
     return header, Batch(header.dataset, header.form, header.step, columns, time, column, value)
