@@ -78,6 +78,12 @@ def test_a_source_that_keeps_up_is_fine_and_its_line_says_all_about_it(config, l
     assert (line.gaps, line.last_error, line.attempts, line.dropped) == (Gaps(0, 0, 0), "", 0, {"not a number": 3})
 
 
+def test_a_source_whose_last_window_is_not_over_yet_has_no_lag(config, ledger):
+    store(ledger, MIDNIGHT, NOON)
+    with daemon(config):
+        assert status(config, ledger, NOON - WINDOW / 2).sources[0].lag == 0
+
+
 @pytest.mark.parametrize(
     ("until", "health"),
     [(NOON, "fine"), (NOON - 3 * WINDOW, "fine"), (NOON - 4 * WINDOW, "degraded"), (MIDNIGHT + 60, "degraded")],

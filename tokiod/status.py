@@ -36,8 +36,8 @@ class Gaps(msgspec.Struct, frozen=True):
 class SourceLine(msgspec.Struct, frozen=True):
     """One source. Times are UTC epoch seconds.
 
-    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now; cells_per_second: cells of the
-    last window by its length.
+    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that is still to come, as
+    for a source that tells what is now; cells_per_second: cells of the last window by its length.
     """
 
     name: str
@@ -157,7 +157,7 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
         state=known.state,
         reason=known.state_reason,
         watermark=watermark,
-        lag=None if last is None else int(now) - last.end,
+        lag=None if last is None else max(0, int(now) - last.end),
         last_start=None if last is None else last.start,
         last_end=None if last is None else last.end,
         stored_at=known.stored_at,
