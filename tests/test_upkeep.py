@@ -21,7 +21,7 @@ from tokiod.testing import FakeClock
 from tokiod.tts.files import Files
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.units import Duration
-from tokiod.upkeep import LEAD, LOOK, Upkeep
+from tokiod.upkeep import AGAIN, LEAD, LOOK, Upkeep
 from tokiod.watch.stanza import watched
 from tokiod.window import Window
 
@@ -238,13 +238,18 @@ def test_what_a_predecessor_opened_up_is_sealed_and_marks_of_nothing_are_taken_a
     assert (site.look(25.5), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])
 
 
-def test_a_day_that_can_not_be_sealed_is_tried_again_and_says_why(tmp_path):
+def test_a_day_that_can_not_be_sealed_says_why_holds_up_no_other_and_is_tried_again(tmp_path):
     site = Site(tmp_path)
-    site.store(0, 25)
+    site.store(0, 49)
     temporary = site.path().with_name(f".{site.path().name}.tmp")
     temporary.mkdir()
-    assert site.look(25) == [("sealed", "2018-01-29", "SealingFailed")] * 4
+    failed = [("sealed", "2018-01-29", "SealingFailed")]
+    assert site.look(49) == [*failed, *sealed("2018-01-30")]
+    assert site.look_now() == []
+    asyncio.run(site.clock.advance(AGAIN))
+    assert site.look_now() == failed
     temporary.rmdir()
+    asyncio.run(site.clock.advance(AGAIN))
     assert site.look_now() == sealed()
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sinks.shelf import Shelf
     from tokiod.clock import Clock
     from tokiod.config import Config
+    from tokiod.files_seen import Seen
     from tokiod.ledger import Ledger
     from tokiod.tts.files import Files
 
@@ -32,6 +33,8 @@ log = structlog.get_logger()
 
 LOOK = 10.0
 """Seconds between two looks at what is due."""
+AGAIN = 300.0
+"""Seconds after which a day is tried again that could not be sealed: until then it holds up none of the others."""
 LEAD = 3600
 """Seconds before midnight at which tomorrow's files are made."""
 
@@ -47,6 +50,7 @@ class Upkeep:
         self._seen = FilesSeen(self._place_of)
         self._looked = float("-inf")
         self._is_looking = False
+        self._begun: dict[Path, float] = {}
         self._room = Room(config.archive.root, files)
         self._held = FilesHeld(ledger, config.archive.root)
 
@@ -100,11 +104,19 @@ class Upkeep:
         for place in current:
             if place.end - now <= LEAD and (following := self._shelf.place(place.system, place.end)) is not None:
                 self._shelf.prepare(place, following)
-        over = sorted((one for one in known if one.place and one.place.end <= now), key=lambda one: one.start)
+        self._seal([one for one in known if one.place and one.place.end <= now], now, scarce=scarce)
+
+    def _seal(self, over: list[Seen], now: float, *, scarce: bool) -> None:
+        """Begin to seal the oldest day that is due, of those that are over; not one that was begun lately, which would only fail again."""
+        passed = self._clock.monotonic()
+        self._begun = {path: begun for path, begun in self._begun.items() if passed - begun < AGAIN}
         due = Due(self._config, self._ledger, now, scarce=scarce) if over else None
-        for one in over:
-            if due and one.place and due(one.place, one.changed_at) and self._shelf.seal(one.place):
-                return  # one at a time
+        for one in sorted(over, key=lambda one: one.start):
+            if not due or one.place is None or one.place.path in self._begun or not due(one.place, one.changed_at):
+                continue
+            if self._shelf.seal(one.place):
+                self._begun[one.place.path] = passed
+                return
 
     def _miss(self, now: float) -> bool:
         """Forget what was stored in files that are gone; of days that no source reaches back to, only the files."""

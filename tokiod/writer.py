@@ -133,16 +133,19 @@ class Writer:
             metrics.changed(done)
             if done.error is None:
                 log.info(_DONE[done.what], path=str(done.path))
-            else:
-                log.warning(_NOT_DONE[done.what], path=str(done.path), error=str(done.error))
+            elif times := self._repeats((done.what, done.path, str(done.error))):
+                log.warning(_NOT_DONE[done.what], path=str(done.path), error=str(done.error), times=times)
 
     def _apply(self, one: Arrived) -> Applied | None:
         try:
             with metrics.WRITING.timing("apply"):
                 applied = self.sink.apply(one.collected)
         except Refused as error:
-            tell = log.debug if error.later else log.warning
-            tell("window.refused", source=one.collected.source, window=str(one.collected.window), reason=str(error))
+            told = {"source": one.collected.source, "window": str(one.collected.window), "reason": str(error)}
+            if error.later:
+                log.debug("window.refused", **told)
+            elif times := self._repeats(("window.refused", one.collected.source, str(error))):
+                log.warning("window.refused", **told, times=times)
             self.receiver.reject(one, str(error), retry=error.retry, later=error.later)
             return None
         except Exception as error:
