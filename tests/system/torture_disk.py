@@ -37,6 +37,11 @@ class Disk:
         """The file that is looped back."""
         return self.store / "image"
 
+    @property
+    def junk(self) -> Path:
+        """Where all its inodes are used up."""
+        return self.directory / "junk"
+
     def make(self) -> None:
         """Make and mount it."""
         run("mount", "-t", "tmpfs", "-o", f"size={STORE}", "tmpfs", str(self.store))
@@ -54,6 +59,10 @@ class Disk:
         run("umount", str(self.directory))
         subprocess.run(["fsck.ext4", "-y", "-f", str(self.image)], check=False, capture_output=True, timeout=60)
         self.mount()
+        # That these were taken away may be among what a failing disk has lost.
+        for path in (self.directory / "ballast", self.directory / "ballast-too"):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.junk, ignore_errors=True)
 
     def is_broken(self) -> bool:
         """Whether nobody can write to it: what failed to be written shows at a sync."""
@@ -110,7 +119,7 @@ def full_disk(tortured: Tortured) -> None:
 
 def no_inodes(tortured: Tortured) -> None:
     """No file can be made for seconds."""
-    junk = tortured.disk.directory / "junk"
+    junk = tortured.disk.junk
     junk.mkdir()
     with suppress(OSError):
         for number in range(INODES):
