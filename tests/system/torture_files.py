@@ -77,8 +77,12 @@ WHILE_DOWN = (emptied, of_another_schema, without_raw, without_span, reshaped, w
 
 
 def damage(tortured: Tortured) -> None:
-    """A live file of today's is damaged while the daemon runs; the next commit notices, and says so."""
+    """A live file of today's is damaged while the daemon runs; the next commit notices, and says so.
+
+    Not before the writer has the file open: a copy that took its place just before would be as good to it.
+    """
     source, path = live(tortured)
+    tortured.wait(lambda: tortured.has_open(path), f"the writer does not open {path}")
     happens(tortured, source, path, tortured.rng.choice(WHILE_UP))
 
 
