@@ -113,7 +113,7 @@ def damage_while_down(tortured: Tortured) -> None:
     """A live file of today's is damaged while the daemon is down."""
     source, path = live(tortured)
     tortured.down()
-    kinds = [kind for kind in WHILE_DOWN if source.name in {"demo-lmt", "demo-gpfs"} or kind not in {without_raw, without_span}]
+    kinds = [kind for kind in WHILE_DOWN if has_counters(path) or kind not in {without_raw, without_span}]
     kind = tortured.rng.choice(kinds)
     known = tortured.said(*SAID)
     kind(path, tortured)
@@ -172,6 +172,11 @@ def live(tortured: Tortured) -> tuple[Source, Path]:
 def is_sealed(path: Path) -> bool:
     with h5py.File(path, "r", locking=False) as file:
         return form_of(file) == "sealed"
+
+
+def has_counters(path: Path) -> bool:
+    with h5py.File(path, "r", locking=False) as file:
+        return "_tokiod/raw" in file
 
 
 def start_of(path: Path) -> int:
