@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import stat
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +23,7 @@ from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torture_disk import Disk
 
@@ -138,10 +139,10 @@ class Tortured:
         return sum(text.count(f'"{event}"'.encode()) for event in events)
 
     def has_open(self, path: Path) -> bool:
-        """Whether the writer has a file open."""
+        """Whether the writer has a file open to fill it; to see what it is, it opens each for a moment."""
         pid = self.scene.pid("writer")
         try:
-            return pid is not None and path.stat().st_ino in {entry.stat().st_ino for entry in Path(f"/proc/{pid}/fd").iterdir()}
+            return pid is not None and path.stat().st_ino in set(_filled(pid))
         except OSError:
             return False
 
@@ -165,6 +166,13 @@ def survivors(directory: Path) -> list[str]:
     """Return the processes that still work on a scene."""
     commands = (_command(path) for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid()))
     return [command.decode() for command in commands if f"{directory}/tokiod.toml".encode() in command]
+
+
+def _filled(pid: int) -> Iterator[int]:
+    """Yield the inodes of what a process may write to."""
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        if entry.lstat().st_mode & stat.S_IWUSR:
+            yield entry.stat().st_ino
 
 
 def _command(path: Path) -> bytes:
