@@ -18,10 +18,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import numpy as np
 
 from collectors.mmperfmon import legend as legends
-from collectors.mmperfmon.rows import UNITS, Row, ends, row
+from collectors.mmperfmon.rows import NULL, UNITS, Row, ends, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,7 @@ NO_COLUMN, TOO_MANY = "no such column in the legend", "more columns than the leg
 UNWHOLE = (CUT, NO_TABLE, NO_COLUMN, TOO_MANY)
 """What is dropped where a part of an output is missing or stands there twice."""
 
+_json_to_floats = msgspec.json.Decoder(list[float | None]).decode
 _TABLE = re.compile(rb"\n(?=[ \t]*Row[ \t]+Timestamp)")
 _LEGEND = re.compile(rb"\n[ \t]*(?=Legend:)")
 _STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
@@ -148,6 +150,8 @@ def _block(header: bytes, width: int, body: bytes, dropped: Counter[str]) -> _Bl
 
 def _possible(value: NDArray[np.float64], dropped: Counter[str]) -> NDArray[np.float64]:
     """Leave out what no sensor measures."""
+    if value.min(initial=0) >= 0 and value.max(initial=0) < np.inf:  # false also where there is a NaN
+        return value
     impossible = (value < 0) | (value == np.inf)
     if impossible.any():
         dropped["no possible amount"] += int(np.count_nonzero(impossible))
@@ -157,12 +161,12 @@ def _possible(value: NDArray[np.float64], dropped: Counter[str]) -> NDArray[np.f
 
 # Nearly every table is regular: as many words in each row, of the same meaning. Then all words at once are read at several times the
 # speed of a row at a time. What makes sure of it: rows are numbered 1, 2, ... and all have a time stamp behind that, so each begins where
-# it should; there is no letter that float() might take for a number; and units stand where the first row has them.
+# it should; there are no letters but of null and of units; and units stand where the first row has them.
 def _regular(width: int, body: bytes) -> _Block | None:
     """Read the rows of a table, if it is such a one."""
     words, rows = body.split(), body.strip(BLANK).count(b"\n") + 1
     length, rest = divmod(len(words), rows)
-    if not words or rest or length < 2 + width or body.translate(None, _OF_ROWS):
+    if not words or rest or length < 2 + width or body.translate(None, _OF_ROWS).replace(NULL, b""):
         return None
     stamps = b"".join(words[1::length])
     if words[::length] != _numbers(rows) or len(stamps) != STAMP * rows or not _are_stamps(stamps):
@@ -171,12 +175,13 @@ def _regular(width: int, body: bytes) -> _Block | None:
     if len(places) != width:
         return None
     try:
-        value = np.fromiter(map(float, chain.from_iterable([words[place::length] for place, _ in places])), np.float64, width * rows)
-        value = value.reshape(width, rows)
+        # As JSON they are read three times as fast as by float(); what JSON doesn't know is a row at a time's business.
+        texts = b",".join(chain.from_iterable([words[place::length] for place, _ in places]))
+        value = np.fromiter(_json_to_floats(b"[%b]" % texts), np.float64, width * rows).reshape(width, rows)
         for column, (place, has_unit) in enumerate(places):
             if has_unit:
                 value[column] *= _scale(words[place + 1 :: length])
-    except (ValueError, KeyError):
+    except (msgspec.DecodeError, KeyError):
         return None
     return _Block(_counted(rows), stamps, value)
 
