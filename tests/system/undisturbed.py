@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h5py
+import numpy as np
 
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.tts.layout import form_of
@@ -13,6 +14,8 @@ from tokiod.tts.layout import form_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 SPARE = 30
 """Real seconds per file until the sources' first row is asked for, which comes last: as many more of the past are asked for."""
@@ -35,7 +38,7 @@ def unequal(scene: Scene) -> list[str]:
         )
         other.stop_daemon()
         return [
-            f"{path} is not byte for byte that of an undisturbed run"
+            f"{path} is not byte for byte that of an undisturbed run: {', '.join(_differences(path, other.directory / name))}"
             for name, path in wanted.items()
             if not _same(path, other.directory / name)
         ]
@@ -79,6 +82,32 @@ def _same(one: Path, two: Path) -> bool:
         with h5py.File(path, "r+", locking=False) as file:
             file.visititems(_without_time)
     return one.read_bytes() == two.read_bytes()
+
+
+def _differences(one: Path, two: Path) -> list[str]:
+    """Say where two files that are not the same differ, and how much in each of their datasets."""
+    with h5py.File(one, "r", locking=False) as ours, h5py.File(two, "r", locking=False) as theirs:
+        forms = form_of(ours), form_of(theirs)
+        parts = [dict(_parts(file)) for file in (ours, theirs)]
+    found = [] if forms[0] == forms[1] else [f"one is {forms[0]}, the other {forms[1]}"]
+    for name in sorted(parts[0].keys() | parts[1].keys()):
+        here, there = (part.get(name) for part in parts)
+        if here is None or there is None or here.shape != there.shape:
+            found.append(f"{name} is {here if here is None else here.shape} and {there if there is None else there.shape}")
+        elif here.tobytes() != there.tobytes():
+            rows = np.flatnonzero((here != there).reshape(len(here), -1).any(axis=1))
+            found.append(f"{name} differs in {len(rows)} rows from {rows[:1]} on")
+    return found or ["in nothing that can be read"]
+
+
+def _parts(file: h5py.File) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield all datasets and attributes."""
+    names: list[str] = []
+    file.visit(names.append)
+    for name in ["/", *names]:
+        yield from ((f"{name} {key}", np.atleast_1d(value)) for key, value in file[name].attrs.items())
+        if isinstance(file[name], h5py.Dataset):
+            yield name, np.atleast_1d(file[name][...])
 
 
 def _without_time(_name: str, item: h5py.Dataset | h5py.Group) -> None:
