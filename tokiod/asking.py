@@ -37,7 +37,9 @@ class Asking:
         finally:
             self._overdue = None
         metrics.STAGE.observe(self._clock.monotonic() - begun, config.name, "collect")
-        return Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped)
+        # What can't be asked again is never counted again; the ledger would keep its number for ever.
+        records = tally.records if self._collector.replayable else None
+        return Collected(config.system, config.name, config.kind, window, batches, records, tally.dropped)
 
     def stuck(self, now: float) -> str:
         """Say that the collector does not even end when its time is up, or nothing; now: the loop's time."""
