@@ -13,6 +13,7 @@ from sinks.seams import join
 from sinks.volume import Volume, spec_of
 from sinks.workshop import AtOnce
 from tokiod.sink import Done, Refused
+from tokiod.tts.beside import SealedDay
 from tokiod.tts.files import REAL, Files
 from tokiod.tts.live import FileLost, LiveFile, NotLive
 from tokiod.tts.replacement import Following, Growing, Making, Sealing, Unsealing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sinks.cells import Cells
     from sinks.layout import Layout, Place
     from sinks.replacing import Ongoing, What
+    from sinks.seams import Beside
     from sinks.workshop import Workshop
     from tokiod.clock import Clock
     from tokiod.sink import SetAside
@@ -80,7 +82,7 @@ class Shelf:
         """
         volume = self._existing(place)
         if volume is not None and not volume.joined:
-            join(volume, volume.file.raw, self.beside)
+            join(volume, volume.file.raw, self._told_beside)
         while volume is None or not all(volume.fits(cells.batch) for cells in chosen):
             wanted = spec_of(place, kind, chosen)
             if volume is None and not wanted.matrices:
@@ -198,6 +200,16 @@ class Shelf:
             return self._opened(place) if unsealed else None
         return self._remember(Volume(place, file))
 
+    def _told_beside(self, place: Place, way: int) -> Beside | None:
+        """Return what the next (+1) or previous (-1) day tells, which stays sealed if it is."""
+        if (volume := self.beside(place, way)) is not None:
+            return volume
+        neighbour = self.place(place.system, place.end if way > 0 else place.start - 1)
+        try:
+            return None if neighbour is None else SealedDay.read(neighbour.path)
+        except (FileNotFoundError, NotLive):
+            return None
+
     def _opened(self, place: Place) -> Volume | None:
         self._opened_up.begin(place)
         return self._ready(place, "opened", lambda: Unsealing(place.path, self._now(), self._files))
@@ -239,7 +251,7 @@ class Shelf:
             return None
         volume = self._remember(Volume(place, file))
         known = {} if before is None else before.file.spec.matrices
-        join(volume, [dataset for dataset, matrix in file.spec.matrices.items() if matrix != known.get(dataset)], self.beside)
+        join(volume, [dataset for dataset, matrix in file.spec.matrices.items() if matrix != known.get(dataset)], self._told_beside)
         return volume
 
     def _end(self, ongoing: Ongoing) -> None:

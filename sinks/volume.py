@@ -42,6 +42,19 @@ class Volume:
             self._counters[dataset] = Counter(file.cells[dataset], file.raw[dataset], file.span[dataset], keep=file.sealed_raw)
         return self._counters[dataset]
 
+    def names(self, dataset: str) -> tuple[str, ...]:
+        """Return the columns of a counter, none where there is no such one."""
+        return self.file.raw[dataset].columns if dataset in self.file.raw else ()
+
+    def last_samples(self, dataset: str) -> NDArray[np.int64]:
+        """Return each column's last sample of the day, i8[columns], ABSENT where there is none."""
+        return self.counter(dataset).last_samples()
+
+    def first_samples(self, dataset: str) -> NDArray[np.int64]:
+        """Return each column's sample in the day's first row, i8[columns], ABSENT where there is none."""
+        samples: NDArray[np.int64] = self.file.raw[dataset].read(1, 2)[0]
+        return samples
+
     def fits(self, batch: Batch) -> bool:
         """Whether the file has the batch's dataset, in its form and step, with all of its columns."""
         return self._known(batch).fits
