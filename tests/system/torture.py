@@ -51,6 +51,8 @@ RATE = 60
 HISTORY = 3600
 BEGIN = 1_541_313_600
 """2018-11-03T23:40 in Los Angeles: shortly before a day of 25 hours."""
+GROWTH = 600
+"""Seconds after the beginning: while that day still is, so that all days that are compared have the column, whenever they are collected."""
 MOMENT = 300
 RETENTION = 30 * 3600
 """Seconds: a day whose file is lost is collected again, from its beginning."""
@@ -117,7 +119,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
     rng, score = random.Random(seed), Score()
     clock = SimulatedClock(float(BEGIN), time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
-    site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + 1800, **sizes)
+    site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + GROWTH, **sizes)
     scene = Scene(directory, site, clock, window=MOMENT, retention=RETENTION, sources=SOURCES)
     with disk(directory / "tts", directory / "store") if others else nullcontext() as its:
         if others and its is None:
