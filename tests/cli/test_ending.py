@@ -1,5 +1,6 @@
 """Commands end at once, and lose nothing by it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,26 @@ def test_process_without_stdout_ends_with_its_code() -> None:
         ["sh", "-c", f'{sys.executable} -c "{BEGIN}at_once(lambda: sys.exit(2))" >&-'], stderr=subprocess.PIPE, timeout=60, check=False
     )
     assert (told.returncode, told.stderr) == (2, b"")
+
+
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+TALK = """
+from tokiod.cli.plain import PlainGroup
+group = PlainGroup()
+@group.command()
+def talk():
+    for _ in range({times}):
+        print("x" * 999)
+    sys.exit({code})
+{run}
+"""
+
+
+@pytest.mark.parametrize("times", [1, 1000], ids=["at its end", "in the middle"])
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(times: int) -> None:
+    code = TALK.format(times=times, code=3, run="at_once(lambda: group(['talk']))")
+    with subprocess.Popen([sys.executable, "-c", BEGIN + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=BUFFERED) as talking:
+        talking.stdout.close()
+        assert talking.stderr.read() == b""
+        # Head has what it wanted: who was cut off in the middle has not failed.
+        assert talking.wait(60) == (3 if times == 1 else 0)

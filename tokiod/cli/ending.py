@@ -35,10 +35,12 @@ def at_once(command: Callable[[], object]) -> NoReturn:
 
 
 def _flushed() -> bool:
-    """Whether all that was printed is written; a process that was given no stdout has none to write to."""
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
+    """Whether all that was printed is written, or nobody reads it any more; a process that was given no stdout has none to write to."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
             stream.flush()
-    except (OSError, ValueError):
-        return False
+        except BrokenPipeError:
+            continue
+        except (OSError, ValueError):
+            return False
     return True
