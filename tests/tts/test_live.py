@@ -251,6 +251,18 @@ def test_a_file_that_cannot_be_read_any_more_is_looked_at_by_the_next_commit(mak
         live.commit()
 
 
+def test_a_file_that_ends_before_what_was_written_last_is_looked_at_by_the_next_commit(make):
+    live = make()
+    live.cells["fullness/bytes"].write_rows(1, np.full((1, 2), 7.0))
+    live.commit()
+    time.sleep(0.02)
+    os.truncate(live.path, 4096)
+    with pytest.raises(OSError, match="the file ends"):
+        live.cells["fullness/bytes"].write_rows(1, np.ones((1, 2)))
+    with pytest.raises(FileLost, match="its size is 4096"):
+        live.commit()
+
+
 def test_committed_cells_survive_a_loss_of_power_and_later_ones_may_not(tmp_path, spec, bits):
     found = set()
     for seed in range(12):

@@ -91,7 +91,7 @@ class OpenFile:
     def _sum_of_last(self) -> int:
         offset, size = self._last
         buffer = np.empty(size, np.uint8)
-        self.files.pread_into(self.fd, buffer, offset)
+        self.read_into(buffer, offset)
         return zlib.crc32(buffer.data)
 
 
