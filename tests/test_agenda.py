@@ -205,6 +205,10 @@ def test_only_what_lies_behind_something_stored_that_was_expected_was_ever_had()
     assert [one.had_before(span) for span in spans] == [False, True]
 
 
+def test_of_a_source_without_a_past_all_that_was_expected_might_have_been_had():
+    assert agenda(replayable=False, since=NOW - 600).had_before(Window(NOW - 600, NOW))
+
+
 # ---- a source without a past
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ledger_entries import NOW, config, entry
+from polled_site import WithoutPast
 
 from tokiod.ledger import Ledger, SourceStatus, Unstored
 from tokiod.ranges import Ranges
@@ -193,6 +194,11 @@ def test_a_source_is_expected_from_the_earliest_time_it_was_registered_with_if_a
     ledger.store([entry(720, 780)], NOW)
     assert [ledger.register(config(), since) for since in (780, 2000, 720, 600, 660, 2000)] == [700, 700, 720, 600, 660, 660]
     assert ledger.sources()[0].since == 660
+
+
+def test_a_source_without_a_past_is_expected_from_when_it_was_first_made_known(ledger):
+    source = WithoutPast(name="lfs", kind="lustre", system="cscratch")
+    assert [ledger.register(source, since) for since in (1000, 2000, 700, 900)] == [1000, 1000, 700, 700]
 
 
 def test_failures_from_before_a_source_was_ever_had_leave_no_trace(ledger):

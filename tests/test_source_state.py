@@ -277,3 +277,32 @@ def test_a_source_without_a_past_loses_the_time_when_nobody_ran(site):
     (row,), asked = asyncio.run(scenario())
     assert (row.window, row.state, row.error) == (Window(NOON - 1200, NOON), "lost", "the source can't be asked about the past")
     assert asked == [Window(NOON, NOON + 300)]
+
+
+def test_what_a_source_without_a_past_missed_before_it_was_ever_had_is_lost_too(site):
+    async def scenario():
+        s = site(replayable=False, window=300, behave=trouble("lfs: command not found"))
+        async with s.polled():
+            await s.advance(900)
+            s.source.behave = lambda _: []
+            await s.advance(300)
+            return s.ledger.unstored("lmt"), s.ledger.sources()[0].since
+
+    rows, since = asyncio.run(scenario())
+    assert since == NOON
+    assert [(row.window, row.state) for row in rows] == [(Window(NOON, NOON + 900), "lost")]
+
+
+def test_a_loss_is_told_also_if_what_was_had_before_it_is_stored_only_after_a_restart(site):
+    """The collectors are killed with a first window on its way to the writer; their next start can't see it in the ledger yet."""
+
+    async def scenario():
+        s = site(replayable=False, window=300)
+        s.ledger.register(s.config, NOON - 600)
+        async with s.polled():
+            s.ledger.store([StoredEntry("lmt", "lmt", "cscratch", Window(NOON - 600, NOON - 300), 0)], 0.0)
+            return s.ledger.unstored("lmt"), s.ledger.stored("lmt").holes(NOON - 600, NOON)
+
+    (row,), holes = asyncio.run(scenario())
+    assert (row.window, row.state) == (Window(NOON - 300, NOON), "lost")
+    assert holes == [row.window]

@@ -188,8 +188,11 @@ class Agenda:
         return [Window(start, end) for start, end in gone]
 
     def had_before(self, span: Window) -> bool:
-        """Tell whether anything that was expected before a span is stored: if not, the source was never had as far back as this."""
-        return bool(self._stored.within(self._since, span.start))
+        """Tell whether anything that was expected before a span is stored: if not, the source was never had as far back as this.
+
+        Of a source without a past, all that was expected could have been had when it was.
+        """
+        return not self._replayable or bool(self._stored.within(self._since, span.start))
 
     def _free(self, window: Window) -> None:
         self._taken.remove(window.start, window.end)

@@ -120,7 +120,8 @@ class Ledger:
         """Make a source known, expected from epoch second `since` on; returns since when it is.
 
         That is an earlier time than `since` only if something was stored between the two: what a source had kept before it was first
-        asked, and dropped before tokiod got round to it, was never expected, and no trace of its failures stays.
+        asked, and dropped before tokiod got round to it, was never expected, and no trace of its failures stays. A source without a
+        past kept nothing: it is expected from when it was first made known, and what its first windows missed is lost.
         """
         with self.transaction():
             return sources.register(self._sql, source, since)

@@ -44,10 +44,11 @@ def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: boo
 
 
 def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
-    """Make a source known, expected from `since` on, or from earlier if anything was stored since that; returns since when it is."""
+    """Make a source known; returns since when it is expected: see tokiod.ledger."""
     row = sql.execute("SELECT since FROM source WHERE name = ?", (source.name,)).fetchone()
     earlier = since if row is None or row[0] is None else int(row[0])
-    if earlier > since or not overlapping(sql, "stored", source.name, earlier, since):
+    was_had = not source.replayable or overlapping(sql, "stored", source.name, earlier, since)
+    if earlier > since or not was_had:
         earlier = since
         sql.execute('DELETE FROM unstored WHERE source = ? AND "end" <= ?', (source.name, since))
     sql.execute(

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import asynccontextmanager, contextmanager
+from typing import ClassVar
 
 from structlog.testing import capture_logs
 
@@ -24,6 +25,10 @@ class Config(SourceConfig, frozen=True):
     @property
     def step(self):
         return 5
+
+
+class WithoutPast(Config, frozen=True):
+    replayable: ClassVar[bool] = False
 
 
 class Source:
@@ -87,7 +92,8 @@ class Site:
 
     def __init__(self, path, *, clock=None, behave=lambda _: [], answer=None, replayable=True, takes=0.0, zone="UTC", seed=1, **config):
         fields = {"window": WINDOW, "settle": SETTLE, "retention": HOUR, "timeout": 60} | config
-        self.config = Config(name="lmt", kind="lmt", system="cscratch", heal_rate=0.0, **{k: Duration(v) for k, v in fields.items()})
+        kind = Config if replayable else WithoutPast
+        self.config = kind(name="lmt", kind="lmt", system="cscratch", heal_rate=0.0, **{k: Duration(v) for k, v in fields.items()})
         self.clock = clock or FakeClock(NOON)
         self.ledger = Ledger.open(path)
         self.source = Source(self.clock, behave, replayable=replayable, takes=takes)
