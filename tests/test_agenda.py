@@ -173,10 +173,14 @@ def test_a_clock_that_jumps_back_makes_nothing_due():
 # ---- what can't be had any more
 
 
-def test_what_falls_out_of_reach_is_overdue_once():
+def test_what_falls_out_of_reach_is_overdue_until_it_is_written_off():
     one = agenda(stored=[(NOW - 1000, NOW)], lost=[Window(NOW - 3000, NOW - 2000)], since=NOW - 5000)
     oldest = NOW - RETENTION
-    assert one.overdue(NOW) == [Window(NOW - 5000, NOW - 3000), Window(NOW - 2000, oldest)]
+    spans = [Window(NOW - 5000, NOW - 3000), Window(NOW - 2000, oldest)]
+    assert one.overdue(NOW) == one.overdue(NOW) == spans
+    one.write_off(spans[1])
+    assert one.overdue(NOW) == spans[:1]
+    one.write_off(spans[0])
     assert one.overdue(NOW) == []
     assert one.overdue(NOW + 120) == [Window(oldest, oldest + 120)]
     assert one.overdue(NOW - 120) == []
@@ -217,6 +221,7 @@ def test_a_source_without_a_past_is_asked_for_the_window_that_is_now_and_for_no_
     assert drained(one, NOW + 20) == [Window(NOW, NOW + 60)]
     assert one.wait(NOW + 20, 0.0) == 40
     assert one.overdue(NOW + 20) == [Window(NOW - 600, NOW)]
+    one.write_off(Window(NOW - 600, NOW))
     assert drained(one, NOW + 59.9) == []
     assert drained(one, NOW + 60) == [Window(NOW + 60, NOW + 120)]
     assert one.overdue(NOW + 130) == []

@@ -1,6 +1,7 @@
 """A source that is down, that comes back, and what of it can't be had any more: what is told, and what follows."""
 
 import asyncio
+import sqlite3
 
 import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
@@ -306,3 +307,25 @@ def test_a_loss_is_told_also_if_what_was_had_before_it_is_stored_only_after_a_re
     (row,), holes = asyncio.run(scenario())
     assert (row.window, row.state) == (Window(NOON - 300, NOON), "lost")
     assert holes == [row.window]
+
+
+def test_a_loss_that_the_ledger_could_not_be_told_of_is_told_as_soon_as_it_can(site):
+    async def scenario():
+        with capture_logs() as logs:
+            s = site(replayable=False, window=300)
+            other = sqlite3.connect(s.ledger.path, isolation_level=None)
+            s.ledger.sql.execute("PRAGMA busy_timeout = 0")
+            async with s.polled():
+                s.source.behave = trouble("lfs: command not found")
+                other.execute("BEGIN IMMEDIATE")
+                await s.advance(900)
+                before = s.ledger.unstored("lmt")
+                other.close()
+                s.source.behave = lambda _: []
+                await s.advance(300)
+                return before, s.ledger.unstored("lmt"), [log["window"] for log in logs if log["event"] == "window.lost"]
+
+    before, (row,), told = asyncio.run(scenario())
+    assert before == []
+    assert (row.window, row.state) == (Window(NOON + 300, NOON + 900), "lost")
+    assert told == [str(row.window)]

@@ -177,15 +177,17 @@ class Agenda:
         self._ahead = window.start - back * self._config.window
 
     def overdue(self, now: float) -> list[Window]:
-        """Return, once, the spans that nobody will ever ask for again: neither stored nor underway, and out of reach."""
+        """Return the spans that nobody will ever ask for again: neither stored nor underway, out of reach, and not yet written off."""
         edge, _ = self.reach(now)
         gone = Ranges((hole.start, hole.end) for hole in self._accounted.holes(self._checked, edge))
         for window in self._underway:
             gone.remove(window.start, window.end)
-        self._checked = max(self._checked, min([edge, *(window.start for window in self._underway)]))
-        for start, end in gone:
-            self._accounted.add(start, end)
+        self._checked = max(self._checked, min([edge, *(start for start, _ in gone), *(window.start for window in self._underway)]))
         return [Window(start, end) for start, end in gone]
+
+    def write_off(self, span: Window) -> None:
+        """Note that an overdue span is told of."""
+        self._accounted.add(span.start, span.end)
 
     def had_before(self, span: Window) -> bool:
         """Tell whether anything that was expected before a span is stored: if not, the source was never had as far back as this.

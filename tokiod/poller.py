@@ -175,14 +175,14 @@ class Poller:
     def _write_off(self) -> None:
         """Record as lost what fell out of reach, unless it is from before the first of all that was ever had of the source."""
         for span in self._agenda.overdue(self._clock.time()):
-            if self._agenda.had_before(span):
-                self._lose(span)
-            else:
-                self._state.expected(since=span.end)
+            is_told = self._lose(span) if self._agenda.had_before(span) else self._state.expected(since=span.end)
+            # On a full disk the ledger can't be told, and nobody will come upon it by asking: it is told in a later turn.
+            if is_told:
+                self._agenda.write_off(span)
 
-    def _lose(self, span: Window) -> None:
+    def _lose(self, span: Window) -> bool:
         self._attempts = Counter({w: n for w, n in self._attempts.items() if not span.start <= w.start < span.end})
-        self._state.lost(span, replayable=self._replayable)
+        return self._state.lost(span, replayable=self._replayable)
 
     def _longest(self) -> int:
         """Return how many seconds of the past may be asked for at once: no more than are answered in half a window's time."""

@@ -56,20 +56,22 @@ class SourceState:
         if verdict.outcome != "rejected":
             self._down("fatal" if verdict.outcome == "fatal" else "waiting", self._text(error))
 
-    def lost(self, span: Window, *, replayable: bool) -> None:
-        """Say that a span can't be had any more."""
+    def lost(self, span: Window, *, replayable: bool) -> bool:
+        """Say that a span can't be had any more; whether the ledger could be told."""
         if replayable:
             reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
         else:
             reason, message = "Past", "the source can't be asked about the past" + (self.trouble and f", and then: {self.trouble}")
+        if not self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time()):
+            return False
         if times := self._repeats((reason, message)):
             self._log.warning("window.lost", window=str(span), reason=message, times=times)
-        self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time())
         metrics.WINDOWS.inc(self._config.name, "lost", by=math.ceil(span.seconds / self._config.window))
+        return True
 
-    def expected(self, since: int) -> None:
-        """Say that nothing is expected of it before a time."""
-        self._tell(self._ledger.register, self._config, since)
+    def expected(self, since: int) -> bool:
+        """Say that nothing is expected of it before a time; whether the ledger could be told."""
+        return self._tell(self._ledger.register, self._config, since)
 
     def ledger_failed(self, error: sqlite3.Error) -> None:
         """Say that the ledger can't be had just now, in the log alone."""
@@ -97,9 +99,11 @@ class SourceState:
         # A server may tell us our own password: what is said of it goes into the ledger, for everybody to read.
         return mask(str(error)) or silent
 
-    def _tell(self, what: Callable[..., object], *args: Any, **options: Any) -> None:
-        """Write to the ledger what is good to know; that it can't be written (a full disk) stops nothing."""
+    def _tell(self, what: Callable[..., object], *args: Any, **options: Any) -> bool:
+        """Write to the ledger what is good to know, if that can be; that it can't (a full disk) stops nothing."""
         try:
             what(*args, **options)
         except sqlite3.Error as error:
             self.ledger_failed(error)
+            return False
+        return True
