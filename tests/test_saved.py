@@ -33,7 +33,7 @@ def test_a_file_is_read_whole_however_it_is_packed(tmp_path, packed):
     ("data", "sentence"),
     [
         (gzip.compress(b"text" * 99)[:-9], "gzip and cut off"),
-        (b"\x1f\x8bxxxxxx", "gzip and broken"),
+        (b"\x1f\x8bxxxxxxxxxxxx", "gzip and broken"),
         (gzip.compress(b"x") + b"more text", "gzip and broken"),
     ],
 )

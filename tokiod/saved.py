@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tokiod.errors import Fatal, TokiodError
+from tokiod.gunzip import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
-GZIP = b"\x1f\x8b"
 LARGEST = 1 << 30
 """Bytes of a file that is read as a whole, unpacked."""
 
@@ -43,19 +42,17 @@ def content(path: Path) -> bytes:
     return data
 
 
-def _unpacked(path: Path, data: bytes) -> list[bytes]:
-    """Unpack gzip files, which may be put behind one another; a little more than LARGEST at most."""
-    parts: list[bytes] = []
-    while data and sum(map(len, parts)) <= LARGEST:
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(unpacker.decompress(data, LARGEST + 1))
-        except zlib.error as error:
-            raise Fatal(f"{path}: it is gzip and broken: {error}") from None
-        if not unpacker.eof and not unpacker.unconsumed_tail:
-            raise Fatal(f"{path}: it is gzip and cut off")
-        data = unpacker.unused_data.lstrip(b"\0")
-    return parts
+def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
+    """Unpack a gzip file, a little more than LARGEST at most."""
+    length = 0
+    try:
+        for part in unpacked([data], LARGEST + 1):
+            yield part
+            length += len(part)
+            if length > LARGEST:
+                return
+    except BrokenGzip as error:
+        raise Fatal(f"{path}: {error}") from None
 
 
 class Loading(Generic[T]):

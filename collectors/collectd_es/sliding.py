@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from tokiod.errors import Fatal
+from tokiod.gunzip import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
     import re
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Fill = Callable[[memoryview], int]
-
-GZIP = b"\x1f\x8b"
 
 
 def is_packed(path: Path) -> bool:
@@ -48,24 +46,17 @@ def packed(file: FileIO, path: Path, seen: Callable[[int], None], size: int) -> 
 
 
 def _unpacked(file: FileIO, path: Path, seen: Callable[[int], None], size: int) -> Iterator[bytes]:
-    unpacker, is_whole = zlib.decompressobj(wbits=31), False
-    # A smaller part at a time: what of it was not unpacked yet is copied each time.
-    while rest := file.read(max(1, size // 16)):
-        seen(len(rest))
-        while rest:
-            try:
-                chunk = unpacker.decompress(rest, size)
-            except zlib.error as error:
-                raise Fatal(f"{path}: it is gzip and broken: {error}") from None
-            rest, is_whole = unpacker.unconsumed_tail, unpacker.eof
-            if is_whole:  # gzip files may be put behind one another
-                rest, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=31)
-            if chunk:
-                yield chunk
-    while chunk := unpacker.decompress(b"", size):
-        yield chunk
-    if not (is_whole or unpacker.eof):
-        raise Fatal(f"{path}: it is gzip and cut off")
+    try:
+        # A smaller part at a time: what of it was not unpacked yet is copied each time.
+        yield from unpacked(_read(file, seen, max(1, size // 16)), size)
+    except BrokenGzip as error:
+        raise Fatal(f"{path}: {error}") from None
+
+
+def _read(file: FileIO, seen: Callable[[int], None], size: int) -> Iterator[bytes]:
+    while part := file.read(size):
+        seen(len(part))
+        yield part
 
 
 class Sliding:

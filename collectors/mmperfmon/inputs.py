@@ -5,18 +5,18 @@ from __future__ import annotations
 import queue
 import tarfile
 import threading
-import zlib
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tokiod.errors import Fatal
+from tokiod.gunzip import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-GZIP = b"\x1f\x8b"
 LONGEST = 1 << 28
 """Bytes of one output."""
 
@@ -29,7 +29,7 @@ _AHEAD = 8
 
 _BLOCK = 512
 _TAR = slice(257, 262)
-_BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, ArithmeticError)
+_BROKEN = (tarfile.TarError, BrokenGzip, EOFError, ValueError, ArithmeticError)
 
 
 def outputs(path: Path, told: Callable[[int], None]) -> Iterator[tuple[str, bytes]]:
@@ -105,21 +105,10 @@ def _pieces(path: Path, told: Callable[[int], None]) -> Iterator[bytes]:
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack what is gzip, also several behind one another, in pieces; pass on what is not. Raises zlib.error, EOFError."""
+    """Unpack what is gzip, also several behind one another, in pieces; pass on what is not. Raises BrokenGzip."""
     first = next(pieces, b"")
-    if not first.startswith(GZIP):
-        yield first
-        yield from pieces
-        return
-    gzip = zlib.decompressobj(wbits=31)
-    while first:
-        yield gzip.decompress(first, 4 * _PIECE)
-        first = gzip.unconsumed_tail or gzip.unused_data.lstrip(b"\0") or next(pieces, b"")
-        if gzip.eof and first:
-            first = first.lstrip(b"\0")
-            gzip = zlib.decompressobj(wbits=31)
-    if not gzip.eof:
-        raise EOFError
+    every = chain([first], pieces)
+    return unpacked(every, 4 * _PIECE) if first.startswith(GZIP) else every
 
 
 def _ahead(pieces: Iterator[bytes]) -> Generator[bytes]:
