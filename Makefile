@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) tests/system/packages.py python3-venv
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing tokiod and its tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast,plot]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,plot]'
 	@$(BIN)/python -m compileall -q tokiod collectors sinks  # also where PYTHONDONTWRITEBYTECODE is set: each start would compile all
 	@touch $@
 

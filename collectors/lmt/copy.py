@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import numpy as np
 
-from collectors.lmt.driver import connect
 from collectors.lmt.tables import ABSENT
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collectors.lmt.database import Ask, Schema
 
 ROWS_AT_ONCE = 1 << 16
+BUSY_SECONDS = 5.0
 BLOCK = 1024
 BLOCKS = 1 << 14
 WASTE = 4
@@ -55,11 +56,13 @@ class Zones:
 # within SQLite, without the interpreter and its lock, and numpy reads it: 1.7 times as fast. Floats would need more digits than
 # group_concat() writes, so they come as rows.
 class Copy:
-    """An open file. Raises driver.ERRORS."""
+    """An open file; a thread may interrupt what another executes. Raises apsw.Error."""
 
     def __init__(self, path: Path, *, finished: bool) -> None:
         unlocked = "&immutable=1" if finished and not path.with_name(path.name + "-wal").exists() else ""
-        self.db = connect(f"{path.absolute().as_uri()}?mode=ro{unlocked}")
+        uri = f"{path.absolute().as_uri()}?mode=ro{unlocked}"
+        self.db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        self.db.set_busy_timeout(int(BUSY_SECONDS * 1000))
         self._finished = finished
         self._zones: dict[str, tuple[int, Zones]] = {}
         try:
@@ -104,7 +107,7 @@ class Copy:
     def count(self, ask: Ask) -> int:
         """Return how many rows there are."""
         sql = f"SELECT count(*) FROM {ask.table.name} WHERE {{}} AND {ask.of_keys}{ask.of_operations}"
-        return sum(self.db.execute(sql.format(where)).fetchone()[0] for where in self._places(ask))
+        return sum(self.db.execute(sql.format(where)).get for where in self._places(ask))
 
     def _places(self, ask: Ask) -> list[str]:
         """Return conditions that together find the rows, each once."""
@@ -122,23 +125,23 @@ class Copy:
         return [f"{ask.of_keys} AND {by_time}"]
 
     def _zones_of(self, name: str) -> Zones:
-        version = self.db.execute("PRAGMA data_version").fetchone()[0]
+        version = self.db.execute("PRAGMA data_version").get
         if name not in self._zones or self._zones[name][0] != version:
             self._zones[name] = version, self._zoned(name)
         return self._zones[name][1]
 
     def _zoned(self, name: str) -> Zones:
-        start, end = (self.db.execute(f"SELECT {edge}(rowid) FROM {name}").fetchone()[0] or 0 for edge in ("min", "max"))
+        start, end = (self.db.execute(f"SELECT {edge}(rowid) FROM {name}").get or 0 for edge in ("min", "max"))
         size = max(BLOCK, (end - start) // BLOCKS + 1)
         sql = f"SELECT coalesce(min(TS_ID), 1), coalesce(max(TS_ID), 0) FROM {name} WHERE rowid BETWEEN ? AND ?"
-        edges = [self.db.execute(sql, (at, at + size - 1)).fetchone() for at in range(start, end + 1, size)]
+        edges = [self.db.execute(sql, (at, at + size - 1)).get for at in range(start, end + 1, size)]
         least, greatest = np.array(edges, np.int64).reshape(-1, 2).T
         return Zones(start, size, least, greatest)
 
     def _integers(self, ask: Ask, where: str) -> NDArray[np.int64]:
         columns = ", ".join(f"group_concat(ifnull(CAST({name} AS INTEGER), {ABSENT}))" for name in ask.named)
         sql = f"SELECT {columns} FROM {ask.table.name} WHERE {where}{ask.of_operations}"
-        texts = self.db.execute(sql).fetchone()
+        (texts,) = self.db.execute(sql)
         return np.array([np.fromstring(text or "", np.int64, sep=",") for text in texts])
 
     def _floats(self, ask: Ask, where: str) -> NDArray[np.float64]:

@@ -6,8 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import apsw
+
 from collectors.lmt.copy import Copy
-from collectors.lmt.driver import ERRORS
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAILURES: tuple[type[Exception], ...] = (*ERRORS, OSError, ValueError)
+FAILURES: tuple[type[Exception], ...] = (apsw.Error, OSError, ValueError)
 
 IMPATIENCE = 0.05
 """Seconds after which a cancelled query that did not stop is interrupted again: it may not have begun the first time."""
@@ -78,7 +79,7 @@ class Sqlite:
 
     async def _interrupt(self, thread: asyncio.Future[Any]) -> None:
         while not thread.done():
-            with suppress(asyncio.CancelledError, *ERRORS):
+            with suppress(asyncio.CancelledError, apsw.Error):
                 if self._copy is not None:
                     self._copy.db.interrupt()
                 await asyncio.wait({thread}, timeout=IMPATIENCE)

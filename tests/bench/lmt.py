@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from collectors import lmt
-from collectors.lmt import driver
 from tests.bench import lmt_copy
 from tests.bench.measure import Row, paired, timed
 from tokiod.archive import Job, archive
@@ -34,14 +33,8 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
     copy = directory / "lmt.sqlite3"
     lmt_copy.write(copy)
     count = fetch(copy)
-    installed = driver.apsw
-    try:
-        for driver.apsw in [installed, None] if installed else [None]:
-            what = f"LMT SQLite to a sealed TTS file, {count:,} rows, {'apsw' if driver.apsw else 'standard library'}"
-            pair = paired(lambda: fetch(copy), lambda: archived(copy, directory / "day.hdf5"), 3 if quick else 7)
-            yield timed(what, "ms", 1e3, pair, "at most 1.5")
-    finally:
-        driver.apsw = installed
+    pair = paired(lambda: fetch(copy), lambda: archived(copy, directory / "day.hdf5"), 3 if quick else 7)
+    yield timed(f"LMT SQLite to a sealed TTS file, {count:,} rows", "ms", 1e3, pair, "at most 1.5")
 
 
 def fetch(copy: Path) -> int:

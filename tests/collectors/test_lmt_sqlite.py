@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import lmt
-from collectors.lmt import driver
+from collectors.lmt import copy
 from collectors.lmt.copy import Copy, Zones
 from collectors.lmt.database import Ask
 from collectors.lmt.tables import DATASETS, TABLES
@@ -43,15 +43,6 @@ def means(collector, window):
     return lmt_database.told(within(collector, lambda c: collected(c, window)), window)
 
 
-@pytest.fixture(params=["apsw", "sqlite3"])
-def either_driver(request, monkeypatch):
-    if request.param == "apsw":
-        pytest.importorskip("apsw")
-    else:
-        monkeypatch.setattr(driver, "apsw", None)
-
-
-@pytest.mark.usefixtures("either_driver")
 class TestContract(CollectorContract):
     @pytest.fixture
     def path(self, tmp_path):
@@ -328,7 +319,6 @@ class TestGrowing:
         assert means(saved(lmt_database.save(tmp_path / "copy", content)), window) == lmt_database.meaning(content, window)
 
 
-@pytest.mark.usefixtures("either_driver")
 class TestReplacedFiles:
     window = Window(START, START + 30)
 
@@ -366,7 +356,7 @@ class TestReplacedFiles:
             means(saved(path), self.window)
 
     def test_a_file_that_somebody_writes_to_is_waited_for(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(driver, "BUSY_SECONDS", 0.05)
+        monkeypatch.setattr(copy, "BUSY_SECONDS", 0.05)
         path = lmt_database.save(tmp_path / "live", lmt_database.tables())
 
         async def beside_a_writer(collector):
