@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 import msgspec
 
+from tokiod.archive_lock import lock_owner
 from tokiod.cli.plain import Failed
 from tokiod.cli.status_tables import span
 from tokiod.cli.tables import show, table
@@ -72,6 +73,8 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
             click.echo(msgspec.json.encode([_told(job, jobs) for job in shown]).decode())
         elif shown:
             show(_table(shown, jobs))
+            if lock_owner(config.archive.lock) is None and not all(job.finished for job in shown):
+                click.echo("nobody works on them: the daemon goes on with them when it is started, and so does the same command again")
         else:
             click.echo("no backfills")
 
