@@ -1,21 +1,31 @@
-"""What collectors of saved files share: inputs that can be read, reading in a thread once, small files that may be packed."""
+"""What collectors of saved files share: inputs that can be read, small ones that may be packed, large ones in a spool, read once."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from tokiod.errors import Fatal, TokiodError
+from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.gunzip import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Spool")
 
 LARGEST = 1 << 30
 """Bytes of a file that is read as a whole, unpacked."""
+
+
+class Spool(Protocol):
+    """Where what was read waits, in a file in TMPDIR."""
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
 
 
 def readable(inputs: Sequence[str | Path], *, directories: bool = False) -> list[Path]:
@@ -53,6 +63,20 @@ def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
                 return
     except BrokenGzip as error:
         raise Fatal(f"{path}: {error}") from None
+
+
+def spooled(spool: S, fill: Callable[[S], None]) -> S:
+    """Fill a spool; it is closed where that fails. Raises Transient where there is no room, Fatal for a file that can't be read."""
+    try:
+        fill(spool)
+    except OSError as error:
+        spool.close()
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise (Transient if is_full else Fatal)(f"{error.filename or 'the spool in TMPDIR'}: {error.strerror}") from None
+    except BaseException:
+        spool.close()
+        raise
+    return spool
 
 
 class Loading(Generic[T]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import threading
 from collections import Counter
@@ -17,9 +16,9 @@ from collectors.collectd_es.fields import faults as field_faults
 from collectors.collectd_es.parsing import Shapes, parsed
 from collectors.collectd_es.series import Series
 from collectors.collectd_es.spool import BUCKET, Spool
-from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.errors import Fatal, TokiodError
 from tokiod.sample import Batch
-from tokiod.saved import Loading, readable
+from tokiod.saved import Loading, readable, spooled
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -87,18 +86,11 @@ class SavedPages:
             spool.close()
 
     def _load(self) -> Spool:
-        spool = Spool()
-        try:
-            for path in self._paths:
-                self._read(path, spool)
-        except OSError as error:
-            spool.close()
-            is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            raise (Transient if is_full else Fatal)(f"{error.filename or 'the samples in TMPDIR'}: {error.strerror}") from None
-        except BaseException:
-            spool.close()
-            raise
-        return spool
+        return spooled(Spool(), self._fill)
+
+    def _fill(self, spool: Spool) -> None:
+        for path in self._paths:
+            self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
         for samples in parsed(path, self._shapes, self._series, self._workers, self._told):

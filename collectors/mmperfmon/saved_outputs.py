@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections import Counter
@@ -15,8 +14,8 @@ from collectors.mmperfmon.metrics import maps
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.spool import Spool
 from collectors.mmperfmon.tables import parse
-from tokiod.errors import Fatal, TokiodError, Transient
-from tokiod.saved import Loading, readable
+from tokiod.errors import Fatal, TokiodError
+from tokiod.saved import Loading, readable, spooled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
@@ -86,18 +85,11 @@ class SavedOutputs:
             spool.close()
 
     def _load(self) -> Spool:
-        spool = Spool()
-        try:
-            for path in self._paths:
-                self._read(path, spool)
-        except OSError as error:
-            spool.close()
-            is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            raise (Transient if is_full else Fatal)(f"{error.filename or 'the rows in TMPDIR'}: {error.strerror}") from None
-        except BaseException:
-            spool.close()
-            raise
-        return spool
+        return spooled(Spool(), self._fill)
+
+    def _fill(self, spool: Spool) -> None:
+        for path in self._paths:
+            self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
         has_legend = False

@@ -254,7 +254,7 @@ def test_a_full_disk_for_the_samples_is_said_to_be_that(tmp_path, monkeypatch):
     path = write(tmp_path / "x.json", [Documents().hits(START, START + 60)])
     with Path("/dev/full").open("r+b", buffering=0) as full:
         monkeypatch.setattr("collectors.collectd_es.spool.tempfile.TemporaryFile", lambda **_named: full)
-        with pytest.raises(Transient, match="the samples in TMPDIR: No space left on device"):
+        with pytest.raises(Transient, match="the spool in TMPDIR: No space left on device"):
             told(saved(path))
 
 
