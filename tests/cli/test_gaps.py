@@ -3,48 +3,23 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from commanded import configured, ledger_of, ran, source
 
 from tokiod import config as configuration
-from tokiod.cli.tokioctl import main
-from tokiod.ledger import Ledger, StoredEntry
+from tokiod.ledger import StoredEntry
 from tokiod.window import Window
 
 NOON = 1_517_184_000 + 12 * 3600
-CONFIG = """\
-timezone = "UTC"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite:///none"
-[[source]]
-name = "other"
-kind = "lmt"
-system = "gs"
-url = "sqlite:///none"
-[[source]]
-name = "folder"
-kind = "mmperfmon"
-system = "hs"
-watch = "/nowhere"
-"""
 
 
 @pytest.fixture
 def path(tmp_path):
-    path = tmp_path / "tokiod.toml"
-    path.write_text(CONFIG.format(directory=tmp_path))
-    return path
+    return configured(tmp_path, source(), source("other", system="gs"), source("folder", "mmperfmon", "hs", watch="/nowhere"))
 
 
 @pytest.fixture
 def ledger(path):
-    place = configuration.load(path).archive.ledger
-    place.parent.mkdir(parents=True)
-    with Ledger.open(place) as ledger:
+    with ledger_of(path) as ledger:
         for source in configuration.load(path).source:
             ledger.register(source, NOON - 3600)
         ledger.store([entry("one", -60, 0), entry("other", -60, 0)], NOON)
@@ -60,7 +35,7 @@ def window(first, last):
 
 
 def run(path, *options, at=NOON + 30):
-    return CliRunner(env={"COLUMNS": "200"}).invoke(main, ["gaps", "--config", str(path), "--clock", f"{at}@0x0", *options])
+    return ran(path, "gaps", *options, at=at)
 
 
 def told(path, *options, **more):

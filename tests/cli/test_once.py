@@ -7,45 +7,25 @@ from contextlib import closing
 import lmt_database
 import numpy as np
 import pytest
-from click.testing import CliRunner
-
-from tokiod.cli.tokioctl import main
+from commanded import configured, ran, source
 
 START = lmt_database.START
-CONFIG = """\
-timezone = "America/Los_Angeles"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite://{directory}/lmt.sqlite3"
-settle = "60s"
-[[source]]
-name = "two"
-kind = "lustre"
-system = "now"
-mounts = ["/mnt"]
-lfs = ["/nowhere/lfs"]
-[[source]]
-name = "three"
-kind = "lmt"
-system = "put"
-watch = "{directory}/in"
-"""
 
 
 @pytest.fixture
 def path(tmp_path):
-    path = tmp_path / "tokiod.toml"
-    path.write_text(CONFIG.format(directory=tmp_path))
     lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(121))
-    return path
+    return configured(
+        tmp_path,
+        source(url=f"sqlite://{tmp_path}/lmt.sqlite3", settle="60s"),
+        source("two", "lustre", "now", mounts=["/mnt"], lfs=["/nowhere/lfs"]),
+        source("three", system="put", watch=f"{tmp_path}/in"),
+        timezone="America/Los_Angeles",
+    )
 
 
 def run(path, *arguments, now=START + 370):
-    return CliRunner().invoke(main, ["once", *arguments, "--config", str(path), "--clock", f"{now}@0x0"])
+    return ran(path, "once", *arguments, at=now)
 
 
 def told(path, *arguments, **more):

@@ -6,9 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commanded import configured, ran
 
-from tokiod.cli.tokioctl import main
 from tokiod.tts.create import create
 from tokiod.tts.live import LiveFile
 from tokiod.tts.seal import seal
@@ -18,22 +17,12 @@ START = 1_517_212_800
 """2018-01-29T00:00 in Los Angeles."""
 HOUR = 3600
 READ, LOAD = "datatargets/readbytes", "dataservers/cpuload"
-CONFIG = """\
-timezone = "America/Los_Angeles"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite:///none"
-"""
 
 
 @pytest.fixture
 def path(tmp_path):
     """A day of which the first twelve hours are there: a hundred MiB an hour for one component, zero for the other."""
-    (tmp_path / "tokiod.toml").write_text(CONFIG.format(directory=tmp_path))
+    configured(tmp_path, timezone="America/Los_Angeles")
     path = tmp_path / "tts" / "2018-01-29" / "fs.hdf5"
     path.parent.mkdir(parents=True)
     groups = {"datatargets": GroupSpec(HOUR, "lmt"), "dataservers": GroupSpec(HOUR, "lmt")}
@@ -47,8 +36,7 @@ def path(tmp_path):
 
 
 def run(path, *arguments):
-    site = path.parents[2]
-    return CliRunner().invoke(main, ["plot", *arguments, "--config", str(site / "tokiod.toml"), "--clock", f"{START + 13 * HOUR}@0x0"])
+    return ran(path.parents[2] / "tokiod.toml", "plot", *arguments, at=START + 13 * HOUR)
 
 
 WANTED = [

@@ -6,28 +6,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commanded import configured, ledger_of, ran
 
 from tokiod.cli.schemas import PRINTED, schemas, write
 from tokiod.cli.tail import _json
-from tokiod.cli.tokioctl import main
-from tokiod.ledger import Ledger, StoredEntry
+from tokiod.ledger import StoredEntry
 from tokiod.sample import Batch
 from tokiod.subscribe import Update
 from tokiod.window import Window
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "json"
 NOON = 1_517_184_000 + 12 * 3600
-CONFIG = """\
-timezone = "UTC"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite:///none"
-"""
 
 
 def test_the_schemas_are_those_of_what_is_printed():
@@ -44,14 +33,11 @@ def test_every_field_that_is_printed_is_in_the_schema_by_its_name(tmp_path):
 
 @pytest.mark.parametrize("command", ["status", "gaps"])
 def test_what_is_printed_of_a_ledger_is_what_the_schema_says(tmp_path, command):
-    (tmp_path / "tokiod.toml").write_text(CONFIG.format(directory=tmp_path))
-    place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
-    place.parent.mkdir(parents=True)
-    with Ledger.open(place) as ledger:
+    path = configured(tmp_path)
+    with ledger_of(path) as ledger:
         ledger.store([StoredEntry("one", "lmt", "fs", Window(NOON - 600, NOON - 540), 600, {"odd": 3}, 700)], NOON)
         ledger.failed("one", Window(NOON - 540, NOON - 480), "Transient", "no route to host", 3, NOON + 90, NOON)
-        clock = f"{NOON + 30}@0x0"
-        done = CliRunner().invoke(main, [command, "--json", "--config", str(tmp_path / "tokiod.toml"), "--clock", clock])
+        done = ran(path, command, "--json", at=NOON + 30)
     told = msgspec.json.decode(done.stdout, type=PRINTED[command])
     assert json.loads(msgspec.json.encode(told)) == json.loads(done.stdout)
     names = set(json.loads(done.stdout)) if command == "status" else set(json.loads(done.stdout)[0])

@@ -4,43 +4,25 @@ import json
 
 import pytest
 from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
-from click.testing import CliRunner
+from commanded import configured, ran, source
 
 from sinks.opened_up import marked
-from tokiod.cli.tokioctl import main
 from tokiod.tts.layout import form_of, open_for_reading
 
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(ROWS)} for i, name in enumerate(NAMES)}
-CONFIG = """\
-timezone = "UTC"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite:///none"
-[[source]]
-name = "two"
-kind = "lmt"
-system = "gs"
-url = "sqlite:///none"
-"""
 
 
 @pytest.fixture
 def path(tmp_path):
-    path = tmp_path / "tokiod.toml"
-    path.write_text(CONFIG.format(directory=tmp_path))
     sink = sink_in(tmp_path / "tts")
     sink.apply(window(SAMPLES, 0, ROWS))
     assert sink.commit() == []
     sink.close()
-    return path
+    return configured(tmp_path, source(), source("two", system="gs"))
 
 
 def run(path, *arguments, at=EPOCH + 86400):
-    return CliRunner().invoke(main, ["seal", *arguments, "--config", str(path), "--clock", f"{at}@0x0"])
+    return ran(path, "seal", *arguments, at=at)
 
 
 def file_of(path):

@@ -6,44 +6,28 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
+from commanded import configured, ledger_of, ran
 
 from tokiod.cli.status_tables import span
-from tokiod.cli.tokioctl import main
-from tokiod.ledger import Ledger, StoredEntry
+from tokiod.ledger import StoredEntry
 from tokiod.window import Window
 
 NOON = 1_517_184_000 + 12 * 3600
-CONFIG = """\
-timezone = "UTC"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite:///none"
-"""
 
 
 @pytest.fixture
 def path(tmp_path):
-    path = tmp_path / "tokiod.toml"
-    path.write_text(CONFIG.format(directory=tmp_path))
-    return path
+    return configured(tmp_path)
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
-    place.parent.mkdir(parents=True)
-    with Ledger.open(place) as ledger:
+def ledger(path):
+    with ledger_of(path) as ledger:
         yield ledger
 
 
 def run(path, *options):
-    clock = f"{NOON + 30}@0x0"
-    return CliRunner(env={"COLUMNS": "200"}).invoke(main, ["status", "--config", str(path), "--clock", clock, *options])
+    return ran(path, "status", *options, at=NOON + 30)
 
 
 def test_an_archive_that_never_was_is_down_with_exit_2_and_every_source_new(path):

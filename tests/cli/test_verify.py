@@ -6,59 +6,38 @@ import sys
 
 import lmt_database
 import pytest
-from click.testing import CliRunner
+from commanded import configured, ledger_of, ran, source
 from terminal import Terminal
 
-from tokiod.cli.tokioctl import main
-from tokiod.ledger import Ledger, StoredEntry
+from tokiod.ledger import StoredEntry
 from tokiod.window import Window
 
 START = lmt_database.START
-CONFIG = """\
-timezone = "America/Los_Angeles"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[[source]]
-name = "one"
-kind = "lmt"
-system = "fs"
-url = "sqlite://{directory}/lmt.sqlite3"
-settle = "60s"
-retention = "1d"
-[[source]]
-name = "two"
-kind = "lustre"
-system = "now"
-mounts = ["/mnt"]
-[[source]]
-name = "three"
-kind = "lmt"
-system = "put"
-watch = "{directory}/in"
-"""
 
 
 @pytest.fixture
 def path(tmp_path):
-    path = tmp_path / "tokiod.toml"
-    path.write_text(CONFIG.format(directory=tmp_path))
     (tmp_path / "in").mkdir()
     lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(121))
-    return path
+    return configured(
+        tmp_path,
+        source(url=f"sqlite://{tmp_path}/lmt.sqlite3", settle="60s", retention="1d"),
+        source("two", "lustre", "now", mounts=["/mnt"]),
+        source("three", system="put", watch=f"{tmp_path}/in"),
+        timezone="America/Los_Angeles",
+    )
 
 
 @pytest.fixture
 def ledger(path):
     """Minutes 2 to 8 are stored, it says, but there is no file."""
-    place = path.parent / "tts" / ".tokiod" / "ledger.sqlite3"
-    place.parent.mkdir(parents=True)
-    with Ledger.open(place) as ledger:
+    with ledger_of(path) as ledger:
         ledger.store([StoredEntry("one", "lmt", "fs", Window(START + 120, START + 480), 600, {})], START + 600)
         yield ledger
 
 
 def run(path, *arguments, now=START + 600):
-    return CliRunner().invoke(main, ["verify", *arguments, "--config", str(path), "--clock", f"{now}@0x0"])
+    return ran(path, "verify", *arguments, at=now)
 
 
 @pytest.mark.usefixtures("ledger")
