@@ -73,7 +73,7 @@ def _memory(directory: Path, lengths: tuple[int, int]) -> Iterator[Row]:
     for steps in lengths:
         path = directory / "memory.json.gz"
         collectd_pages.write(path, steps)
-        peak = archived(path, steps, 2)
+        peak = peak_of(path, steps, 2)
         first = first or peak
         what = f"archive of {steps * STEP // 60} min of saved collectd pages (288 hosts), peak anonymous memory of all processes"
         yield Row(what, "MB", first, peak, peak / first, MEMORY)
@@ -88,20 +88,28 @@ def decode(path: Path, spans: list[tuple[int, int]]) -> None:
             decoder.decode(file.read(end - start))
 
 
-def archived(path: Path, steps: int, parsers: int) -> float:
-    """Archive a file as a person would; returns the peak memory of all processes, looked at now and then, in MB."""
-    output = path.with_name("pages.hdf5")
-    output.unlink(missing_ok=True)
-    span = [dt.datetime.fromtimestamp(t, dt.UTC).isoformat() for t in (START, START + steps * STEP)]
-    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "archive", "collectd_es", str(path), "--output", str(output)]
-    command += ["--start", span[0], "--end", span[1], "--parse-workers", str(parsers)]
+def archived(path: Path, steps: int, parsers: int) -> None:
+    """Archive a file as a person would."""
+    subprocess.run(_command(path, steps, parsers), stdout=subprocess.DEVNULL, check=True)
+
+
+def peak_of(path: Path, steps: int, parsers: int) -> float:
+    """Archive a file; returns the peak memory of all processes in MB, looked at now and then, which takes time of theirs."""
     peak = 0.0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(_command(path, steps, parsers), stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             peak = max(peak, anonymous([process.pid, *_children(process.pid)]))
             time.sleep(0.02)
     assert process.returncode == 0
     return peak
+
+
+def _command(path: Path, steps: int, parsers: int) -> list[str]:
+    output = path.with_name("pages.hdf5")
+    output.unlink(missing_ok=True)
+    span = [dt.datetime.fromtimestamp(t, dt.UTC).isoformat() for t in (START, START + steps * STEP)]
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "archive", "collectd_es", str(path), "--output", str(output)]
+    return [*command, "--start", span[0], "--end", span[1], "--parse-workers", str(parsers)]
 
 
 def _children(pid: int) -> list[int]:

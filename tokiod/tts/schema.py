@@ -15,6 +15,7 @@ A missing cell holds -0.0, an absent raw value the same 64 bits. A measured zero
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,8 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 _NUMBER = re.compile(r"(?:(?<=OST|MDT)([0-9a-fA-F]{4})(?![0-9a-zA-Z])|([0-9]{1,18}))")
 
 
+# The same names are sorted for each dataset that has them.
+@lru_cache(maxsize=4096)
 def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
     """Return the sort key of a column name: numbers by value, the four hexadecimal digits of an OST or MDT too.
 
