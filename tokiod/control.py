@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LONGEST = 2**20
 PATIENCE = 5.0
 """Seconds in which a caller has to ask."""
+TWO_UNITS = "As two units it has no such socket: systemctl status, systemctl reload tokiod-writer tokiod-collectors"
 
 
 class Ping(msgspec.Struct, tag_field="command", tag="ping", frozen=True):
@@ -115,7 +116,7 @@ def ask(path: Path, request: Request, seconds: float) -> Answer:
                 answer: Answer = msgspec.json.decode(said.readline(LONGEST), type=Answer)
                 return answer
         except (FileNotFoundError, ConnectionRefusedError):
-            raise TokiodError(f"no daemon answers at {path}: is it running, and with this configuration?") from None
+            raise TokiodError(f"no daemon answers at {path}: is it running, and with this configuration? {TWO_UNITS}") from None
         except TimeoutError:
             raise TokiodError(f"the daemon at {path} did not answer within {seconds:.0f} s") from None
         except (OSError, msgspec.DecodeError) as error:
