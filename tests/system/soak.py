@@ -40,7 +40,7 @@ RETENTION = 600
 COMMAND_TIMEOUT = 3
 """Real seconds, however fast the days pass: the moments in which a command hangs come as often in a day as in life, and are
 waited for in time to ask for the next."""
-ALLOWED = {"memory MB": 0.1, "descriptors": 0.1, "sockets": 0.1, "ledger KB": 0.25}
+ALLOWED = {"memory MB": 0.1, "writer MB": 0.1, "collectors MB": 0.1, "descriptors": 0.1, "sockets": 0.1, "ledger KB": 0.25}
 """How much a quantity may rise over the time looked at, relative to its mean: a WAL file is as long as its longest transaction."""
 
 
@@ -81,7 +81,8 @@ def looked_at(scene: Scene) -> dict[str, float]:
     ledger = scene.config.archive.ledger
     size = sum(path.stat().st_size for path in ledger.parent.glob(f"{ledger.name}*") if path.exists())
     sockets = sum(target.startswith("socket:") for target in descriptors)
-    return {"memory MB": scene.memory(), "descriptors": len(descriptors), "sockets": sockets, "ledger KB": size / 1024}
+    memory = {"memory MB": scene.memory(), "writer MB": scene.memory("writer"), "collectors MB": scene.memory("collectors")}
+    return memory | {"descriptors": len(descriptors), "sockets": sockets, "ledger KB": size / 1024}
 
 
 def _descriptors(pid: int) -> Iterable[str]:

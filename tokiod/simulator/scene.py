@@ -219,9 +219,10 @@ class Scene:
             result = sum((compare(path, answers, determined=determined) for path in files), result)
         return result
 
-    def memory(self) -> float:
-        """Return the anonymous resident memory of the daemon's processes, in MB."""
-        return sum(map(_anonymous, self.processes())) / 1024
+    def memory(self, process: Process | None = None) -> float:
+        """Return the anonymous resident memory of the daemon's processes, or of one of them, in MB; 0 while there is none."""
+        pids = self.processes() if process is None else [pid for pid in [self.pid(process)] if pid is not None]
+        return sum(map(_anonymous, pids)) / 1024
 
     def _simulator(self, source: Source) -> subprocess.Popen[bytes]:
         own = [argument.format(directory=self.directory, port=self._port(source)) for argument in source.arguments]
