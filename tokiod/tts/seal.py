@@ -2,7 +2,7 @@
 
 Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where
 h5py's own guess is 100 times slower for one of the two. Of raw, only each column's edges stay (tokiod.tts.edges): a cell inside
-the day can't be computed from them again, which is why an unsealed file says `sealed_raw`.
+the day can't always be computed from them again, which is why an unsealed file says `sealed_raw`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tokiod.tts.edges import edges, fill_raw, fill_span
 from tokiod.tts.files import REAL, Files
 from tokiod.tts.layout import FORM, OWN, NotLive, edges_name, form_of, open_for_reading, read_spec
 from tokiod.tts.live import LiveFile
+from tokiod.tts.restored import Restored
 from tokiod.tts.schema import group_of
 
 if TYPE_CHECKING:
@@ -106,13 +107,18 @@ def _sealed_spec(path: Path, file: Any) -> FileSpec:
 
 
 def _content_of(file: Any) -> Content:
-    """Return what a live file takes over from a sealed one: all named cells, and the edges of raw."""
+    """Return what a live file takes over from a sealed one: all named cells, the edges of raw, and of the rest what cells tell."""
+    restored: dict[str, Restored] = {}
 
     def fill(place: Place, start: int, block: NDArray[np.int64]) -> None:
         if place.kind == "cells":
             block[...] = file[place.name][start : start + len(block), : len(place.columns)].astype("<f8", copy=False).view(np.int64)
         elif place.kind == "raw":
-            fill_raw(file[edges_name(place.dataset)][...], start, block)
+            kept = file[edges_name(place.dataset)][...]
+            if start == 0:
+                restored[place.dataset] = Restored(file[place.dataset], kept, len(place.columns))
+            restored[place.dataset].fill(start, block)
+            fill_raw(kept, start, block)
         else:
             fill_span(file[edges_name(place.dataset)][...], len(file[place.dataset]) + 2, block)
 
