@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Kind = Literal["cells", "raw", "span"]
 
 OWN = "_tokiod"
-FORM, RAW_SEALED = "form", "raw_sealed"
+FORM, RAW_SEALED, PROVED = "form", "raw_sealed", "proved"
 GUARDS = 2
 
 

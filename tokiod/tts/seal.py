@@ -1,8 +1,8 @@
 """Sealing: a day that is complete, rewritten compactly; and opening it up again.
 
 Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where
-h5py's own guess is 100 times slower for one of the two. Of raw, only each column's edges stay (tokiod.tts.edges): a cell inside
-the day can't always be computed from them again, which is why an unsealed file says `sealed_raw`.
+h5py's own guess is 100 times slower for one of the two. Of raw, only what the cells don't tell stays (tokiod.tts.edges); an unsealed
+file says `sealed_raw`, since of what others made, or sealed without all of raw, not all can be computed again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tokiod.tts.chunks import LEVEL, Chunks, ahead, holds, pack
 from tokiod.tts.create import LIBVER, Plan, build, no_pause, replacing, write_attributes, write_frame
 from tokiod.tts.edges import edges, fill_raw, fill_span
 from tokiod.tts.files import REAL, Files
-from tokiod.tts.layout import FORM, OWN, NotLive, edges_name, form_of, open_for_reading, read_spec
+from tokiod.tts.layout import FORM, OWN, PROVED, NotLive, edges_name, form_of, open_for_reading, read_spec
 from tokiod.tts.live import LiveFile
 from tokiod.tts.restored import Restored
 from tokiod.tts.schema import group_of
@@ -114,9 +114,11 @@ def _content_of(file: Any) -> Content:
         if place.kind == "cells":
             block[...] = file[place.name][start : start + len(block), : len(place.columns)].astype("<f8", copy=False).view(np.int64)
         elif place.kind == "raw":
-            kept = file[edges_name(place.dataset)][...]
+            node = file[edges_name(place.dataset)]
+            kept = node[...]
             if start == 0:
-                restored[place.dataset] = Restored(file[place.dataset], kept, len(place.columns))
+                proved = node.attrs.get(PROVED, np.zeros(len(place.columns))).astype(np.bool_)
+                restored[place.dataset] = Restored(file[place.dataset], kept, proved)
             restored[place.dataset].fill(start, block)
             fill_raw(kept, start, block)
         else:
@@ -157,7 +159,8 @@ class _Sealing:
                     dataset.id.write_direct_chunk(corner, packed)
                     self.pause()
                 if name in self.live.raw:
-                    file.create_dataset(edges_name(name), data=edges(self.live.raw[name], self.live.span[name], chunks.order))
+                    kept, proved = edges(self.live.cells[name], self.live.raw[name], self.live.span[name], chunks.order)
+                    file.create_dataset(edges_name(name), data=kept).attrs[PROVED] = proved.astype(np.uint8)
                 self.pause()
 
     def verify(self, path: Path) -> None:
