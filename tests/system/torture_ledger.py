@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 PARTS = ("", "-wal", "-shm")
-SAID = "ledger.lost"
+SAID, READY = "ledger.lost", "writer.ready"
 OLD = 2 * EVERY + 600
 """Simulated seconds after which a copy is known for one: two numbers later, and what it takes to write them."""
 
@@ -55,7 +55,7 @@ def harm_ledger(tortured: Tortured) -> None:
     """The ledger is harmed while the daemon runs: it notices that, but for garbage where it does not look before the next start."""
     ledger = tortured.scene.config.archive.ledger
     tortured.wait(lambda: tortured.has_open(ledger), f"the writer does not open {ledger}")
-    known, writer, kind = tortured.said(SAID), tortured.scene.pid("writer"), tortured.rng.choice(KINDS)
+    known, ready, writer, kind = tortured.said(SAID), tortured.said(READY), tortured.scene.pid("writer"), tortured.rng.choice(KINDS)
     kind(ledger, tortured)
     if kind is corrupted:
         tortured.pause(0, 5)
@@ -66,7 +66,7 @@ def harm_ledger(tortured: Tortured) -> None:
             lambda: tortured.said(SAID) > known or tortured.scene.pid("writer") not in {None, writer},
             f"nobody noticed that {ledger} was {kind.__name__}",
         )
-    readable(tortured)
+    readable(tortured, ready)
 
 
 def harm_ledger_while_down(tortured: Tortured) -> None:
@@ -74,8 +74,9 @@ def harm_ledger_while_down(tortured: Tortured) -> None:
     tortured.wait(tortured.has_ledger, "there is no ledger")
     tortured.down()
     tortured.rng.choice(KINDS)(tortured.scene.config.archive.ledger, tortured)
+    ready = tortured.said(READY)
     tortured.scene.start_daemon()
-    readable(tortured)
+    readable(tortured, ready)
 
 
 def keep_copy(tortured: Tortured) -> None:
@@ -93,7 +94,11 @@ def copy_of(tortured: Tortured) -> Path:
     return tortured.scene.directory / "ledger-copy.sqlite3"
 
 
-def readable(tortured: Tortured) -> None:
-    """Wait until what is stored can be asked for: a ledger is set aside at a start, and its successor knows the sources a moment later."""
-    tortured.pause(1, 2)
+def readable(tortured: Tortured, ready: int) -> None:
+    """Wait until what is stored can be asked for; ready: how often a writer was before.
+
+    A ledger is set aside at a start, and its successor knows the sources a moment later; an older copy tells of files that are no more,
+    until the writer has looked at those there are.
+    """
+    tortured.wait(lambda: tortured.said(READY) > ready, "no writer took over the ledger")
     tortured.wait(tortured.has_ledger, "there is no ledger again")

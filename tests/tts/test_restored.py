@@ -1,9 +1,13 @@
 """A day that was sealed and opened up again: what its cells tell of raw; and what is collected again, in any pieces, changes nothing."""
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tokiod.tts import create as tts_create
+from tokiod.tts import edges as tts_edges
 from tokiod.tts.counters import Counter
 from tokiod.tts.create import create
 from tokiod.tts.layout import edges_name, open_for_reading
@@ -50,12 +54,16 @@ COLUMN = st.lists(SAMPLES, min_size=GUARDED, max_size=GUARDED)
 RISING = st.lists(st.integers(0, 9), min_size=GUARDED, max_size=GUARDED).map(lambda steps: np.cumsum(steps).tolist())
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.tuples(COLUMN, COLUMN | RISING), st.lists(st.tuples(st.integers(0, GUARDED - 1), st.integers(1, 8)), max_size=4))
-@example(([2**54 * row for row in range(GUARDED)], [ABSENT] * GUARDED), [(7, 3)])
-def test_all_of_raw_is_restored_and_what_is_collected_again_in_any_pieces_changes_nothing(tmp_path_factory, columns, pieces):
+PIECES = st.lists(st.tuples(st.integers(0, GUARDED - 1), st.integers(1, 8)), max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.tuples(COLUMN, COLUMN | RISING), PIECES, st.sampled_from([4, 10, 10**6]))
+@example(([2**54 * row for row in range(GUARDED)], [ABSENT] * GUARDED), [(7, 3)], 10**6)
+def test_all_of_raw_is_restored_and_what_is_collected_again_in_any_pieces_changes_nothing(tmp_path_factory, columns, pieces, at_once):
     raw = np.array(columns, np.int64).T.copy()
-    live, before = opened_up(tmp_path_factory.mktemp("any"), raw)
+    with patch.object(tts_edges, "_CELLS", at_once), patch.object(tts_create, "SLICE", 8 * at_once):
+        live, before = opened_up(tmp_path_factory.mktemp("any"), raw)
     assert (cells(live) == before).all()
     assert (live.raw[NAME].read(0, GUARDED) == raw).all()
     for first, length in pieces:

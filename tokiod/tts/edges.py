@@ -15,11 +15,14 @@ from tokiod.tts.restored import CLOSING, Sums
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from tokiod.tts.matrix import Matrix
 
-_ROWS = 1024
+_CELLS = 1 << 18
+"""That are looked at at once."""
 
 
 def edges(cells: Matrix, raw: Matrix, span: Matrix, order: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -59,10 +62,10 @@ def _first_samples(raw: Matrix, last: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the row of each column's first sample of the day, -1 for none; last: that of the last one."""
     first = np.full(raw.width, NO_ROW)
     sought = last != NO_ROW
-    for start in range(1, raw.rows - 1, _ROWS):
+    for start, stop in _blocks(raw):
         if not sought.any():
             break
-        present = raw.read(start, min(start + _ROWS, raw.rows - 1)) != ABSENT
+        present = raw.read(start, stop) != ABSENT
         found = sought & present.any(axis=0)
         first[found] = start + present[:, found].argmax(axis=0)
         sought &= ~found
@@ -77,8 +80,7 @@ def _not_in_cells(cells: Matrix, raw: Matrix, first: NDArray[np.int64]) -> tuple
     sums, proved = Sums(np.where(first == NO_ROW, raw.rows, first)), np.ones(raw.width, np.bool_)
     found = [(np.empty(0, np.int64), np.empty(0, np.intp))]
     short, before = np.zeros(raw.width, np.int64), raw.read(1, 2)[0]
-    for begin in range(1, raw.rows - 1, _ROWS):
-        stop = min(begin + _ROWS, raw.rows - 1)
+    for begin, stop in _blocks(raw):
         row, samples = np.arange(begin, stop)[:, np.newaxis], raw.read(begin, stop)
         closed, block = max(begin, CLOSING), np.full((stop - begin, raw.width), MISSING)
         block[closed - begin :] = cells.read(closed - CLOSING, stop - CLOSING)
@@ -94,6 +96,13 @@ def _not_in_cells(cells: Matrix, raw: Matrix, first: NDArray[np.int64]) -> tuple
         found.append((here + begin, column))
     rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return rows, columns, proved
+
+
+def _blocks(raw: Matrix) -> Iterator[tuple[int, int]]:
+    """Yield the rows [begin, stop) of the day in blocks."""
+    tall = max(1, _CELLS // raw.width)
+    for begin in range(1, raw.rows - 1, tall):
+        yield begin, min(begin + tall, raw.rows - 1)
 
 
 # Nearly always so, and told in a tenth of the time.
