@@ -31,12 +31,12 @@ class Roster:
     """Components of one sort: their ids and the column of each.
 
     Several ids may share a name (the MDTs of a host, an OST that was registered anew): they share its column.
-    unnamed: how many have a name that is none, as in a damaged file.
+    unnamed: how many have a name that is none, or an id, as in a damaged file.
     """
 
-    def __init__(self, components: Iterable[tuple[int, Any]]) -> None:
+    def __init__(self, components: Iterable[tuple[Any, Any]]) -> None:
         told = {identity: name for identity, name in components if name}
-        named = {identity: name for identity, name in told.items() if isinstance(name, str) and name.isprintable() and name == name.strip()}
+        named = {identity: name for identity, name in told.items() if isinstance(identity, int) and _is_name(name)}
         self.unnamed = len(told) - len(named)
         self.names = tuple(dict.fromkeys(named.values()))
         position = {name: column for column, name in enumerate(self.names)}
@@ -48,6 +48,10 @@ class Roster:
         place = np.searchsorted(self.ids, ids)
         known = self.ids[np.minimum(place, len(self.ids) - 1)] == ids if len(self.ids) else np.zeros(len(ids), bool)
         return self._columns[np.where(known, place, -1)]
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and name.isprintable() and name == name.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +137,4 @@ def _filesystem(target: Any) -> str:
 
 
 def _operations(rows: Sequence[tuple[Any, ...]]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(identity for identity, found in rows if found == name) for name in OPERATIONS}
+    return {name: tuple(identity for identity, found in rows if found == name and isinstance(identity, int)) for name in OPERATIONS}

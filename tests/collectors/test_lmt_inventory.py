@@ -109,6 +109,14 @@ def test_a_name_that_is_none_is_left_out_and_counted():
     assert (roster.names, roster.unnamed) == (("oss1",), 3)
 
 
+def test_an_id_that_is_none_is_left_out_and_counted():
+    roster = Roster([(1, "oss1"), (None, "oss2"), ("3", "oss3"), (4.5, "oss4"), (b"5", "oss5")])
+    assert (roster.ids.tolist(), roster.names, roster.unnamed) == ([1], ("oss1",), 4)
+    damaged = info(osts=[(1, 1, "lc1-OST0000")]) | {"OPERATION_INFO": [(None, "open"), (7, "close"), ("8) OR (1", "close")]}
+    operations = inventory(damaged, None, "mdt").operations
+    assert (operations["open"], operations["close"]) == ((), (7,))
+
+
 def test_a_file_system_whose_name_is_a_number_as_in_a_damaged_file_is_none():
     damaged = info(filesystems=[(1, "lc1"), (2, 17)], osts=[(1, 1, "lc1-OST0000"), (2, 1, 18)], mdss=[(1, 1, 19, "m")])
     assert inventory(damaged, None, "mdt").osts.names == ("lc1-OST0000",)
