@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from tokiod.tts.deltas import SLAB, Deltas, anchored
+from tokiod.tts.deltas import CLOSING, SLAB, Deltas, anchored
 from tokiod.tts.evidence import Evidence
 from tokiod.tts.rising import follows, span_onward, steps_between, steps_onward
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
@@ -27,9 +27,6 @@ T = TypeVar("T", bound=np.generic)
 
 NEAR, FARTHER = 6, 4
 """Rows beside an update that are looked at first, and how many times as many next while they don't tell enough of every column."""
-
-CLOSING = 2
-"""The sample in this row of raw closes the day's first cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

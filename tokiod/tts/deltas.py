@@ -20,6 +20,8 @@ from tokiod.tts.schema import ABSENT, MISSING
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+CLOSING = 2
+"""The sample in this row of raw closes the day's first cell."""
 SLAB = 128
 """Rows worked on at a time: a few hundred columns of them stay in the processor's cache."""
 

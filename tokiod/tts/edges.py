@@ -7,11 +7,13 @@ the counter falls, or closes one with the difference to another base. So all oth
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.tts.restored import CLOSING, Sums
+from tokiod.tts.deltas import CLOSING
+from tokiod.tts.restored import Sums
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
 
 if TYPE_CHECKING:
@@ -123,8 +125,9 @@ def _latest(values: NDArray[np.int64], known: NDArray[np.bool_], before: NDArray
 
 
 def _values(raw: Matrix, row: NDArray[np.int64], column: NDArray[np.intp]) -> NDArray[Any]:
+    """Return samples; row: ascending."""
     value = np.empty(len(row), np.int64)
-    for one in np.unique(row):
-        here = row == one
-        value[here] = raw.read(one, one + 1)[0, column[here]]
+    turns = np.flatnonzero(np.diff(row, prepend=NO_ROW, append=NO_ROW)).tolist()
+    for start, stop in pairwise(turns):
+        value[start:stop] = raw.read(int(row[start]), int(row[start]) + 1)[0, column[start:stop]]
     return value

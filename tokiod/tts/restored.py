@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokiod.tts.deltas import CLOSING
 from tokiod.tts.schema import missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-CLOSING = 2
-"""The sample in this row of raw closes the day's first cell."""
 
 
 class Sums:
