@@ -12,6 +12,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -110,19 +111,22 @@ def _content_of(file: Any) -> Content:
     """Return what a live file takes over from a sealed one: all named cells, the edges of raw, and of the rest what cells tell."""
     restored: dict[str, Restored] = {}
 
+    @cache
+    def kept(dataset: str) -> NDArray[np.int64]:
+        samples: NDArray[np.int64] = file[edges_name(dataset)][...]
+        return samples
+
     def fill(place: Place, start: int, block: NDArray[np.int64]) -> None:
         if place.kind == "cells":
             block[...] = file[place.name][start : start + len(block), : len(place.columns)].astype("<f8", copy=False).view(np.int64)
         elif place.kind == "raw":
-            node = file[edges_name(place.dataset)]
-            kept = node[...]
             if start == 0:
-                proved = node.attrs.get(PROVED, np.zeros(len(place.columns))).astype(np.bool_)
-                restored[place.dataset] = Restored(file[place.dataset], kept, proved)
+                proved = file[edges_name(place.dataset)].attrs.get(PROVED, np.zeros(len(place.columns))).astype(np.bool_)
+                restored[place.dataset] = Restored(file[place.dataset], kept(place.dataset), proved)
             restored[place.dataset].fill(start, block)
-            fill_raw(kept, start, block)
+            fill_raw(kept(place.dataset), start, block)
         else:
-            fill_span(file[edges_name(place.dataset)][...], len(file[place.dataset]) + 2, block)
+            fill_span(kept(place.dataset), len(file[place.dataset]) + 2, block)
 
     return fill
 
