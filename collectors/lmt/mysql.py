@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -21,7 +20,7 @@ from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROWS_AT_ONCE = 10_000
+LONGEST_NUMBER = len(",-2.2250738585072014e-308")
 CONNECT_SECONDS = 10
 CONNECTIONS = 2
 LOGIN_DENIED = {1045, 1130, 1251, 1698}
@@ -61,12 +61,16 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection, and what does not change while it lasts. keyed: tables whose primary key is a component's id and TS_ID."""
+    """A connection, and what does not change while it lasts.
+
+    keyed: tables whose primary key is a component's id and TS_ID; longest: bytes that the server joins before it cuts a text off.
+    """
 
     connection: Any
     schema: Schema
     keyed: frozenset[str]
     zone: dt.tzinfo | None
+    longest: int
 
 
 # asyncmy begins a transaction that never ends unless told otherwise, and would then see no new TS_ID for ever: autocommit. Its wait
@@ -103,8 +107,7 @@ class Mysql:
 
     async def numbers(self, ask: Ask) -> list[NDArray[Any]]:
         """Return what ask.named says, an array each."""
-        numbers = await self._run(lambda session: _fetch(session, ask))
-        return list(numbers.reshape(-1, len(ask.named)).T)
+        return await self._run(lambda session: _fetch(session, ask))
 
     async def count(self, ask: Ask) -> int:
         """Return how many rows there are."""
@@ -189,8 +192,10 @@ async def _described(connection: Any) -> Session:
     of_keys = "SELECT TABLE_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()"
     by_ts_id = " AND INDEX_NAME = 'PRIMARY' AND SEQ_IN_INDEX = 2 AND COLUMN_NAME = 'TS_ID'"
     keyed = frozenset(table for (table,) in await _fetch_all(connection, of_keys + by_ts_id))
-    ((told, system),) = await _fetch_all(connection, "SELECT @@global.time_zone, @@system_time_zone")
-    return Session(connection, {table: frozenset(names) for table, names in columns.items()}, keyed, zone(told, system))
+    await connection.query("SET SESSION group_concat_max_len = @@max_allowed_packet")
+    of_server = "SELECT @@global.time_zone, @@system_time_zone, @@group_concat_max_len"
+    ((told, system, longest),) = await _fetch_all(connection, of_server)
+    return Session(connection, {table: frozenset(names) for table, names in columns.items()}, keyed, zone(told, system), longest)
 
 
 def zone(told: str, system: str) -> dt.tzinfo | None:
@@ -217,18 +222,44 @@ async def _fetch_all(connection: Any, sql: str) -> list[tuple[Any, ...]]:
         return list(await cursor.fetchall())
 
 
-# A row's numbers come as one text, joined by the server: cheaper for both sides than a column at a time, and so many Python objects.
-async def _fetch(session: Session, ask: Ask) -> NDArray[Any]:
-    absent, parse = (ABSENT, _integers) if ask.table.exact else ("'null'", _floats)
-    # A condition leaves no NULL among these.
-    never = {"TS_ID", ask.table.key} if ask.table.name in session.keyed else {"TS_ID"}
-    numbers = (name if name in never else f"IFNULL({name}, {absent})" for name in ask.named)
-    parts = [parse("")]
-    async with session.connection.cursor(cursor=SSCursor) as cursor:
-        await cursor.execute(f"SELECT CONCAT_WS(',', {', '.join(numbers)}){_place(session, ask)}")
-        while rows := await cursor.fetchmany(ROWS_AT_ONCE):
-            parts.append(parse(",".join(chain.from_iterable(rows))))
-    return np.concatenate(parts)
+async def _fetch(session: Session, ask: Ask) -> list[NDArray[Any]]:
+    parse: Callable[[str], NDArray[Any]] = _integers if ask.table.exact else _floats
+    group, others = _grouped(session, ask)
+    groups, values = [parse("")], [parse("").reshape(0, len(others))]
+    for part in _parts(ask, session.longest // 2 // LONGEST_NUMBER // len(others)):
+        at_once = max(1, ROWS_AT_ONCE // (part.last - part.first + 1))
+        async with session.connection.cursor(cursor=SSCursor) as cursor:
+            await cursor.execute(_joined(session, part))
+            while rows := await cursor.fetchmany(at_once):
+                keys, counts, texts = zip(*rows, strict=True)
+                if max(map(len, texts)) >= session.longest:
+                    raise Fatal(f"{ask.table.name} has more rows of a TS_ID than its server joins: raise its max_allowed_packet")
+                groups.append(np.repeat(np.array(keys, groups[0].dtype), counts))
+                values.append(parse(",".join(texts)).reshape(-1, len(others)))
+    found = dict(zip(others, np.concatenate(values).T, strict=True)) | {group: np.concatenate(groups)}
+    return [found[name] for name in ask.named]
+
+
+# The numbers of a component, or of a TS_ID where a table has no such key, come as one text, joined by the server in the order of its
+# index: cheaper for both sides than a row at a time, and so many Python objects.
+def _joined(session: Session, ask: Ask) -> str:
+    group, others = _grouped(session, ask)
+    absent = ABSENT if ask.table.exact else "'null'"
+    # A condition leaves no NULL among TS_IDs.
+    numbers = ", ".join(name if name == "TS_ID" else f"IFNULL({name}, {absent})" for name in others)
+    return f"SELECT {group}, COUNT(*), GROUP_CONCAT(CONCAT_WS(',', {numbers})){_place(session, ask)} GROUP BY {group}"
+
+
+def _grouped(session: Session, ask: Ask) -> tuple[str, list[str]]:
+    """Return what rows are joined by, and what else is asked for."""
+    group = ask.table.key if ask.table.name in session.keyed else "TS_ID"
+    return group, [name for name in ask.named if name != group]
+
+
+def _parts(ask: Ask, most: int) -> Iterator[Ask]:
+    """Cut a range of TS_IDs into such of `most` TS_IDs."""
+    for first in range(ask.first, ask.last + 1, max(1, most)):
+        yield replace(ask, first=first, last=min(ask.last, first + max(1, most) - 1))
 
 
 def _integers(text: str) -> NDArray[np.int64]:

@@ -344,7 +344,7 @@ def test_tls_encrypts_checks_the_server_and_shows_our_certificate(mariadb, datab
 
 
 @pytest.mark.parametrize("table", ["OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA"])
-def test_the_server_reads_ranges_of_an_index_and_never_a_whole_table(mariadb, table):
+def test_the_server_reads_ranges_of_an_index_in_its_order_and_never_a_whole_table(mariadb, table):
     content = lmt_database.tables(steps=400)
     name = make(mariadb, content)
     (table,) = [known for known in TABLES if known.name == table]
@@ -354,7 +354,38 @@ def test_the_server_reads_ranges_of_an_index_and_never_a_whole_table(mariadb, ta
 
     async def plan(collector):
         await collected(collector, Window(START, START + STEP))
-        return await mariadb.execute(f"EXPLAIN SELECT *{mysql._place(collector._database._idle[0], ask)}", database=name)
+        return await mariadb.execute(f"EXPLAIN {mysql._joined(collector._database._idle[0], ask)}", database=name)
 
-    ((_, _, _, how, _, key, *_),) = within(live(mariadb, name), plan)
+    ((_, _, _, how, _, key, *_, extra),) = within(live(mariadb, name), plan)
     assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
+    assert "temporary" not in extra
+    assert "filesort" not in extra
+
+
+@pytest.fixture
+def packets(mariadb):
+    """Limit what the server sends, or joins, at a time."""
+    ((usual,),) = asyncio.run(mariadb.execute("SELECT @@global.max_allowed_packet"))
+    yield lambda size: asyncio.run(mariadb.execute(f"SET GLOBAL max_allowed_packet = {size}"))
+    asyncio.run(mariadb.execute(f"SET GLOBAL max_allowed_packet = {usual}"))
+
+
+def test_a_long_window_is_asked_for_in_parts_that_the_server_can_join(mariadb, packets):
+    content = lmt_database.tables(steps=200)
+    largest = 2**63 - 1
+    content["OST_DATA"] = [(*row[:2], *(largest if value is not None else None for value in row[2:])) for row in content["OST_DATA"]]
+    name = make(mariadb, content)
+    window = Window(START, START + 190 * STEP)
+    whole = within(live(mariadb, name), lambda c: samples(c, window))
+    packets(16384)
+    assert within(live(mariadb, name), lambda c: samples(c, window)) == whole
+    assert {value for _, _, value in whole["datatargets/readbytes"]} == {largest}
+
+
+def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_short(mariadb, packets):
+    content = lmt_database.tables(steps=5)
+    content["MDS_OPS_DATA"] *= 200
+    name = make(mariadb, content)
+    packets(16384)
+    with pytest.raises(Fatal, match="MDS_OPS_DATA has more rows of a TS_ID than its server joins: raise its max_allowed_packet"):
+        within(live(mariadb, name), lambda c: samples(c, Window(START, START + 4 * STEP)))
