@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from collectors.mmperfmon.output import Table
     from collectors.mmperfmon.series import Series
-    from collectors.mmperfmon.tables import Table
     from tokiod.window import Window
 
 FEW = 3

@@ -10,7 +10,7 @@ from collectors.mmperfmon.cells import Buckets, Rows, batches, measured
 from collectors.mmperfmon.metrics import maps
 from collectors.mmperfmon.queries import Asked, command_line, printed
 from collectors.mmperfmon.series import Series
-from collectors.mmperfmon.tables import UNWHOLE, Output, parse
+from collectors.mmperfmon.tables import UNWHOLE, parse
 from tokiod.command import Commands
 from tokiod.errors import Transient
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from collectors.mmperfmon.config import Config
     from collectors.mmperfmon.metrics import Maps
+    from collectors.mmperfmon.output import Output
     from tokiod.collector import Tally
     from tokiod.sample import Batch
     from tokiod.window import Window

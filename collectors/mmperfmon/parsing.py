@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING
 
-from collectors.mmperfmon.tables import Output, parse
+from collectors.mmperfmon.tables import parse
 from tokiod.errors import Fatal
 from tokiod.workers import workers
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Executor
     from pathlib import Path
+
+    from collectors.mmperfmon.output import Output
 
 PIECE = 1 << 20
 """Bytes of outputs that are parsed at a time."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from collectors.mmperfmon.config import Saved
     from collectors.mmperfmon.metrics import Maps
-    from collectors.mmperfmon.tables import Output
+    from collectors.mmperfmon.output import Output
     from tokiod.collector import SavedCollector, Site, Tally
     from tokiod.sample import Batch
     from tokiod.window import Window

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.mmperfmon.tables import STAMP
+from collectors.mmperfmon.output import STAMP
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

@@ -12,8 +12,6 @@ columns and a newline, or it is none: half a number is a number too.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,9 +20,12 @@ import msgspec
 import numpy as np
 
 from collectors.mmperfmon import legend as legends
+from collectors.mmperfmon.output import STAMP, Output, Table
+from collectors.mmperfmon.rectangles import rectangles
 from collectors.mmperfmon.rows import NULL, UNITS, Row, ends, row
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collectors.mmperfmon.legend import Legend
 
 BLANK = b" \t\n"
-STAMP = len("2019-05-15-12:01:00")
 CUT, STRANGE, NO_TABLE = "cut short", "not a row", "no table for a column"
 NO_COLUMN, TOO_MANY = "no such column in the legend", "more columns than the legend has"
 UNWHOLE = (CUT, NO_TABLE, NO_COLUMN, TOO_MANY)
@@ -43,25 +43,6 @@ _TABLE = re.compile(rb"\n(?=[ \t]*Row[ \t]+Timestamp)")
 _LEGEND = re.compile(rb"\n[ \t]*(?=Legend:)")
 _STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
 _OF_ROWS = b"0123456789.:- \t\nkKMGTPB"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Columns of a legend, from `first` on. stamps: the rows' time stamps, one behind the other; value: f8[rows, columns], NaN: null."""
-
-    legend: Legend
-    first: int
-    stamps: bytes
-    value: NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class Output:
-    """What was read of an output. dropped: values that can't be told, or lines where their number can't either, by reason."""
-
-    tables: list[Table] = field(default_factory=list)
-    legends: list[Legend] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
 
 
 class _Block(NamedTuple):
@@ -76,7 +57,10 @@ class _Block(NamedTuple):
 def parse(data: bytes) -> Output:
     """Read an output, or several behind one another."""
     output = Output()
-    before, *rest = _sections(_whole(data, output.dropped), b"\nLegend:", b"Legend:", _LEGEND)
+    data = _whole(data, output.dropped)
+    if (tables := rectangles(data)) is not None:
+        return Output(tables, [table.legend for table in tables], +output.dropped)
+    before, *rest = _sections(data, b"\nLegend:", b"Legend:", _LEGEND)
     _read(before, output, legends.NONE)
     for section in rest:
         _read(section.removeprefix(b"Legend:"), output)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from collectors.mmperfmon import legend
 from collectors.mmperfmon.cells import Buckets, batches, measured
 from collectors.mmperfmon.metrics import Maps
+from collectors.mmperfmon.output import Table
 from collectors.mmperfmon.series import Series
-from collectors.mmperfmon.tables import Table
 from tokiod.window import Window
 
 START, STEP, ROWS = 1557903600, 60, 12

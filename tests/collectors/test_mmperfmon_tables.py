@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mmperfmon_outputs import output, shown, stamps
 
-from collectors.mmperfmon.tables import Output, parse
+from collectors.mmperfmon.output import Output
+from collectors.mmperfmon.tables import parse
 
 HOUR = dt.datetime.fromisoformat("2019-05-15T12:01:00")
 SCALE = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3}
