@@ -47,8 +47,9 @@ def main() -> int:
         for number, (done, failures) in enumerate(pool.map(_chunk, *_tasks(names, seed, chunks, begun + arguments.seconds))):
             inputs += done
             found.update(failures)
-            if sys.stderr.isatty() and number % 10 == 0:
-                print(f"\r{inputs} inputs, {sum(found.values())} failures", end="", file=sys.stderr)
+            if number % (10 if sys.stderr.isatty() else 250) == 0:
+                end = "\r" if sys.stderr.isatty() else "\n"
+                print(f"{inputs} inputs, {found.total()} failures, {time.monotonic() - begun:.0f} s", end=end, file=sys.stderr)
     seconds = int(time.monotonic() - begun)
     figures = " ".join(f"{what} {found[what]}" for what in ("crashes", "hangs", "invented"))
     print(f"fuzz inputs {inputs} {figures} seconds {seconds} seed {seed}")
