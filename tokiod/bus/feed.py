@@ -41,6 +41,7 @@ class Feed:
         self.epoch = epoch
         self.subscriptions: set[bytes] = set()
         self.malformed = 0
+        self._newcomers = 0
         self._last: dict[tuple[str, str], Stored] = {}
         options: dict[int, int] = {
             zmq.XPUB_VERBOSE: 1,
@@ -63,7 +64,7 @@ class Feed:
 
     def publish(self, system: str, batch: Batch, watermark: int) -> None:
         """Tell of cells that are stored; a value of NaN has become missing again. watermark: the source's, after it."""
-        self.poll()
+        self._heed_all()
         last = self._last.get((system, batch.dataset))
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
@@ -71,15 +72,15 @@ class Feed:
             metrics.PUBLISHED.inc()
 
     def poll(self) -> int:
-        """Read who comes and goes, tell newcomers the last of every topic, and return how many subscriptions were made."""
-        newcomers = 0
-        with suppress(zmq.Again):
-            for _ in range(BURST):
-                newcomers += self._heed(self._listening.socket.recv(zmq.NOBLOCK))
+        """Read who comes and goes, tell newcomers the last of every topic, and return how many subscriptions were made since the last time.
+
+        Here alone, and not between the datasets of a window: all hear it, so a crowd that comes would be told as often as it is large.
+        """
+        self._heed_all()
+        newcomers, self._newcomers = self._newcomers, 0
         if newcomers:
             metrics.SUBSCRIBED.inc(by=newcomers)
             self.beat()
-        metrics.TOPICS.set(len(self.subscriptions))
         return newcomers
 
     def beat(self) -> None:
@@ -108,6 +109,12 @@ class Feed:
             socket.setsockopt(zmq.XPUB_NODROP, 0)
             socket.send_multipart(message, zmq.NOBLOCK)
             socket.setsockopt(zmq.XPUB_NODROP, 1)
+
+    def _heed_all(self) -> None:
+        with suppress(zmq.Again):
+            for _ in range(BURST):
+                self._newcomers += self._heed(self._listening.socket.recv(zmq.NOBLOCK))
+        metrics.TOPICS.set(len(self.subscriptions))
 
     def _heed(self, message: bytes) -> bool:
         """Note a subscription or its end; tells whether it is a subscription."""
