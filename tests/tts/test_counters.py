@@ -6,7 +6,7 @@ from counter_day import Day
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokiod.tts.deltas import day
+from tokiod.tts.deltas import Deltas, day
 from tokiod.tts.files import Files
 from tokiod.tts.schema import ABSENT, NO_ROW
 
@@ -53,7 +53,7 @@ values = st.one_of(st.integers(1, 5), st.just(0), st.just(ABSENT), st.integers(2
 
 
 shapes = st.tuples(st.integers(3, 42), st.integers(1, 3))
-kinds = st.sampled_from(["noise", "growth", "growth with faults", "zeros", "few"])
+kinds = st.sampled_from(["noise", "growth", "growth with faults", "zeros", "few", "asleep"])
 growing = st.sampled_from(["growth", "growth with gaps", "few"])
 
 
@@ -72,8 +72,11 @@ def raws(draw, kinds=kinds, shape=shapes):
             "growth with faults": np.where(base <= 0, base, growing),
             "zeros": np.where(base == ABSENT, base, np.where(base == 2**53, 7, 0)),
             "few": np.where(base == 2**53, growing, ABSENT),
+            "asleep": np.where(np.arange(rows) < rows // 3, growing, np.where(base == ABSENT, base, 0)),
         }
         columns.append(forms[draw(kinds)])
+        if draw(st.booleans()):
+            columns[-1][-1] = draw(st.integers(0, 99))  # the next day may begin as if nothing had happened
     return np.stack(columns, axis=1)
 
 
@@ -290,6 +293,15 @@ def test_zeros_appended_before_a_guard_that_moves_leave_it_the_base_from_before_
         assert file.bits() == whole(raw)
 
 
+@pytest.mark.parametrize("guard", [30, 3, 0, ABSENT])
+def test_late_samples_before_a_counter_fell_asleep_reach_the_next_day_where_it_wakes_above_them(guard):
+    raw = np.array([ABSENT, 5, 6, 7, *[0] * 40, guard])[:, None]
+    with Day(43, 1) as file:
+        file.store(samples_of(raw, [1, *range(4, 45)]))
+        file.store(samples_of(raw, [2, 3]))
+        assert file.bits() == whole(raw)
+
+
 def test_storing_nothing_changes_nothing():
     with Day(3, 1) as file:
         before = file.bits()
@@ -336,6 +348,14 @@ class TestCost:
         raw[500:, 2] = raw[500:, 4]
         file.store(samples_of(raw, [*range(1, 1500), *range(1512, 2001)]))
         assert self.rows_read(file, files, samples_of(raw, range(1500, 1512))) < 300
+        assert file.bits() == whole(raw)
+
+    def test_a_late_window_before_a_counter_fell_asleep_recomputes_some_rows_around_it(self, file, monkeypatch):
+        raw, fed = self.raw(), []
+        file.store(samples_of(raw, [*range(1, 300), *range(312, 2001)]))
+        monkeypatch.setattr(Deltas, "feed", lambda self, rows, feed=Deltas.feed: fed.append(len(rows)) or feed(self, rows))
+        file.store(samples_of(raw, range(300, 312)))
+        assert sum(fed) < 300
         assert file.bits() == whole(raw)
 
     def test_the_first_window_of_a_late_start_reads_nothing_of_the_day(self, file, files):

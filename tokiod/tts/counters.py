@@ -133,7 +133,7 @@ class Counter:
         """Yield (first row of the day, columns, cells) of all that the update can affect."""
         columns = update.columns
         before, after = (self._raw.read(row, row + 1)[:, columns] for row in (0, self.last_row))
-        begin, end = self._begin(update, after[0]), self._end(update)
+        begin, end = self._begin(update, after[0]), self._end(update, after[0])
         deltas, evidence = Deltas(before[0]), self._evidence(update, before[0], begin)
         for piece in self._gap.around(begin, end):
             if piece[0] > begin:
@@ -168,30 +168,35 @@ class Counter:
         unsure = np.flatnonzero(~update.new)
         while begin > 1 and len(unsure):
             begin, near = max(self._gap.before(update.start, near), 1), near * FARTHER
-            raw = self._choose(self._look(begin, update.start), update.columns[unsure])
+            raw = self._choose(self._look(begin, update.start)[1], update.columns[unsure])
             sampled = raw.max(axis=0, initial=ABSENT) >= 0
             unsure = unsure[~(sampled & (still[unsure] | (update.first[unsure] >= begin) | anchored(raw)))]
         return begin
 
-    def _end(self, update: Update) -> int:
-        """Return the row from which on the state of the rule owes nothing to the update."""
-        end, near = update.stop, NEAR
+    def _end(self, update: Update, after: NDArray[np.int64]) -> int:
+        """Return the row from which on no cell owes anything to the update: anchors, or the end of what moved, lie before it."""
+        end, near, needed = update.stop, NEAR, update.stop
         unsure = np.flatnonzero(update.last >= end)
         while len(unsure):
             end, near = min(self._gap.behind(update.stop, near), update.end), near * FARTHER
-            raw = self._choose(self._look(update.stop, end), update.columns[unsure])
+            row, block = self._look(update.stop, end)
+            raw = self._choose(block, update.columns[unsure])
             unmoved = (raw.max(axis=0, initial=ABSENT) >= 0) & (update.first[unsure] >= end)
-            unsure = unsure[~(unmoved | (update.last[unsure] < end) | anchored(raw))]
-        return end
+            sure = unmoved | (update.last[unsure] < end) | anchored(raw)
+            if end == update.end:
+                return max(needed, int(_asleep(row, raw, after[unsure] <= 0, end).max()))
+            needed = end if sure.any() else needed
+            unsure = unsure[~sure]
+        return needed
 
-    def _look(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the rows [start, stop) but for the gap, which is widened by what is found."""
+    def _look(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows [start, stop) but for the gap, their numbers and what they hold; the gap is widened by what is found."""
         pieces = self._gap.around(start, stop)
+        row = np.concatenate([np.arange(*piece) for piece in pieces])
         raw = np.concatenate([self._raw.read(*piece) for piece in pieces])
         if stop - start > NEAR:
-            row = np.concatenate([np.arange(*piece) for piece in pieces])
             self._gap.widen(start, row[raw.max(axis=1) >= 0], stop)
-        return raw
+        return row, raw
 
     def _choose(self, block: NDArray[T], columns: NDArray[np.intp]) -> NDArray[T]:
         return block if len(columns) == self._raw.width else block[:, columns]
@@ -246,3 +251,15 @@ def _grid(rows: int, columns: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]
     row, column = np.arange(rows).repeat(columns), np.tile(np.arange(columns), rows)
     row.flags.writeable = column.flags.writeable = False
     return row, column
+
+
+# A counter that fell to zero and never moved again: behind its first zero all cells are zero or missing, whatever the base is. Without this
+# every late sample from before the failover of an idle target would take a walk to the end of the day.
+def _asleep(row: NDArray[np.int64], raw: NDArray[np.int64], is_for_good: NDArray[np.bool_], end: int) -> NDArray[np.int64]:
+    """Return for each column of the day's last rows the row behind the zero from which on nothing moves; end where there is none."""
+    behind = np.arange(len(row))[:, np.newaxis] > np.where(raw > 0, np.arange(len(row))[:, np.newaxis], -1).max(axis=0, initial=-1)
+    zero = behind & (raw == 0)
+    found = np.full(raw.shape[1], end)
+    known = np.flatnonzero(is_for_good & zero.any(axis=0))
+    found[known] = row[zero[:, known].argmax(axis=0)] + 1
+    return found

@@ -78,7 +78,19 @@ class Deltas:
         self.trusted |= clean
         dirty = np.flatnonzero(~clean)
         if len(dirty):
-            cells[1:, dirty] = self._walk(raw[1:, dirty], dirty)
+            idle = raw[1:, dirty].max(axis=0) <= 0
+            cells[1:, dirty[idle]] = self._wait(raw[1:, dirty[idle]], dirty[idle])
+            cells[1:, dirty[~idle]] = self._walk(raw[1:, dirty[~idle]], dirty[~idle])
+
+    def _wait(self, raw: NDArray[np.int64], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Pass over rows of zeros and ABSENT alone: operations that nobody uses, targets without clients, components that are away."""
+        present = raw == 0
+        cells = np.where(present, 0.0, MISSING)
+        sampled, fell = present.any(axis=0), self.last[columns] != 0
+        cells[present.argmax(axis=0)[fell & sampled], np.flatnonzero(fell & sampled)] = MISSING
+        self.trusted[columns] = False
+        self.last[columns[sampled]] = 0
+        return cells
 
     def _walk(self, raw: NDArray[np.int64], columns: NDArray[np.intp]) -> NDArray[np.float64]:
         few = Deltas(self.last[columns])
