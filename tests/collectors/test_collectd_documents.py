@@ -13,7 +13,7 @@ from collectd_documents import KINDS, Documents, hit, milliseconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.collectd_es import documents, hits
+from collectors.collectd_es import codes, documents, hits
 from collectors.collectd_es.documents import Decoder
 from collectors.collectd_es.fields import Fields, faults
 from collectors.collectd_es.hits import Shards, Total
@@ -321,7 +321,7 @@ def test_a_broken_answer_has_no_sort_values(body):
 
 def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
     monkeypatch.setattr(hits, "MOST_NAMES", 10)
-    monkeypatch.setattr(documents, "MOST_KEYS", 10)
+    monkeypatch.setattr(codes, "MOST_TEXTS", 10)
     series = Series(hosts=re.compile("bb1"))
     decoder = Decoder(series)
     for n in range(50):
@@ -329,5 +329,18 @@ def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
         assert (len(samples), samples.dropped) == (1, {"unknown host": 2})
         assert told(series, samples)[0][1] == "bb1"
     assert len(series) == 1
-    assert decoder._keys < 20
+    assert decoder._codes._pairs.size < 20
     assert max(map(len, decoder._reader._known.values())) < 20
+
+
+def test_a_page_of_nothing_but_different_hosts_and_devices_is_read_whole(monkeypatch):
+    monkeypatch.setattr(codes, "MOST_PAIRS", 100)
+    monkeypatch.setattr(documents, "FEW", 9)
+    series = Series()
+    decoder = Decoder(series)
+    sources = [DISK | {"hostname": f"bb{n}", "plugin_instance": f"nvme{n}n1"} for n in range(100)]
+    for some in (sources, sources[:5], sources[::-1]):
+        samples = decoder.hits(page(*some))
+        assert samples.documents == len(some)
+        assert sorted({name[1] for name in told(series, samples)}) == sorted(f"{s['hostname']}:{s['plugin_instance']}" for s in some)
+        assert decoder._codes._pairs.size <= 100
