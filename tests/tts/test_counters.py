@@ -302,6 +302,17 @@ def test_late_samples_before_a_counter_fell_asleep_reach_the_next_day_where_it_w
         assert file.bits() == whole(raw)
 
 
+def test_samples_that_a_loss_of_power_left_in_span_alone_are_no_samples():
+    raw = np.array([ABSENT, *range(1, 24), ABSENT])[:, None]
+    with Day(23, 1) as file:
+        file.store(samples_of(raw))
+        file.raw.write_rows(5, np.full((19, 1), ABSENT))
+        for _ in range(3):
+            file.store(samples_of(raw, [4]))
+        file.store(samples_of(raw, range(5, 24)))
+        assert file.bits() == whole(raw)
+
+
 def test_storing_nothing_changes_nothing():
     with Day(3, 1) as file:
         before = file.bits()

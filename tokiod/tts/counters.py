@@ -261,5 +261,6 @@ def _asleep(row: NDArray[np.int64], raw: NDArray[np.int64], is_for_good: NDArray
     zero = behind & (raw == 0)
     found = np.full(raw.shape[1], end)
     known = np.flatnonzero(is_for_good & zero.any(axis=0))
-    found[known] = row[zero[:, known].argmax(axis=0)] + 1
+    if len(known):  # there may be no row at all, where power was lost between span and raw
+        found[known] = row[zero[:, known].argmax(axis=0)] + 1
     return found
