@@ -60,6 +60,8 @@ PIECES = st.lists(st.tuples(st.integers(0, GUARDED - 1), st.integers(1, 8)), max
 @settings(max_examples=200, deadline=None)
 @given(st.tuples(COLUMN, COLUMN | RISING), PIECES, st.sampled_from([4, 10, 10**6]))
 @example(([2**54 * row for row in range(GUARDED)], [ABSENT] * GUARDED), [(7, 3)], 10**6)
+@example(([0] * GUARDED, [2**53 + 2 * row - 1 if row else 0 for row in range(GUARDED)]), [], 4)
+@example(([0] * GUARDED, [0, 0, 1, *[2**53 + 2] * (GUARDED - 3)]), [], 4)
 def test_all_of_raw_is_restored_and_what_is_collected_again_in_any_pieces_changes_nothing(tmp_path_factory, columns, pieces, at_once):
     raw = np.array(columns, np.int64).T.copy()
     with patch.object(tts_edges, "_CELLS", at_once), patch.object(tts_create, "SLICE", 8 * at_once):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tokiod.tts.matrix import Matrix
 
+EXACT = 2**53
+"""Up to which every difference is a float64, and none is equal to one that it is not."""
 _CELLS = 1 << 18
 """That are looked at at once."""
 
@@ -112,7 +114,8 @@ def _are_sums(samples: NDArray[np.int64], cells: NDArray[np.float64], before: ND
     """Whether each sample is the one before it and its cell; before: those before the first row."""
     if (before == ABSENT).any() or missing(cells).any() or (samples == ABSENT).any():
         return False
-    return bool((np.diff(samples, axis=0, prepend=before[np.newaxis]) == cells).all())
+    steps = np.diff(samples, axis=0, prepend=before[np.newaxis])
+    return bool((steps == cells).all() and steps.max(initial=0) <= EXACT)
 
 
 def _latest(values: NDArray[np.int64], known: NDArray[np.bool_], before: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
