@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 LCTL = "lctl"
+AGAIN = 1.0
+"""Seconds after which a command that failed is asked once more: what it would have told of this window can't be had later."""
 
 
 class TooLate(Transient):
@@ -29,8 +31,9 @@ class TooLate(Transient):
 
 
 # lfs df exits with an error when any target failed, and what it printed of the others is right all the same. So what it printed counts,
-# and its exit code only where it printed nothing. Of several mounts each is asked by a command of its own, all at once: a dead server
-# makes lfs df hang in the kernel, and without a mount point an error on one file system ends the listing of all.
+# and its exit code only where it printed nothing; then it is asked once more, for a window's moment does not come again. Of several mounts
+# each is asked by a command of its own, all at once: a dead server makes lfs df hang in the kernel, and without a mount point an error on
+# one file system ends the listing of all.
 class Lustre:
     """The collector of a mounted file system. It has no past: a window holds what was seen at one moment of it."""
 
@@ -55,7 +58,7 @@ class Lustre:
         if not window.start <= self._clock.time() < window.end:
             raise Transient(f"{window} is not now, and what Lustre is like is not known of any other time")
         tally.records = 0
-        outcomes = await asyncio.gather(*self._asked(window), return_exceptions=True)
+        outcomes = await self._outcomes(window)
         for outcome in outcomes:
             if isinstance(outcome, TooLate):
                 raise outcome
@@ -87,10 +90,22 @@ class Lustre:
         """Who is asked: mounts are, also where only failover is wanted, for the names of their file systems."""
         return [*self._config.mounts, *([LCTL] if self._config.failover else [])]
 
-    def _asked(self, window: Window) -> list[asyncio.Task[Output]]:
-        mounts = [self._run([*self._config.lfs, "df", "-l", mount], mount, window) for mount in self._config.mounts]
-        devices = [self._run([*self._config.lctl, "dl", "-t"], LCTL, window)] if self._config.failover else []
-        return [asyncio.ensure_future(command) for command in (*mounts, *devices)]
+    async def _outcomes(self, window: Window) -> list[Output | BaseException]:
+        """Return what each command told, or why it told nothing; what failed at once while others told something is asked once more."""
+        outcomes = await self._asked(self._names(), window)
+        failed = [place for place, outcome in enumerate(outcomes) if _is_passing(outcome)]
+        if 0 < len(failed) < len(outcomes) and self._clock.time() + AGAIN < window.end:
+            await asyncio.sleep(AGAIN)
+            for place, outcome in zip(failed, await self._asked([self._names()[place] for place in failed], window), strict=True):
+                if not isinstance(outcome, TooLate):
+                    outcomes[place] = outcome
+        return outcomes
+
+    async def _asked(self, names: Sequence[str], window: Window) -> list[Output | BaseException]:
+        return await asyncio.gather(*(self._run(self._command(name), name, window) for name in names), return_exceptions=True)
+
+    def _command(self, name: str) -> list[str]:
+        return [*self._config.lctl, "dl", "-t"] if name == LCTL else [*self._config.lfs, "df", "-l", name]
 
     async def _run(self, argv: Sequence[str], key: str, window: Window) -> Output:
         output = await self._commands.run(argv, key=key, seconds=float(self._config.command_timeout))
@@ -116,6 +131,11 @@ class Lustre:
         tally.dropped.update(listing.dropped)
         tally.records = (tally.records or 0) + len(listing.targets)
         return fullness(listing.targets) if self._config.fullness else {}
+
+
+def _is_passing(outcome: Output | BaseException) -> bool:
+    """Whether a command failed in a way that may be over in a moment; one that hung has taken its time already."""
+    return isinstance(outcome, Transient) and not isinstance(outcome, (TookTooLong, Stuck, TooLate))
 
 
 def _reason(error: CollectError) -> str:

@@ -179,6 +179,27 @@ def test_a_command_that_prints_nothing_fails_with_what_it_said(client, text, err
     assert type(raised.value) is error
 
 
+def test_a_command_that_fails_beside_others_is_asked_once_more(client, tmp_path):
+    log = tmp_path / "asked"
+    client.lfs(f"echo $3 >> {log}; case $3 in /a) [ $(grep -c /a {log}) = 2 ] || exit 1; cat <<'END'\n{df(A, '/a')}END\n;; "
+               f"/b) cat <<'END'\n{df(B, '/b')}END\n;; esac")  # fmt: skip
+    cells, dropped = asked(client, mounts=("/a", "/b"))
+    assert (set(cells["fullness/bytes"]), dropped) == (A.keys() | B.keys(), {})
+    assert sorted(log.read_text().split()) == ["/a", "/a", "/b"]
+
+
+@pytest.mark.parametrize("rest", [0.5, 30])
+def test_what_is_known_by_the_end_of_the_window_is_kept_whatever_a_second_answer_would_be(client, rest, monkeypatch, tmp_path):
+    log = tmp_path / "asked"
+    client.lctl(f"echo x >> {log}; exit 1")
+    client.clock.jump(NOW.end - rest - client.clock.time())
+    if rest > 1:
+        monkeypatch.setattr(asyncio, "sleep", lambda seconds, sleep=asyncio.sleep: sleep(0) if client.clock.jump(60) else sleep(seconds))
+    cells, dropped = asked(client)
+    assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
+    assert len(log.read_text().split()) == (1 if rest < 1 else 2)
+
+
 def test_without_lctl_the_fullness_is_had_and_what_is_missing_counted(client):
     client.lctl("exit 1")
     cells, dropped = asked(client)
