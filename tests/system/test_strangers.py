@@ -256,6 +256,7 @@ def test_a_key_that_is_taken_away_by_a_reload_gets_nothing_any_more_and_comes_ba
         assert place.scene.compare().equal
 
 
+@pytest.mark.timeout(300 + 3 * SECONDS)
 def test_a_crowd_of_subscribers_of_which_some_never_read_delays_nothing_and_misses_nothing(capsys):
     with playing(keyed=False) as place:
         scene = place.scene
