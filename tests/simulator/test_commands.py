@@ -2,10 +2,11 @@ import asyncio
 import subprocess
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 
 import pytest
 
-from tokiod.simulator.commands import Reply, serve
+from tokiod.simulator.commands import Reply, install, serve
 from tokiod.testing import FakeClock
 
 
@@ -61,3 +62,16 @@ def test_what_can_not_be_read_is_said(run):
         raise ValueError("no date")
 
     assert run(answer, "noon") == (2, b"", b"the simulator can't read lfs noon: no date\n")
+
+
+def test_programs_are_put_in_place_of_those_that_are_just_being_run(tmp_path):
+    install(["lfs"], tmp_path, tmp_path / "first.socket")
+    # Linux lets nobody write to what is executed: here a program of its own stands for the moment in which a script is.
+    (tmp_path / "lfs").write_bytes(Path("/bin/sleep").read_bytes())
+    with subprocess.Popen([tmp_path / "lfs", "60"]) as running:
+        try:
+            install(["lfs"], tmp_path, tmp_path / "second.socket")
+        finally:
+            running.kill()
+    assert "second.socket" in (tmp_path / "lfs").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["lfs"]

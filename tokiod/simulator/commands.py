@@ -59,11 +59,12 @@ def failing(site: Site, who: str, now: float, states: Sequence[str], seldom: int
 
 
 def install(names: Sequence[str], directory: Path, address: Path) -> None:
-    """Write programs of these names that ask at an address."""
+    """Write programs of these names that ask at an address; those that are there may just be run, and then can't be written to."""
     for name in names:
-        program = directory / name
+        program = directory / f".{name}"
         program.write_text(PROGRAM.format(python=sys.executable, address=str(address), name=name))
         program.chmod(0o755)
+        program.replace(directory / name)
 
 
 def _said(answer: Callable[[list[str], float], Reply], argv: list[str], now: float) -> Reply:
