@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 BLANK, NEWLINE, COMMA, BRACKET = b" \n,]"
 
-_json_to_floats = msgspec.json.Decoder(list[float | None]).decode
-_STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
+json_to_floats = msgspec.json.Decoder(list[float | None]).decode
+STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
 
 _ENDS_COLUMN = np.isin(np.arange(256), [BLANK, NEWLINE])
 _ENDS_NUMBER = np.isin(np.arange(256), list(b"0123456789l"))
@@ -116,7 +116,7 @@ def _numbers(text: bytes) -> list[float | None]:
     if b"e" in text or b"E" in text:
         return []  # an exponent may be of any length here
     try:
-        return _json_to_floats(text)
+        return json_to_floats(text)
     except msgspec.DecodeError:
         return []
 
@@ -151,7 +151,7 @@ def _stamps(beginnings: bytes, rows: int) -> bytes:
     if any(len(pair) != 2 or pair[0] != b"%d" % number for number, pair in enumerate(words, 1)):  # noqa: PLR2004 - number and stamp
         return b""
     stamps = b"".join(stamp for _, stamp in words)
-    return stamps if all(len(stamp) == STAMP for _, stamp in words) and _STAMPS.fullmatch(stamps) else b""
+    return stamps if all(len(stamp) == STAMP for _, stamp in words) and STAMPS.fullmatch(stamps) else b""
 
 
 def _without_units(lines: NDArray[np.uint8], last: NDArray[np.int64]) -> NDArray[np.float64] | float | None:

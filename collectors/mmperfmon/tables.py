@@ -21,7 +21,7 @@ import numpy as np
 
 from collectors.mmperfmon import legend as legends
 from collectors.mmperfmon.output import STAMP, Output, Table
-from collectors.mmperfmon.rectangles import rectangles
+from collectors.mmperfmon.rectangles import STAMPS, json_to_floats, rectangles
 from collectors.mmperfmon.rows import NULL, UNITS, Row, ends, row
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ NO_COLUMN, TOO_MANY = "no such column in the legend", "more columns than the leg
 UNWHOLE = (CUT, NO_TABLE, NO_COLUMN, TOO_MANY)
 """What is dropped where a part of an output is missing or stands there twice."""
 
-_json_to_floats = msgspec.json.Decoder(list[float | None]).decode
 _TABLE = re.compile(rb"\n(?=[ \t]*Row[ \t]+Timestamp)")
 _LEGEND = re.compile(rb"\n[ \t]*(?=Legend:)")
-_STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
 _OF_ROWS = b"0123456789.:- \t\nkKMGTPB"
 
 
@@ -161,7 +159,7 @@ def _regular(width: int, body: bytes) -> _Block | None:
     try:
         # As JSON they are read three times as fast as by float(); what JSON doesn't know is a row at a time's business.
         texts = b",".join(chain.from_iterable([words[place::length] for place, _ in places]))
-        value = np.fromiter(_json_to_floats(b"[%b]" % texts), np.float64, width * rows).reshape(width, rows)
+        value = np.fromiter(json_to_floats(b"[%b]" % texts), np.float64, width * rows).reshape(width, rows)
         for column, (place, has_unit) in enumerate(places):
             if has_unit:
                 value[column] *= _scale(words[place + 1 :: length])
@@ -197,7 +195,7 @@ def _numbers(rows: int) -> list[bytes]:
 
 @lru_cache(maxsize=256)
 def _are_stamps(joined: bytes) -> bool:
-    return _STAMPS.fullmatch(joined) is not None
+    return STAMPS.fullmatch(joined) is not None
 
 
 def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:

@@ -333,6 +333,16 @@ def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
     assert max(map(len, decoder._reader._known.values())) < 20
 
 
+def test_keys_without_end_are_forgotten_and_read_all_the_same(monkeypatch):
+    monkeypatch.setattr(codes, "MOST_KEYS", 10)
+    series = Series()
+    decoder = Decoder(series)
+    for n in range(50):
+        samples = decoder.hits(page(CPU | {"hostname": f"x{n}"}, CPU | {"hostname": "bb1"}))
+        assert sorted(name[1] for name in told(series, samples)) == sorted(["bb1", f"x{n}"])
+        assert len(decoder._codes._numbers["value"]) <= 12
+
+
 def test_a_page_of_nothing_but_different_hosts_and_devices_is_read_whole(monkeypatch):
     monkeypatch.setattr(codes, "MOST_PAIRS", 100)
     monkeypatch.setattr(documents, "FEW", 9)

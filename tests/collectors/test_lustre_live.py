@@ -193,8 +193,13 @@ def test_what_is_known_by_the_end_of_the_window_is_kept_whatever_a_second_answer
     log = tmp_path / "asked"
     client.lctl(f"echo x >> {log}; exit 1")
     client.clock.jump(NOW.end - rest - client.clock.time())
-    if rest > 1:
-        monkeypatch.setattr(asyncio, "sleep", lambda seconds, sleep=asyncio.sleep: sleep(0) if client.clock.jump(60) else sleep(seconds))
+    sleep = asyncio.sleep
+
+    async def until_it_is_over(seconds):
+        client.clock.jump(rest)
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", until_it_is_over)
     cells, dropped = asked(client)
     assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
     assert len(log.read_text().split()) == (1 if rest < 1 else 2)
