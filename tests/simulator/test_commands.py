@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.simulator.commands import Reply, install, serve
+from tokiod.simulator.commands import Reply, address, install, serve
+from tokiod.simulator.sources import LUSTRE
 from tokiod.testing import FakeClock
 
 
@@ -62,6 +63,25 @@ def test_what_can_not_be_read_is_said(run):
         raise ValueError("no date")
 
     assert run(answer, "noon") == (2, b"", b"the simulator can't read lfs noon: no date\n")
+
+
+def test_programs_that_are_there_can_be_asked_only_while_somebody_answers(tmp_path):
+    (tmp_path / "bin").mkdir()
+    install(["lfs", "lctl"], tmp_path / "bin", address(tmp_path / "bin", "lfs"))
+    assert not LUSTRE.ready(tmp_path, 0)
+
+    async def ask():
+        serving = asyncio.ensure_future(serve(lambda *_: Reply(), FakeClock(0.0), ("lfs", "lctl"), tmp_path / "bin"))
+        try:
+            while not LUSTRE.ready(tmp_path, 0):
+                await asyncio.sleep(0.01)
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+    asyncio.run(asyncio.wait_for(ask(), 20))
+    assert not LUSTRE.ready(tmp_path, 0)
 
 
 def test_programs_are_put_in_place_of_those_that_are_just_being_run(tmp_path):

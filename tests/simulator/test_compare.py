@@ -110,6 +110,23 @@ def test_in_a_running_archive_only_determined_cells_count(path):
     assert +compare(path, Answers(SITE, [newest]), determined=True).counts == Counter(lost=1)
 
 
+def test_what_a_dead_source_did_not_tell_may_be_missing_and_nothing_else_may(path):
+    answer = RIGHT["fullness/bytes"]
+    rows = [row for row in range(20, 60) if not np.isnan(answer.values[row, 1])]
+    first, second = rows[0], rows[-1]
+    died = Window(int(answer.timestamps[first]) + 4, int(answer.timestamps[first]) + 5)
+    plant(path, "fullness/bytes", first, 1, -0.0)
+    alive = compare(path, ANSWERS)
+    dead = compare(path, ANSWERS, dead=[died])
+    assert (+alive.counts, alive.untold) == (Counter(lost=1), 0)
+    assert (dead.equal, dead.untold, dead.filled) == (True, 1, alive.filled)
+    assert not compare(path, ANSWERS, dead=[Window(died.start + 1, died.end + 100), Window(died.start - 100, died.start - 4)]).equal
+    plant(path, "fullness/bytes", second, 1, -0.0)
+    assert +compare(path, ANSWERS, dead=[died]).counts == Counter(lost=1)
+    plant(path, "fullness/bytes", first, 1, answer.values[first, 1] + 1)
+    assert +compare(path, ANSWERS, dead=[died]).counts == Counter(lost=1, different=1)
+
+
 def test_another_seeds_answers_differ(path):
     assert compare(path, Answers(replace(SITE, seed=2), [FILE])).counts["different"] > 1000
 

@@ -3,8 +3,9 @@
     five_sources.py [--hours 30] [--live 30] [--rate 120] [--seed N] [--directory DIR]
 
 The site begins at 22:00 on November 3rd 2018 in Los Angeles; all hours but the last --live ones are in the past when the daemon starts.
-While one source is stopped or dead, the others' lags are read from the ledger. At the end every cell must be the simulator's, the
-daemon's anonymous memory as large as at first, and no lag larger than it was while nothing was wrong. Prints one line; exits 1 if not.
+While one source is stopped or dead, the others' lags are read from the ledger. At the end every cell must be the simulator's (what a
+source that can't be asked again did not tell while it was dead may be missing, and is counted as untold), the daemon's anonymous memory
+as large as at first, and no lag larger than it was while nothing was wrong. Prints one line; exits 1 if not.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def told(score: Score, rate: float, hours: float, seconds: float) -> tuple[str, 
     wrong = ", ".join(f"{cells.counts[kind]} {kind}" for kind in ("lost", "extra", "different"))
     lags = " ".join(f"{name} {score.beside[name]:.0f}({score.calm[name]:.0f})" for name in sorted(score.beside))
     line = (
-        f"five sources, {hours:g} h at {rate:g}, {score.faults} faults: {cells.filled} numbers, {wrong};"
+        f"five sources, {hours:g} h at {rate:g}, {score.faults} faults: {cells.filled} numbers, {wrong}, {cells.untold} untold;"
         f" memory {early:.0f} then {late:.0f} MB; lags beside a fault (without) {lags}; {len(grown)} grew; {seconds:.0f} s"
     )
     return line, cells.equal and cells.filled > 0 and late <= FLAT * early and not grown

@@ -6,8 +6,9 @@ A day takes minutes: midnights turn files, days that are over are sealed, an OST
 autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, files and ledger are damaged or
 taken away, and, for root, the archive has a disk that fails (torture_faults.py, torture_files.py, torture_ledger.py, torture_disk.py).
 After each kill every file must open, live or sealed, and those of one system, in turn, hold every cell that follows from windows that
-were ever acknowledged, but for those whose file a fault destroyed; at the end every cell must be the simulator's, the days that are
-over sealed, and each window of a source that can't be asked again stored, or lost for a reason that the ledger tells.
+were ever acknowledged, but for those whose file a fault destroyed, and what a source that can't be asked again did not tell while dead;
+at the end every cell must be the simulator's, the days that are over sealed, and each window of a source that can't be asked again
+stored, or lost for a reason that the ledger tells.
 --equal: and sealed files byte for byte those of a daemon that nobody disturbs.
 Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
 """
@@ -76,6 +77,7 @@ class Score:
     unreadable: int = 0
     lost: int = 0
     different: int = 0
+    untold: int = 0
     notes: list[str] = field(default_factory=list)
     sound: dict[Path, tuple[int, int]] = field(default_factory=dict)
     checks: int = 0
@@ -104,6 +106,7 @@ class Score:
         result = scene.compare(determined=determined, only=due, stored=stored)
         if result.equal:
             self.sound |= {path: changed[path] for path in due}
+        self.untold = result.untold
         self.lost += result.counts["lost"]
         self.different += result.counts["different"] + result.counts["extra"]
         self.notes += map(str, result.differences[:5])
@@ -134,6 +137,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
             settle(tortured)
             scene.stop_daemon()
             look(tortured, score, determined=False)
+            print(f"{score.untold} cells that a dead source did not tell", file=sys.stderr)
             if equal:
                 found = unequal(scene)
                 score.different += len(found)

@@ -58,11 +58,11 @@ def failing(site: Site, who: str, now: float, states: Sequence[str], seldom: int
     return states[int(which * len(states))] if site.failing and happens < site.trouble / seldom else None
 
 
-def install(names: Sequence[str], directory: Path, address: Path) -> None:
-    """Write programs of these names that ask at an address; those that are there may just be run, and then can't be written to."""
+def install(names: Sequence[str], directory: Path, place: Path) -> None:
+    """Write programs of these names that ask at a socket; those that are there may just be run, and then can't be written to."""
     for name in names:
         program = directory / f".{name}"
-        program.write_text(PROGRAM.format(python=sys.executable, address=str(address), name=name))
+        program.write_text(PROGRAM.format(python=sys.executable, address=str(place), name=name))
         program.chmod(0o755)
         program.replace(directory / name)
 
@@ -74,11 +74,15 @@ def _said(answer: Callable[[list[str], float], Reply], argv: list[str], now: flo
         return Reply(2, stderr=f"the simulator can't read {' '.join(argv)}: {error}")
 
 
-def _address(directory: Path, name: str) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    address = directory / f"{name}.socket"
-    address.unlink(missing_ok=True)
-    return address
+def address(directory: Path, name: str) -> Path:
+    """Return the socket that the programs of a directory ask at, by the name of the first of them."""
+    return directory / f"{name}.socket"
+
+
+def _made_free(place: Path) -> Path:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    return place
 
 
 async def serve(answer: Callable[[list[str], float], Reply], clock: Clock, names: Sequence[str], directory: Path) -> None:
@@ -93,7 +97,7 @@ async def serve(answer: Callable[[list[str], float], Reply], clock: Clock, names
             complaint = f"{said.stderr}\n".encode() if said.stderr else b""
             writer.write(struct.pack("!ii", said.code, len(complaint)) + complaint + said.stdout.encode())
 
-    address = _address(directory, names[0])
-    async with await asyncio.start_unix_server(reply, address) as server:
-        install(names, directory, address)
+    place = _made_free(address(directory, names[0]))
+    async with await asyncio.start_unix_server(reply, place) as server:
+        install(names, directory, place)
         await server.serve_forever()

@@ -13,6 +13,7 @@ import numpy as np
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -45,10 +46,14 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """How many cells of files were compared, how many of those hold a number, how many differ, and the first of the differences."""
+    """How many cells of files were compared, how many of those hold a number, how many differ, and the first of the differences.
+
+    untold: those of `filled` that are missing since the source was dead then.
+    """
 
     cells: int = 0
     filled: int = 0
+    untold: int = 0
     counts: Counter[Kind] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
@@ -59,7 +64,11 @@ class Comparison:
 
     def __add__(self, other: Comparison) -> Comparison:
         return Comparison(
-            self.cells + other.cells, self.filled + other.filled, self.counts + other.counts, self.differences + other.differences
+            self.cells + other.cells,
+            self.filled + other.filled,
+            self.untold + other.untold,
+            self.counts + other.counts,
+            self.differences + other.differences,
         )
 
 
@@ -70,29 +79,38 @@ class Knowing(Protocol):
         """Return the answer for every dataset."""
 
 
-def compare(path: Path, answers: Knowing, *, determined: bool = False) -> Comparison:
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """Which cells may be something else: those that are not determined, and be missing: those of rows in which a source was dead."""
+
+    undetermined: bool
+    dead: tuple[Window, ...]
+
+
+def compare(path: Path, answers: Knowing, *, determined: bool = False, dead: Iterable[Window] = ()) -> Comparison:
     """Compare every cell of a TTS file, live or sealed, with what it must hold once the windows of `answers` are stored.
 
     determined: leave out the cells that other windows, stored meanwhile, may change: the way to look at a daemon that is running.
+    dead: when a source that can't be asked again was; what it did not tell of a row then may be missing, and is counted as untold.
     Raises OSError where the file can't be opened, ValueError where it isn't a TTS file over steps of this site.
     """
-    result = Comparison()
+    result, allowed = Comparison(), _Allowed(determined, tuple(dead))
     with h5py.File(path, "r") as file:
         found = {name: node for name, node in _datasets(file).items() if not name.startswith("_")}
         wanted = answers.of(Window(int(file.attrs["start"]), int(file.attrs["end"])))
         for name in sorted({*found, *wanted}):
             if name not in wanted:
                 raise ValueError(f"{path} holds {name}, which this site does not tell")
-            _compare_dataset(name, wanted[name], found.get(name), result, determined=determined)
+            _compare_dataset(name, wanted[name], found.get(name), result, allowed)
     return result
 
 
-def _compare_dataset(name: str, want: Answer, node: h5py.Dataset | None, result: Comparison, *, determined: bool) -> None:
+def _compare_dataset(name: str, want: Answer, node: h5py.Dataset | None, result: Comparison, allowed: _Allowed) -> None:
     columns = want.columns if node is None else tuple(dict.fromkeys(want.columns + _columns(node)))
     got = np.full((len(want.timestamps), len(columns)), np.nan)
-    wanted, certain = got.copy(), np.full(got.shape, not determined)
+    wanted, certain = got.copy(), np.full(got.shape, not allowed.undetermined)
     wanted[:, : len(want.columns)] = want.values
-    if determined:
+    if allowed.undetermined:
         certain[:, : len(want.columns)] = want.determined
     if node is not None:
         got[:, [columns.index(column) for column in _columns(node)]] = _cells(node, want.timestamps)
@@ -101,8 +119,18 @@ def _compare_dataset(name: str, want: Answer, node: h5py.Dataset | None, result:
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     if not want.exact:
         same |= np.abs(got - wanted) <= _SUMS * np.abs(wanted)
-    wrong = certain & ~same
+    untold = certain & ~same & np.isnan(got) & _overlapping(want.timestamps, allowed.dead)[:, np.newaxis]
+    result.untold += int(untold.sum())
+    wrong = certain & ~same & ~untold
     _tell(name, columns, want.timestamps, (wrong, wanted, got), result)
+
+
+def _overlapping(times: NDArray[np.int64], windows: Iterable[Window]) -> NDArray[np.bool_]:
+    """Return which rows overlap one of the windows; each lasts until the next one."""
+    step, found = int(times[1] - times[0]), np.zeros(len(times), bool)
+    for window in windows:
+        found |= (times < window.end) & (window.start < times + step)
+    return found
 
 
 def _tell(

@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -45,6 +46,9 @@ window = "{window}s"
 retention = "{retention}s"
 """
 
+FOREVER = 2**40
+"""Epoch seconds."""
+
 Process = Literal["supervisor", "writer", "collectors"]
 
 
@@ -62,6 +66,7 @@ class Scene:
     command_timeout: int = 25
     ports: dict[str, int] = field(default_factory=dict)
     _simulators: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _dead: dict[str, list[Window]] = field(default_factory=dict)
     _daemon: subprocess.Popen[bytes] | None = None
     _config: Config | None = field(default=None)
 
@@ -104,9 +109,12 @@ class Scene:
         """Start one of them again, and wait until it can be asked."""
         self._simulators[source.name] = self._simulator(source)
         self._await(source)
+        *before, last = self._dead[source.name]
+        self._dead[source.name] = [*before, Window(last.start, ceil(self.clock.time()))]
 
     def kill_source(self, source: Source) -> None:
         """SIGKILL one of them."""
+        self._dead.setdefault(source.name, []).append(Window(int(self.clock.time()), FOREVER))
         self._simulators[source.name].kill()
         self._simulators[source.name].wait()
 
@@ -216,7 +224,8 @@ class Scene:
         for source in self.sources:
             answers = source.answers(self.site, (stored or self.stored)(source))
             files = [path for path in self.files(source) if only is None or path in only]
-            result = sum((compare(path, answers, determined=determined) for path in files), result)
+            dead = () if source.replayable else self._dead.get(source.name, ())
+            result = sum((compare(path, answers, determined=determined, dead=dead) for path in files), result)
         return result
 
     def memory(self, process: Process | None = None) -> float:

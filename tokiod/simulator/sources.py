@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tokiod.simulator.answers import Answers
 from tokiod.simulator.collectd_answers import CollectdAnswers
+from tokiod.simulator.commands import address
 from tokiod.simulator.esnet_answers import EsnetAnswers
 from tokiod.simulator.gpfs_answers import GpfsAnswers
 from tokiod.simulator.lustre import MOUNTS, Lustre
@@ -53,10 +54,13 @@ def _listens(_directory: Path, port: int) -> bool:
 
 
 def _programs(*names: str) -> Callable[[Path, int], bool]:
-    def are_there(directory: Path, _port: int) -> bool:
-        return all(os.access(directory / "bin" / name, os.X_OK) for name in names)
+    def answer(directory: Path, _port: int) -> bool:
+        place = directory / "bin"
+        with socket.socket(socket.AF_UNIX) as client:
+            answers = client.connect_ex(str(address(place, names[0]))) == 0
+        return answers and all(os.access(place / name, os.X_OK) for name in names)
 
-    return are_there
+    return answer
 
 
 LMT = Source(
