@@ -53,6 +53,10 @@ class Replacing:
         """Return what only has to be ended."""
         return [ongoing for ongoing in self._ongoing.values() if ongoing.job.is_done()]
 
+    def is_behind(self, ongoing: Ongoing) -> bool:
+        """Whether another file that a window waits for is still to be finished."""
+        return any(other.awaited and other is not ongoing and not other.job.is_done() for other in self._ongoing.values())
+
     def end(self, ongoing: Ongoing) -> LiveFile | None:
         """Put what was made in its place, and return it opened, None where it is sealed. Raises what its making raised, OSError."""
         del self._ongoing[ongoing.place.path]

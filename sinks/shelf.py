@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 0.02
-"""Seconds that a window waits for its file to be made or grown: a small one is ready by then, and nobody has to come again."""
+"""Seconds that a window waits for its file to be made or grown: a small one is ready by then, and nobody has to come again. Behind another
+file that is waited for it isn't, and windows of twenty systems that all have none yet would wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ class Shelf:
     def _ready(self, place: Place, what: What, begin: Callable[[], Replacement]) -> Volume | None:
         """Return the file that a window needs; or refuse the window until it is there."""
         ongoing = self._replacing.at(place.path) or self._replacing.begin(place, what, begin())
-        if ongoing.job.is_done(PATIENCE):
+        if ongoing.job.is_done(0.0 if self._replacing.is_behind(ongoing) else PATIENCE):
             return self._ended(ongoing)
         ongoing.awaited = True
         raise Refused(f"{place.path} is just being {what}", retry=True, later=True)

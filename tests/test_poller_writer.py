@@ -54,6 +54,25 @@ def test_nothing_is_collected_while_the_writer_has_no_room(site):
     assert asyncio.run(scenario()) == 4
 
 
+@pytest.mark.parametrize("making", [0.2, 1.0, 60.0])
+def test_a_window_comes_again_soon_after_its_file_is_made_and_seldom_while_that_takes_long(site, making):
+    made = NOON + WINDOW + SETTLE + making
+
+    async def scenario():
+        s = site(answer=lambda _: None if s.clock.time() > made else Rejected("just being made", retry=True, later=True))
+        s.has_all(NOON)
+        async with s.polled():
+            await s.advance(3 * WINDOW, by=0.05)
+            return s.source.asked, s.writer.stored, s.poller.counts["busy"], s.poller.counts["transient"]
+
+    asked, stored, busy, failed = asyncio.run(scenario())
+    times = [time for time, _ in stored]
+    assert made < min(times) <= made + min(2, 0.25 + making) + 0.1
+    assert {window for _, window in stored} >= {Window(NOON, NOON + WINDOW), Window(NOON + WINDOW, NOON + 2 * WINDOW)}
+    assert (busy, failed) == (len(asked) - len(stored), 0)
+    assert busy <= 2 * (4 + making / 2)
+
+
 def test_a_full_disk_is_waited_for_and_nothing_is_lost_by_it(site):
     async def scenario():
         s = site(answer=lambda _: Rejected("no space left on device", retry=True), retention=600)

@@ -44,6 +44,12 @@ def test_a_source_that_is_gone_is_asked_later_and_later_up_to_five_minutes():
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
+def test_a_busy_writer_is_asked_soon_and_then_every_other_second():
+    verdicts = [decide(retry.Busy("just being made"), n, 1, 15.0, LOUDEST) for n in (1, 2, 3, 4, 5, 10_000)]
+    assert [verdict.window_wait for verdict in verdicts] == [0.25, 0.5, 1, 2, 2, 2]
+    assert {verdict.source_wait for verdict in verdicts} == {0}
+
+
 def test_a_window_that_fails_thrice_waits_by_itself_too_up_to_an_hour():
     waits = [decide(TimeoutError(), 1, n, 15.0, LOUDEST).window_wait for n in (1, 2, 3, 4, 12, 13, 10_000)]
     assert waits == [0, 0, 4, 8, 2048, 3600, 3600]

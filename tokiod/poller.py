@@ -16,7 +16,7 @@ from tokiod.asking import Asking
 from tokiod.backfill import LONGEST
 from tokiod.bus.unacknowledged import Stored
 from tokiod.clock_jumps import Jumps
-from tokiod.retry import decide, refusal
+from tokiod.retry import Busy, decide, refusal
 from tokiod.source_state import SourceState
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Poller:
         self._collecting: Window | None = None
         self._failed_after = 0
         self._failures = 0
+        self._busy = 0
         self._soon = float(min(max(config.settle, 1), 60))
         self._not_before = 0.0
         self._pace = 0.0
@@ -220,6 +221,7 @@ class Poller:
         elif isinstance(outcome := answer.result(), Stored):
             self._agenda.done(window)
             self._attempts.pop(window, None)
+            self._busy = 0
             self._log.debug("window.stored", window=str(window), cells=outcome.cells)
             if asked > self._failed_after:
                 self._is_up()
@@ -229,11 +231,13 @@ class Poller:
 
     def _failed(self, window: Window, error: Exception) -> None:
         tick = self._clock.monotonic()
-        verdict = decide(error, self._failures + 1, self._attempts[window] + 1, self._soon, self._rng)
+        in_a_row = self._busy if isinstance(error, Busy) else self._failures
+        verdict = decide(error, in_a_row + 1, self._attempts[window] + 1, self._soon, self._rng)
         self.counts[verdict.outcome] += 1
         metrics.WINDOWS.inc(self._config.name, verdict.outcome)
         self._not_before = max(self._not_before, tick + verdict.source_wait)
         if verdict.outcome == "busy":
+            self._busy += 1
             # Whatever else is asked of the past meanwhile would mostly be for the same file, and be refused as well.
             self._agenda.rest(tick + verdict.window_wait)
             self._agenda.postpone(window, tick + verdict.window_wait)

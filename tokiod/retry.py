@@ -4,7 +4,8 @@
     NotYet       the normal course of things: the window is asked for again soon, nothing else waits, nothing counts as failed
     Fatal        a person must look: the source waits long, and is tried again then in case one has
     Rejected     the writer can't store this window, ever: the window waits very long, nothing else does
-    Busy         the writer is just making what the window needs: the window waits a moment, nothing else does, nothing counts as failed
+    Busy         the writer is just making what the window needs: the window waits a moment, then a longer one, nothing else does, nothing
+                 counts as failed
 
 A TimeoutError is Transient, counted apart. A TokiodError that says nothing else (a missing secret) is Fatal. Whatever else a
 collector raises, a malformed batch too, is a fault in it: Transient, so that one bad answer stops nobody, and told with its traceback.
@@ -29,7 +30,9 @@ REJECTED = 6 * 3600.0
 PATIENCE = 3
 """Attempts after which a window waits by itself too, so that one that always fails (too big for the time limit) holds nobody up."""
 CAP_WINDOW = 3600.0
-BUSY = 2.0
+BUSY = 0.25
+CAP_BUSY = 2.0
+"""A small file is made in a tenth of a second; for one of gigabytes nobody should ask a source again and again."""
 
 Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected", "busy"]
 
@@ -78,8 +81,8 @@ def classify(error: Exception) -> Outcome:
 def decide(error: Exception, failures: int, attempts: int, soon: float, rng: Random) -> Verdict:
     """Return what follows from a failure.
 
-    failures: of the source in a row, this one included; attempts: at this window, this one included; soon: seconds until a window
-    that is not there yet is asked for again.
+    failures: of the source in a row, or windows of it that came to a busy writer, this one included; attempts: at this window, this
+    one included; soon: seconds until a window that is not there yet is asked for again.
     """
     outcome = classify(error)
     match outcome:
@@ -90,10 +93,15 @@ def decide(error: Exception, failures: int, attempts: int, soon: float, rng: Ran
         case "rejected":
             return Verdict(outcome, 0.0, REJECTED)
         case "busy":
-            return Verdict(outcome, 0.0, BUSY)
+            return Verdict(outcome, 0.0, moment(failures))
         case _:
             window_wait = backoff(attempts, CAP_WINDOW, rng) if attempts >= PATIENCE else 0.0
             return Verdict(outcome, backoff(failures, CAP, rng), window_wait)
+
+
+def moment(times: int) -> float:
+    """Return seconds to wait for a busy writer, after so many times in a row."""
+    return min(CAP_BUSY, BUSY * 2.0 ** min(times - 1, 64))
 
 
 def backoff(failures: int, cap: float, rng: Random) -> float:

@@ -2,6 +2,7 @@
 
 import random
 import time
+from dataclasses import replace
 
 import archive_model as model
 import pytest
@@ -9,7 +10,7 @@ from archive_model import COUNTER, GAUGE, NAMES, filled, held
 from patient_workshop import Later
 
 from sinks.layout import daily
-from sinks.shelf import Limits, Shelf
+from sinks.shelf import PATIENCE, Limits, Shelf
 from sinks.tts import TtsSink
 from sinks.workshop import Threads
 from tokiod.sink import Done, Refused
@@ -86,6 +87,21 @@ def test_columns_that_come_while_a_file_grows_are_its_next_growth(tmp_path):
     workshop.do()
     store(sink, 0, model.ROWS)
     assert right(tmp_path, NAMES)
+
+
+def test_windows_do_not_wait_for_a_file_behind_another_that_is_waited_for(tmp_path):
+    workshop = Later()
+    sink = opened(tmp_path, workshop)
+    for system in ("one", "two", "three", "one"):
+        with pytest.raises(Refused):
+            sink.apply(replace(model.window(SAMPLES, 0, 4, NAMES), system=system))
+    assert workshop.waited == [PATIENCE]
+    workshop.do()
+    for system in ("one", "two", "three"):
+        assert sink.apply(replace(model.window(SAMPLES, 0, 4, NAMES), system=system)).cells > 0
+    with pytest.raises(Refused):
+        sink.apply(replace(model.window(SAMPLES, 0, 4, NAMES), system="four"))
+    assert workshop.waited == [PATIENCE, PATIENCE]
 
 
 def script(sink, workshop):

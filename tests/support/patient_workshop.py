@@ -16,9 +16,11 @@ class Later:
 
     def __init__(self) -> None:
         self.waiting: list[_Job] = []
+        self.waited: list[float] = []
+        """Seconds that were waited for a job to be over."""
 
     def begin(self, work: Work, *, urgent: bool) -> _Job:  # noqa: ARG002 - the contract's
-        job = _Job(work)
+        job = _Job(work, self.waited)
         self.waiting.append(job)
         return job
 
@@ -32,8 +34,9 @@ class Later:
 
 
 class _Job:
-    def __init__(self, work: Work) -> None:
-        self._work, self._future, self._stopped = work, Future[None](), False
+    def __init__(self, work: Work, waited: list[float]) -> None:
+        self._work, self._waited = work, waited
+        self._future, self._stopped = Future[None](), False
 
     def do(self) -> None:
         if self._stopped:
@@ -44,7 +47,9 @@ class _Job:
         else:
             self._future.set_exception(error)
 
-    def is_done(self, seconds: float = 0.0) -> bool:  # noqa: ARG002 - the contract's
+    def is_done(self, seconds: float = 0.0) -> bool:
+        if seconds and not self._future.done():
+            self._waited.append(seconds)
         return self._future.done()
 
     def error(self) -> BaseException | None:

@@ -15,7 +15,7 @@ import structlog
 from tokiod.bus.unacknowledged import Rejected
 from tokiod.collector import Tally
 from tokiod.errors import TokiodError, Transient
-from tokiod.retry import BUSY, CAP, backoff, refusal
+from tokiod.retry import CAP, backoff, moment, refusal
 from tokiod.sink import Collected
 from tokiod.watch.folder import REJECTED, Folder, Found
 from tokiod.watch.received import Received
@@ -148,6 +148,7 @@ class Intake:
         tally, config = Tally(), self._config
         batches = [batch async for batch in collector.collect(window, tally)]
         collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped, "some")
+        times = 0
         while True:
             async with self._room:
                 outcome = await (await self._submit(collected))
@@ -155,7 +156,8 @@ class Intake:
                 return outcome.cells, outcome.dropped
             if not outcome.later:
                 raise refusal(outcome, window)
-            await self._clock.sleep(BUSY)
+            times += 1
+            await self._clock.sleep(moment(times))
 
     def _aligned(self, span: Window, step: int) -> Window:
         return Window(self._calendar.window(span.start, step).start, self._calendar.window(span.end - 1, step).end)
