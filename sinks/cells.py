@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokiod.tts.schema import ABSENT
+from tokiod.whole_rows import times_of_rows
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from numpy.typing import NDArray
 
-    from tokiod.sample import Batch
+    from tokiod.sample import Batch, Form, Rows
     from tokiod.window import Window
+
+
+_BITS: dict[Form, int] = {"gauge": 0x7FF0_0000_0000_0000, "counter": 0x8000_0000_0000_0000}
+"""The bits of the first float that is no finite number and of the first negative integer; those of all negative numbers are greater."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,22 +52,31 @@ class WholeRows:
     def rows(self, start: int, step: int) -> RowsOfFile | None:
         """Return where they stand in a file that begins at `start`; None where they don't follow one another there."""
         if (start, step) not in self._places:
-            self._places[start, step] = self._even(start, step) if self.every == step else self._rows(start, step)
+            even = self.every == step
+            self._places[start, step] = _even(int(self.times[0]), len(self.times), start, step) if even else self._rows(start, step)
         return self._places[start, step]
 
     def inside(self, window: Window) -> bool:
         """Whether all of them lie in a window; False also where that takes a look at each."""
         return self.every > 0 and window.start <= self.times[0] and self.times[-1] < window.end
 
-    def _even(self, start: int, step: int) -> RowsOfFile:
-        first, rest = divmod(int(self.times[0]) - start, step)
-        return RowsOfFile(first, len(self.times), rest == 0)
-
     def _rows(self, start: int, step: int) -> RowsOfFile | None:
         rows = (self.times - start) // step
         if not (rows[1:] - rows[:-1] == 1).all():
             return None
         return RowsOfFile(int(rows[0]), len(rows), bool((start + rows * step == self.times).all()))
+
+
+@dataclass(frozen=True, slots=True)
+class EvenRows:
+    """Samples of which it was known before that they are whole rows, one step after the other."""
+
+    of: Rows
+    step: int
+
+    def rows(self, start: int, step: int) -> RowsOfFile:
+        """Return where they stand in a file that begins at `start`, whose step is theirs."""
+        return _even(self.of.start, self.of.count, start, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,11 @@ class RowsOfFile:
     aligned: bool
 
 
+def _even(time: int, count: int, start: int, step: int) -> RowsOfFile:
+    first, rest = divmod(time - start, step)
+    return RowsOfFile(first, count, rest == 0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """The storable samples of a batch: time i8[n], column [n] into batch.columns, value [n]; whole: where they are whole rows."""
@@ -83,7 +101,7 @@ class Cells:
     time: NDArray[np.int64]
     column: NDArray[np.integer]
     value: NDArray[Any]
-    whole: WholeRows | None = None
+    whole: WholeRows | EvenRows | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +117,9 @@ class Selection:
 
     def cells(self, batch: Batch) -> Cells:
         """Return a batch's cells that may be stored; a measured -0.0 becomes +0.0."""
+        rows = batch.rows
+        if rows is not None and rows.start >= self.window.start and rows.end(batch.step) <= self.window.end and _are_all_sane(batch):
+            return Cells(batch, batch.time, batch.column, batch.value, EvenRows(rows, batch.step))
         value, sane, reason = _sane(batch)
         whole = self._whole_rows(batch)
         if whole is not None and whole.inside(self.window) and sane.all():
@@ -116,7 +137,7 @@ class Selection:
 
     def _whole_rows(self, batch: Batch) -> WholeRows | None:
         if self._latest is None or not self._latest.are_of(batch):
-            times = _times_of_whole_rows(batch)
+            times = times_of_rows(batch.time, batch.column, len(batch.columns))
             if times is None:
                 return None
             self._latest = WholeRows(batch.time, batch.column, len(batch.columns), times)
@@ -125,6 +146,11 @@ class Selection:
     def _count(self, reason: str, mask: NDArray[np.bool_]) -> None:
         if n := int(np.count_nonzero(mask)):
             self.dropped[reason] += n
+
+
+def _are_all_sane(batch: Batch) -> bool:
+    """Whether a look at the greatest bits tells that all values can be stored as they are: no sign, and of floats no infinity, no NaN."""
+    return int(batch.value.view(np.uint64).max()) < _BITS[batch.form]
 
 
 def _sane(batch: Batch) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
@@ -136,20 +162,6 @@ def _sane(batch: Batch) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     if len(value) and value.view(np.int64).min() == ABSENT:
         value = value + 0.0
     return value, np.isfinite(value), "not a number"
-
-
-def _times_of_whole_rows(batch: Batch) -> NDArray[np.int64] | None:
-    width = len(batch.columns)
-    if not width or not len(batch) or len(batch) % width or batch.column[width - 1] != width - 1 or batch.time[0] != batch.time[width - 1]:
-        return None
-    times = batch.time[::width]
-    whole = (batch.column.reshape(-1, width) == _every_column(width)).all()
-    return times if whole and (batch.time.reshape(-1, width) == times[:, np.newaxis]).all() else None
-
-
-@lru_cache(maxsize=64)
-def _every_column(width: int) -> NDArray[np.uint32]:
-    return np.arange(width, dtype=np.uint32)
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -1,6 +1,7 @@
 """The wire form: what goes in comes out, and whatever else comes in is Malformed, with a reason."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tokiod.errors import Malformed
 from tokiod.sample import Batch, Piece, Stored
 from tokiod.window import Window
 
-REASONS = {"frames", "header", "version", "topic", "shape", "step", "columns", "column"}
+REASONS = {"frames", "header", "version", "topic", "shape", "step", "columns", "column", "rows"}
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 seconds = st.integers(0, 250_000_000_000 - 1)
@@ -38,6 +39,31 @@ def batches(draw):
 
 pieces = st.builds(Piece, names, names, seconds, seconds, seconds, seconds, seconds)
 stored = st.builds(Stored, st.from_regex(r"[!-~]{1,40}", fullmatch=True), seconds, seconds)
+
+
+PIECE = Piece("src", "lmt", 0, 60, 7, 0, 1)
+
+
+@st.composite
+def whole_rows(draw):
+    """A batch of whole rows, or what is left of them after one sample of it was changed."""
+    width, height, step = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 90))
+    start = draw(st.sampled_from([-step, 0, 5, 250_000_000_000 - height * step, 250_000_000_000 - height * step + 1]))
+    time = np.repeat(start + np.arange(height) * draw(st.sampled_from([step, step, step, step + 1, 0])), width)
+    column = np.tile(np.arange(width, dtype=np.uint32), height)
+    if draw(st.booleans()):
+        array, at = draw(st.sampled_from([time, column])), draw(st.integers(0, len(time) - 1))
+        array[at] = draw(st.sampled_from([0, width - 1, array[at]]))
+    columns = tuple(f"OST{i:04x}" for i in range(width))
+    return Batch("datatargets/readbytes", "gauge", step, columns, time, column, draw(hnp.arrays(np.float64, len(time))))
+
+
+def rows_one_by_one(batch):
+    """The slow and obvious form of even_rows."""
+    cells = list(zip(batch.time.tolist(), batch.column.tolist(), strict=True))
+    width, start = len(batch.columns), cells[0][0]
+    right = [(start + row * batch.step, column) for row in range(len(cells) // width) for column in range(width)]
+    return (start, len(cells) // width) if cells == right and start >= 0 and right[-1][0] + batch.step <= 250_000_000_000 else None
 
 
 def a_batch(cells=3, columns=("OST0000", "OST0001")):
@@ -67,6 +93,22 @@ def test_a_batch_comes_out_as_it_went_in_bit_by_bit(system, batch, piece, mark):
         len(batch),
     )
     assert (header.piece, header.stored) == (piece, mark)
+
+
+@given(whole_rows())
+def test_whole_rows_of_a_window_go_without_their_times_and_columns_and_come_out_with_them(batch):
+    rows = sample.even_rows(batch)
+    assert (rows and (rows.start, rows.count)) == rows_one_by_one(batch)
+    frames = wire(sample.encode("s", replace(batch, rows=rows), PIECE))
+    assert len(frames) == (6 if rows is None else 4)
+    header, back = sample.decode(frames)
+    assert (plain(back), back.rows, header.cells, header.piece) == (plain(batch), rows, len(batch), PIECE)
+    assert len(wire(sample.encode("s", replace(batch, rows=rows), None, Stored("e", 1, 2)))) == 6
+
+
+def test_extreme_times_are_no_even_rows():
+    times = np.array([-(2**63), 2**63 - 1])
+    assert sample.even_rows(Batch("g/d", "gauge", 2**64 - 1, ("a",), times, np.zeros(2, np.uint32), np.zeros(2))) is None
 
 
 @given(names, pieces)
@@ -202,6 +244,38 @@ def test_what_can_not_be_is_refused_for_its_reason(damage, reason):
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        pytest.param(lambda f: f[:3], "frames", id="no values"),
+        pytest.param(lambda f: [*f, b"", b""], "frames", id="six frames"),
+        pytest.param(lambda f: f[:2], "frames", id="two frames"),
+        pytest.param(with_header(rows=None), "frames", id="four frames without rows"),
+        pytest.param(with_header(rows={"start": -1, "count": 3}), "header", id="before all times"),
+        pytest.param(with_header(rows={"start": 0}), "header", id="half of the rows"),
+        pytest.param(with_header(rows={"start": 0, "count": 2}), "rows", id="too few rows"),
+        pytest.param(with_header(rows={"start": 0, "count": 2**50}), "rows", id="more rows than any memory"),
+        pytest.param(with_header(rows={"start": 249_999_999_999, "count": 3}), "rows", id="after all times"),
+        pytest.param(with_header(cells=0, rows={"start": 0, "count": 0}), "shape", id="no rows with values"),
+        pytest.param(lambda f: [f[0], header_of(f, cells=0, rows={"start": 0, "count": 0}), f[2], b""], "rows", id="no rows"),
+        pytest.param(with_header(cells=7), "shape", id="more cells than there are"),
+        pytest.param(with_header(step=0), "step", id="no step"),
+        pytest.param(with_header(step=2**52), "rows", id="a step beyond all times"),
+        pytest.param(with_frame(2, b""), "rows", id="no columns"),
+        pytest.param(with_frame(2, b"a"), "rows", id="fewer columns"),
+        pytest.param(with_frame(3, b"1234567"), "shape", id="values cut within a number"),
+    ],
+)
+def test_rows_that_can_not_be_are_refused_for_their_reason(damage, reason):
+    time, column = np.repeat(np.arange(3) * 5, 2), np.tile(np.arange(2, dtype=np.uint32), 3)
+    batch = Batch("datatargets/readbytes", "counter", 5, ("OST0000", "OST0001"), time, column, time * 7, sample.Rows(0, 3))
+    frames = wire(sample.encode("s", batch, PIECE))
+    assert plain(sample.decode(frames)[1]) == plain(batch)
+    with pytest.raises(Malformed) as caught:
+        sample.decode(damage(frames))
+    assert caught.value.reason == reason
+
+
 def test_only_the_arrays_decide_whether_a_header_can_be_read():
     frames = wire(sample.encode("s", a_batch(), Piece("src", "lmt", 0, 60, 7, 0, 1)))
     damaged = [*frames[:3], b"", b"", b""]
@@ -229,7 +303,9 @@ def test_junk_is_malformed_for_a_known_reason(frames):
 @st.composite
 def damaged(draw):
     """Frames of a right message, some of them cut, or with bytes changed, put in or swapped."""
-    frames = [bytearray(frame) for frame in sample.encode(draw(names), draw(batches()), draw(pieces), draw(stored))]
+    batch = draw(batches() | whole_rows())
+    batch = replace(batch, rows=sample.even_rows(batch))
+    frames = [bytearray(frame) for frame in sample.encode(draw(names), batch, draw(pieces), draw(stored))]
     for _ in range(draw(st.integers(1, 4))):
         frame = frames[draw(st.integers(0, len(frames) - 1))]
         place = draw(st.integers(0, len(frame)))

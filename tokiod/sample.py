@@ -9,12 +9,15 @@ A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all 
     column   u4[n]  index into columns
     value    f8[n]  or i8[n] where header.form is "counter"
 
-Two messages are the first two frames alone: a window without any data (inner bus; its topic ends in "/"), and a heartbeat
-(feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them.
+On the inner bus the usual case, whole rows that follow one another, needs no time and column: the header says `rows`, and value is
+the fourth frame and the last. Two messages are the first two frames alone: a window without any data (inner bus; its topic ends in
+"/"), and a heartbeat (feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two
+of them.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +26,7 @@ import msgspec
 import numpy as np
 
 from tokiod.errors import Malformed
+from tokiod.whole_rows import columns_of, times_of, times_of_rows
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -32,22 +36,37 @@ if TYPE_CHECKING:
 
 VERSION = 1
 FRAMES = 6
+ROWS_FRAMES = 4
 
 Frame = bytes | memoryview
 
+_LATEST = 250_000_000_000
 _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
-Name = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}\Z", max_length=200)]
-Dataset = Annotated[str, msgspec.Meta(pattern=rf"\A({_NAME}/{_NAME})?\Z", max_length=200)]
+_is_name = re.compile(_NAME).fullmatch
+_is_dataset = re.compile(rf"({_NAME}/{_NAME})?").fullmatch
+Name = Annotated[str, msgspec.Meta(max_length=200)]
+"""What _is_name matches; of a dataset, _is_dataset. Looked at once, not per message."""
 Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-Second = Annotated[int, msgspec.Meta(ge=0, lt=250_000_000_000)]
+Second = Annotated[int, msgspec.Meta(ge=0, lt=_LATEST)]
 """What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be,
 no time that no calendar has (they end with the year 9999)."""
 
 Extent = Literal["whole", "some", "seam"]
 Form = Literal["gauge", "counter"]
 """gauge: the value of the cell itself. counter: an absolute, ever growing count, from which tts/ makes differences."""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """`count` whole rows, at `start` and each step after it: every column once, in order."""
+
+    start: Second
+    count: Count
+
+    def end(self, step: int) -> int:
+        """Return when the step of the last row ends."""
+        return self.start + self.count * step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +76,7 @@ class Batch:
     dataset: logical TTS name, `datatargets/readbytes`; form: what the values are; step: seconds between the rows of its group;
     columns: every component the source knows for this dataset, in the source's order, also those without a sample here;
     time: i8[n] UTC epoch seconds of each sample; column: u4[n] into columns; value: f8[n] (gauge) or i8[n] (counter).
-    Row-major dense batches (every time with the same columns) are the fast ones. A cell stands at most once in a batch.
+    A cell stands at most once in a batch. rows: where it is known that the samples are whole rows, which are the fast ones.
     """
 
     dataset: str
@@ -67,6 +86,7 @@ class Batch:
     time: NDArray[np.int64]
     column: NDArray[np.uint32]
     value: NDArray[np.float64] | NDArray[np.int64]
+    rows: Rows | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -113,10 +133,11 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     version: int
     system: Name
-    dataset: Dataset = ""
+    dataset: Name = ""
     form: Form = "gauge"
     step: Count = 0
     cells: Count = 0
+    rows: Rows | None = None
     piece: Piece | None = None
     stored: Stored | None = None
 
@@ -133,16 +154,14 @@ def topic(system: str, dataset: str = "") -> bytes:
 
 
 def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored: Stored | None = None) -> list[Frame]:
-    """Return a message's frames; the arrays are not copied."""
+    """Return a message's frames; the arrays are not copied. A piece that is known to be whole rows needs two fewer."""
     if batch is None:
         header = Header(VERSION, system, piece=piece, stored=stored)
         return [topic(system), msgspec.json.encode(header)]
-    header = Header(VERSION, system, batch.dataset, batch.form, batch.step, len(batch), piece, stored)
-    arrays = (
-        batch.time.astype("<i8", copy=False),
-        batch.column.astype("<u4", copy=False),
-        batch.value.astype("<i8" if batch.form == "counter" else "<f8", copy=False),
-    )
+    rows = None if piece is None else batch.rows
+    header = Header(VERSION, system, batch.dataset, batch.form, batch.step, len(batch), rows, piece, stored)
+    arrays = [] if rows is not None else [batch.time.astype("<i8", copy=False), batch.column.astype("<u4", copy=False)]
+    arrays.append(batch.value.astype("<i8" if batch.form == "counter" else "<f8", copy=False))
     return [
         topic(system, batch.dataset),
         msgspec.json.encode(header),
@@ -161,15 +180,19 @@ def decode_header(frames: Sequence[Frame]) -> Header:
 
     Raises Malformed for a wrong number of frames, header, version or topic.
     """
-    if len(frames) not in (2, FRAMES):
-        raise Malformed("frames", f"{len(frames)} frames, expected 2 or {FRAMES}")
+    if len(frames) not in (2, ROWS_FRAMES, FRAMES):
+        raise Malformed("frames", f"{len(frames)} frames, expected 2, {ROWS_FRAMES} or {FRAMES}")
     try:
         header = _json_to_header(frames[1])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("header", str(error)) from None
     if header.version != VERSION:
         raise Malformed("version", f"version {header.version}, expected {VERSION}")
-    if bytes(frames[0]) != topic(header.system, header.dataset):
+    if (header.rows is None) == (len(frames) == ROWS_FRAMES):
+        raise Malformed("frames", f"{len(frames)} frames, expected {ROWS_FRAMES} where the header tells of whole rows, and only there")
+    if header.piece is not None:
+        _check_names(header.piece.source, header.piece.kind)
+    if bytes(frames[0]) != _checked_topic(header.system, header.dataset):
         raise Malformed("topic", f"topic {bytes(frames[0])[:100]!r} is not that of the header")
     return header
 
@@ -180,19 +203,31 @@ def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
     Raises Malformed for what decode_header does, and for a step, array length, column name or column index that can't be.
     """
     header = decode_header(frames)
-    if len(frames) != FRAMES:
+    if len(frames) == 2:  # noqa: PLR2004 - the topic and the header alone
         if header.cells:
             raise Malformed("shape", f"no arrays for {header.cells} cells")
         return header, None
     if not (header.dataset and header.step):
         raise Malformed("step", f"dataset {header.dataset!r} with a step of {header.step}")
     columns = _names(bytes(frames[2]))
+    if header.rows is not None:
+        return header, _of_rows(header, header.rows, columns, frames[3])
     time = _array(frames[3], _TIME, header.cells)
     column = _array(frames[4], _COLUMN, header.cells)
     value = _array(frames[5], _VALUE[header.form], header.cells)
     if header.cells and int(column.max()) >= len(columns):
         raise Malformed("column", f"column {int(column.max())} of {len(columns)} in {header.dataset}")
     return header, Batch(header.dataset, header.form, header.step, columns, time, column, value)
+
+
+def _of_rows(header: Header, rows: Rows, columns: tuple[str, ...], frame: Frame) -> Batch:
+    # The length of the values comes first: nobody's header may have us make arrays of its own size.
+    value = _array(frame, _VALUE[header.form], header.cells)
+    if not 0 < rows.count * len(columns) == header.cells or rows.end(header.step) > _LATEST:
+        raise Malformed("rows", f"{rows.count} rows of {len(columns)} columns from {rows.start} on for {header.cells} cells")
+    width, step = len(columns), header.step
+    time, column = times_of(rows.start, rows.count, step, width), columns_of(rows.count, width)
+    return Batch(header.dataset, header.form, step, columns, time, column, value, rows)
 
 
 def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
@@ -203,7 +238,34 @@ def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
     return array if array.flags.aligned else array.copy()
 
 
-# A source's names are the same in every window: joining and splitting them is done once, not per message.
+def even_rows(batch: Batch) -> Rows | None:
+    """Return which rows the samples of a batch are, if they are whole rows that follow one another by steps."""
+    times = times_of_rows(batch.time, batch.column, len(batch.columns))
+    if times is None:
+        return None
+    # Compared as Python's own numbers, which have no end: times that nobody has may lie so far apart that int64 turns over.
+    start, end = int(times[0]), int(times[-1]) + batch.step
+    if end - start != len(times) * batch.step or start < 0 or end > _LATEST or not (times[1:] - times[:-1] == batch.step).all():
+        return None
+    return Rows(start, len(times))
+
+
+# A source's names are the same in every window: matching, joining and splitting them is done once, not per message.
+@lru_cache(maxsize=256)
+def _check_names(*names: str) -> None:
+    for name in names:
+        if not _is_name(name):
+            raise Malformed("header", f"{name!r} is no name of a source, kind or system")
+
+
+@lru_cache(maxsize=256)
+def _checked_topic(system: str, dataset: str) -> bytes:
+    _check_names(system)
+    if not _is_dataset(dataset):
+        raise Malformed("header", f"{dataset!r} is no name of a dataset")
+    return topic(system, dataset)
+
+
 @lru_cache(maxsize=256)
 def _joined(columns: tuple[str, ...]) -> bytes:
     return "\n".join(columns).encode()

@@ -12,6 +12,7 @@ from sinks.shelf import Shelf
 from sinks.tts import TtsSink
 from tests.bench.measure import Row, paired, rated, timed
 from tokiod import sample
+from tokiod.bus.pieces import pieces
 from tokiod.clock import SystemClock
 from tokiod.sample import Batch
 from tokiod.sink import Collected
@@ -69,7 +70,8 @@ def _bus(directory: Path, form: str, height: int, *, compare: bool) -> tuple[flo
     dataset = COUNTERS[0] if form == "counter" else GAUGES[0]
     sink = sink_in(directory, compare=compare)
     parts = [batch(dataset, first, height, form) for first in range(0, ROWS // 4 // height * height, height)]
-    messages = [[bytes(frame) for frame in sample.encode("fs", part)] for part in parts]
+    windows = [window([part], number * height, height) for number, part in enumerate(parts)]
+    messages = [[bytes(frame) for frame in frames] for one in windows for frames in pieces(one, 1)]
     memory = np.full((ROWS, WIDTH), -0.0)
     cells = [((part.time - START) // STEP, part.column, part.value) for part in parts]
     _, first = sample.decode(messages[0])

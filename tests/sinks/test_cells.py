@@ -1,13 +1,14 @@
 """What may be stored of whole rows, against a look at each cell: times that are even, uneven, and such as nobody has."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinks.cells import Selection
-from tokiod.sample import Batch
+from tokiod.sample import Batch, even_rows
 from tokiod.window import Window
 
 START, STEP = 1_517_184_000, 5
@@ -57,3 +58,25 @@ def test_rows_of_a_file_are_told_where_they_follow_one_another(times, beyond):
     told = cells.whole.rows(start, STEP)
     assert (told.first, told.count) == (rows[0], len(rows))
     assert told.aligned == all((time - start) % STEP == 0 for time in times)
+
+
+def plain(cells, dropped):
+    where = None if cells.whole is None else cells.whole.rows(START - 3600, STEP)
+    return [array.tobytes() for array in (cells.time, cells.column, cells.value)], where, dropped
+
+
+strange = [-0.0, -1.5, 5e-324, 1.7976931348623157e308, np.inf, -np.inf, np.nan, -np.nan], [0, -1, LEAST, MOST]
+near = st.builds(lambda first, count: [first + STEP * i for i in range(count)], st.integers(START - 7, START + 7), st.integers(9, 13))
+
+
+@settings(max_examples=500)
+@given(st.one_of(near, near, even), st.sampled_from(["gauge", "counter"]), st.data())
+def test_rows_that_are_known_to_be_whole_are_chosen_as_those_that_are_looked_at(times, form, data):
+    batch = of_rows(times)
+    value = np.full(len(batch), 3, np.float64 if form == "gauge" else np.int64)
+    for place in data.draw(st.sets(st.sampled_from([0, len(value) - 1]), max_size=1)):
+        value[place] = data.draw(st.sampled_from(strange[form == "counter"]))
+    unknown = replace(batch, form=form, value=value)
+    known = replace(unknown, rows=even_rows(unknown))
+    one, other = Counter(), Counter()
+    assert plain(Selection(WINDOW, one).cells(unknown), one) == plain(Selection(WINDOW, other).cells(known), other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tokiod import sample
@@ -13,11 +15,22 @@ if TYPE_CHECKING:
     from tokiod.sink import Collected
 
 
+def _with_rows(batch: Batch, before: Batch | None) -> Batch:
+    """Return a batch that says whether it is whole rows, which is known if it has the very times and columns of the one before."""
+    if batch.rows is not None:
+        return batch
+    of_both = operator.attrgetter("time", "column", "step")
+    same = before is not None and all(map(operator.is_, of_both(batch), of_both(before))) and len(batch.columns) == len(before.columns)
+    return replace(batch, rows=before.rows if before is not None and same else sample.even_rows(batch))
+
+
 def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
     """Yield the frames of each message; a window without data is one, too."""
     batches: Sequence[Batch | None] = collected.batches or [None]
     window, told = collected.window, dict(collected.dropped)
-    for part, batch in enumerate(batches):
+    known: Batch | None = None
+    for part, one in enumerate(batches):
+        known = batch = None if one is None else _with_rows(one, known)
         piece = sample.Piece(
             collected.source,
             collected.kind,
