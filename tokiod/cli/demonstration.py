@@ -72,6 +72,8 @@ def _play(scene: Scene, seconds: int, console: Console) -> None:
                 live.console.print(f"kill -9 {pid}: the writer is dead, the daemon goes on", style="bold red")
             live.update(rendered(gathered(scene.config, scene.clock)), refresh=True)
             time.sleep(0.5)  # noqa: TID251 - a person's time
+    if not console.is_terminal:
+        console.print()  # outside of a terminal rich leaves the table's last line open
 
 
 def _wait_complete(scene: Scene, console: Console) -> None:
@@ -86,7 +88,9 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
         console.print(str(difference), style="red", highlight=False)
     verdict = ", ".join(f"{comparison.counts[kind]} {kind}" for kind in ("lost", "extra", "different"))
     console.print(
-        f"{comparison.cells} cells compared with what the simulator knows, {comparison.filled} hold a number: {verdict}", style="bold"
+        f"{comparison.cells} cells compared with what the simulator knows, {comparison.filled} hold a number: {verdict}",
+        style="bold",
+        soft_wrap=True,
     )
     beside = Path(sys.executable).parent
     console.print("look at the files (h5dump is in Debian's hdf5-tools) and at the archive:")
