@@ -95,7 +95,7 @@ class Lustre:
         outcomes = await self._asked(self._names(), window)
         failed = [place for place, outcome in enumerate(outcomes) if _is_passing(outcome)]
         if 0 < len(failed) < len(outcomes) and self._clock.time() + AGAIN < window.end:
-            await asyncio.sleep(AGAIN)
+            await self._clock.sleep(AGAIN)
             for place, outcome in zip(failed, await self._asked([self._names()[place] for place in failed], window), strict=True):
                 if not isinstance(outcome, TooLate):
                     outcomes[place] = outcome

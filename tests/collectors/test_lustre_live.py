@@ -20,12 +20,19 @@ A = {f"a-OST{index:04x}": (1000, 100 + index) for index in range(4)} | {"a-MDT00
 B = {"b-OST0000": (500, 5)}
 
 
+class Passing(FakeClock):
+    """A clock on which time passes for whoever sleeps."""
+
+    async def sleep(self, seconds):
+        self.jump(seconds)
+
+
 class Client:
     """A client of two file systems; its commands are scripts that can be replaced."""
 
     def __init__(self, directory):
         self.directory = directory
-        self.clock = FakeClock(START + 2)
+        self.clock = Passing(START + 2)
         self.lfs(f"case $3 in /a) cat <<'END'\n{df(A, '/a')}END\n;; /b) cat <<'END'\n{df(B, '/b')}END\n;; esac")
         self.lctl(f"cat <<'END'\n{dl(servers([*A, *B]))}END")
 
@@ -193,13 +200,11 @@ def test_what_is_known_by_the_end_of_the_window_is_kept_whatever_a_second_answer
     log = tmp_path / "asked"
     client.lctl(f"echo x >> {log}; exit 1")
     client.clock.jump(NOW.end - rest - client.clock.time())
-    sleep = asyncio.sleep
 
-    async def until_it_is_over(seconds):
+    async def until_it_is_over(_):
         client.clock.jump(rest)
-        await sleep(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", until_it_is_over)
+    monkeypatch.setattr(client.clock, "sleep", until_it_is_over)
     cells, dropped = asked(client)
     assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
     assert len(log.read_text().split()) == (1 if rest < 1 else 2)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 HISTORY = 1800
 """Simulated seconds that lie in the past when the daemon starts: it has gaps to heal at once."""
+PATIENCE = 3
+"""Real seconds until a command that hangs is ended: minutes of the demo, in which Lustre's present goes by."""
 
 
 def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> bool:
@@ -40,7 +42,7 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> b
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
     site = Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC")
-    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=SOURCES)
+    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=SOURCES, command_timeout=PATIENCE)
     console = Console()
     console.print(
         f"an LMT database, collectd's documents behind Elasticsearch's protocol, ESnet's rates, and programs mmperfmon, lfs and lctl,"
