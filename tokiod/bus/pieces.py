@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,22 +14,13 @@ if TYPE_CHECKING:
     from tokiod.sink import Collected
 
 
-def _with_rows(batch: Batch, before: Batch | None) -> Batch:
-    """Return a batch that says whether it is whole rows, which is known if it has the very times and columns of the one before."""
-    if batch.rows is not None:
-        return batch
-    of_both = operator.attrgetter("time", "column", "step")
-    same = before is not None and all(map(operator.is_, of_both(batch), of_both(before))) and len(batch.columns) == len(before.columns)
-    return replace(batch, rows=before.rows if before is not None and same else sample.even_rows(batch))
-
-
 def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
     """Yield the frames of each message; a window without data is one, too."""
     batches: Sequence[Batch | None] = collected.batches or [None]
     window, told = collected.window, dict(collected.dropped)
-    known: Batch | None = None
-    for part, one in enumerate(batches):
-        known = batch = None if one is None else _with_rows(one, known)
+    latest: Batch | None = None
+    for part, batch in enumerate(batches):
+        latest = None if batch is None else _with_rows(batch, latest)
         piece = sample.Piece(
             collected.source,
             collected.kind,
@@ -43,4 +33,15 @@ def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
             told,
             collected.extent,
         )
-        yield sample.encode(collected.system, batch, piece)
+        yield sample.encode(collected.system, latest, piece)
+
+
+def _with_rows(batch: Batch, before: Batch | None) -> Batch:
+    """Return a batch that says whether it is whole rows, as the one before does that has the very same times and columns."""
+    if before is not None and batch.time is before.time and batch.column is before.column and _form(batch) == _form(before):
+        return replace(batch, rows=before.rows)
+    return replace(batch, rows=sample.even_rows(batch))
+
+
+def _form(batch: Batch) -> tuple[int, int]:
+    return batch.step, len(batch.columns)
