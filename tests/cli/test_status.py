@@ -96,6 +96,16 @@ def test_a_span_is_written_shortly(seconds, text):
     assert span(seconds) == text
 
 
+def test_watched_by_what_is_no_terminal_it_is_printed_every_second_until_ctrl_c(path):
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "status", "--watch", "--config", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        heads = (line for line in watching.stdout if "the daemon is down" in line)
+        first, second = next(heads), next(heads)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+    assert first < second
+
+
 def test_watched_as_json_it_is_a_line_a_second_until_ctrl_c(path):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "status", "--json", "--watch", "--config", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as watching:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import msgspec
@@ -14,6 +15,7 @@ from tokiod.cli.plain import clock_option, config_option
 from tokiod.status import Status, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tokiod.clock import Clock
@@ -33,17 +35,10 @@ def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: boo
     Works from the ledger when the daemon is down. Exit 0 fine, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
     """
     config = configuration.load(config_path)
+    tell = _told if as_json else _shown
     if watch:
-        (_watch_json if as_json else _watch)(config, clock)
-    now = gathered(config, clock)
-    if as_json:
-        click.echo(msgspec.json.encode(now).decode())
-    else:
-        from tokiod.cli.status_tables import parts  # noqa: PLC0415 - monitoring asks for JSON, in 0.1 s without rich
-        from tokiod.cli.tables import show  # noqa: PLC0415 - as above
-
-        show(*parts(now))
-    sys.exit(EXIT[now.health])
+        (_live if sys.stdout.isatty() and not as_json else partial(_every_second, tell))(config, clock)
+    sys.exit(EXIT[tell(config, clock).health])
 
 
 def gathered(config: Config, clock: Clock) -> Status:
@@ -51,24 +46,41 @@ def gathered(config: Config, clock: Clock) -> Status:
     return read(config, clock.time())
 
 
-def _watch_json(config: Config, clock: Clock) -> None:
+def _told(config: Config, clock: Clock) -> Status:
+    now = gathered(config, clock)
+    click.echo(msgspec.json.encode(now).decode())
+    return now
+
+
+def _shown(config: Config, clock: Clock) -> Status:
+    from tokiod.cli.status_tables import parts  # noqa: PLC0415 - monitoring asks for JSON, in 0.1 s without rich
+    from tokiod.cli.tables import show  # noqa: PLC0415 - as above
+
+    now = gathered(config, clock)
+    show(*parts(now))
+    return now
+
+
+def _every_second(tell: Callable[[Config, Clock], Status], config: Config, clock: Clock) -> NoReturn:
+    """Tell it again and again until Ctrl-C."""
     try:
         while True:
-            click.echo(msgspec.json.encode(gathered(config, clock)).decode())
-            time.sleep(1)  # noqa: TID251 - as below
+            tell(config, clock)
+            time.sleep(1)  # noqa: TID251 - a person's second, whatever the clock
     except KeyboardInterrupt:
         sys.exit(0)
 
 
-def _watch(config: Config, clock: Clock) -> None:
+def _live(config: Config, clock: Clock) -> NoReturn:
+    """Refresh a terminal until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415 - as above
 
     from tokiod.cli.status_tables import rendered  # noqa: PLC0415
 
-    try:
-        with Live(rendered(gathered(config, clock)), auto_refresh=False) as live:
-            while True:
-                time.sleep(1)  # noqa: TID251 - a person's second, whatever the clock
-                live.update(rendered(gathered(config, clock)), refresh=True)
-    except KeyboardInterrupt:
-        sys.exit(0)
+    def refresh(config: Config, clock: Clock) -> Status:
+        now = gathered(config, clock)
+        live.update(rendered(now), refresh=True)
+        return now
+
+    with Live(auto_refresh=False) as live:
+        _every_second(refresh, config, clock)
