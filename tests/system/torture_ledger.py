@@ -98,7 +98,10 @@ def readable(tortured: Tortured, ready: int) -> None:
     """Wait until what is stored can be asked for; ready: how often a writer was before.
 
     A ledger is set aside at a start, and its successor knows the sources a moment later; an older copy tells of files that are no more,
-    until the writer has looked at those there are.
+    until the writer has looked at those there are. One that was just getting ready when the copy came has not: it says that it lost it.
     """
-    tortured.wait(lambda: tortured.said(READY) > ready, "no writer took over the ledger")
+    tortured.wait(
+        lambda: tortured.said(READY) > ready and tortured.said_last(READY, SAID) == READY,
+        "no writer took over the ledger",
+    )
     tortured.wait(tortured.has_ledger, "there is no ledger again")

@@ -138,6 +138,11 @@ class Tortured:
         text = self.scene.log.read_bytes()
         return sum(text.count(f'"{event}"'.encode()) for event in events)
 
+    def said_last(self, *events: str) -> str:
+        """Return which of some events the daemon has logged last; the first of them if it has logged none."""
+        text = self.scene.log.read_bytes()
+        return max(events, key=lambda event: text.rfind(f'"{event}"'.encode()))
+
     def has_open(self, path: Path) -> bool:
         """Whether the writer has a file open to fill it; to see what it is, it opens each for a moment."""
         pid = self.scene.pid("writer")
