@@ -1,6 +1,7 @@
 """A poller and what becomes of its windows: a writer that is slow, full or refuses, a ledger that forgets."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
@@ -71,6 +72,26 @@ def test_a_window_comes_again_soon_after_its_file_is_made_and_seldom_while_that_
     assert {window for _, window in stored} >= {Window(NOON, NOON + WINDOW), Window(NOON + WINDOW, NOON + 2 * WINDOW)}
     assert (busy, failed) == (len(asked) - len(stored), 0)
     assert busy <= 2 * (4 + making / 2)
+
+
+def test_windows_that_come_to_a_busy_writer_together_wait_no_longer_for_it(site):
+    made = NOON + 0.6
+
+    async def scenario():
+        s = site(answer=lambda _: None if s.clock.time() > made else Rejected("just being made", retry=True, later=True))
+        s.has_all(NOON - 5 * WINDOW)
+        s.writer.holds = True
+        async with s.polled():
+            for _ in range(100):
+                s.writer.release()
+                await s.advance(0.05, by=0.05)
+            return s.source.asked, s.writer.stored
+
+    asked, ((stored, newest), *_) = asyncio.run(scenario())
+    came = [time for time, window in asked if window == newest]
+    assert len(asked) > len(came) > 2
+    assert [later - before for before, later in pairwise(came)] == pytest.approx([0.25, 0.5], abs=0.1)
+    assert stored <= made + 0.3
 
 
 def test_a_full_disk_is_waited_for_and_nothing_is_lost_by_it(site):

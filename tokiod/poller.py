@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from collections import Counter
 from functools import partial
@@ -76,6 +77,7 @@ class Poller:
         self._failed_after = 0
         self._failures = 0
         self._busy = 0
+        self._busy_until = -math.inf
         self._soon = float(min(max(config.settle, 1), 60))
         self._not_before = 0.0
         self._pace = 0.0
@@ -231,13 +233,15 @@ class Poller:
 
     def _failed(self, window: Window, error: Exception) -> None:
         tick = self._clock.monotonic()
-        in_a_row = self._busy if isinstance(error, Busy) else self._failures
+        # Windows that come to a busy writer together come so once.
+        in_a_row = max(0, self._busy - (tick < self._busy_until)) if isinstance(error, Busy) else self._failures
         verdict = decide(error, in_a_row + 1, self._attempts[window] + 1, self._soon, self._rng)
         self.counts[verdict.outcome] += 1
         metrics.WINDOWS.inc(self._config.name, verdict.outcome)
         self._not_before = max(self._not_before, tick + verdict.source_wait)
         if verdict.outcome == "busy":
-            self._busy += 1
+            self._busy = in_a_row + 1
+            self._busy_until = max(self._busy_until, tick + verdict.window_wait)
             # Whatever else is asked of the past meanwhile would mostly be for the same file, and be refused as well.
             self._agenda.rest(tick + verdict.window_wait)
             self._agenda.postpone(window, tick + verdict.window_wait)
