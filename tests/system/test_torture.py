@@ -56,15 +56,6 @@ def test_twelve_kills_leave_no_file_unreadable_no_cell_lost_or_different_and_sea
     assert re.fullmatch(rf"kills {KILLS} unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the disk of its own, which fails, needs root")
-def test_a_dozen_of_all_faults_between_kills_leave_every_cell_right(tmp_path_factory):
-    line = [sys.executable, str(TORTURE), "--kills", "8", "--faults", "all", "--others", "0.6", "--seed", str(SEED)]
-    line += ["--directory", str(tmp_path_factory.mktemp("f"))]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=560)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"kills 8 unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
-
-
 @pytest.mark.usefixtures("score")
 def test_a_ledger_is_believed_only_after_the_writer_that_did_not_lose_it(tmp_path):
     from torture_ledger import READY, SAID  # noqa: PLC0415 - as below

@@ -93,14 +93,18 @@ def overwrite(tortured: Tortured) -> None:
     """A live file of today's is overwritten but for its head, so that it still opens.
 
     Noticed is what differs where the writer wrote last, when it writes again. While it is just writing, nobody can tell: so this
-    goes on until it is noticed, and does not begin before the writer has the file open, or it would begin with what it finds.
+    goes on until it is noticed, and does not begin before the writer has the file open, or it would begin with what it finds. A file
+    that is just replaced by its grown or sealed form, made of what it was before, is nobody's any more.
     """
     source, path = live(tortured)
     tortured.wait(lambda: tortured.has_open(path), f"the writer does not open {path}")
     with path.open("r+b") as file:
-        size = path.stat().st_size
+        status = os.fstat(file.fileno())
+        size = status.st_size
 
-        def overwritten_again() -> bool:
+        def is_over() -> bool:
+            if not path.exists() or path.stat().st_ino != status.st_ino:
+                return True
             file.seek(HEAD)
             file.write(os.urandom(size - HEAD))
             file.flush()
@@ -108,8 +112,10 @@ def overwrite(tortured: Tortured) -> None:
             return tortured.said(*SAID) > known
 
         known = tortured.said(*SAID)
-        tortured.wait(overwritten_again, f"nobody noticed that {path} was overwritten")
-    forgotten(tortured, source, path)
+        tortured.wait(is_over, f"nobody noticed that {path} was overwritten")
+    time.sleep(1)
+    if tortured.said(*SAID) > known:
+        forgotten(tortured, source, path)
 
 
 def damage_while_down(tortured: Tortured) -> None:
