@@ -38,10 +38,10 @@ def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
 
 def _with_rows(batch: Batch, before: Batch | None) -> Batch:
     """Return a batch that says whether it is whole rows, as the one before does that has the very same times and columns."""
-    if before is not None and batch.time is before.time and batch.column is before.column and _form(batch) == _form(before):
+    if before is not None and batch.time is before.time and batch.column is before.column and _shape(batch) == _shape(before):
         return replace(batch, rows=before.rows)
     return replace(batch, rows=sample.even_rows(batch))
 
 
-def _form(batch: Batch) -> tuple[int, int]:
+def _shape(batch: Batch) -> tuple[int, int]:
     return batch.step, len(batch.columns)
