@@ -55,10 +55,10 @@ bench: install
 	@$(BIN)/python -m tests.bench
 
 docs: install
-	@$(BIN)/python -m tokiod.cli.reference > docs/cli.md
-	@$(BIN)/python -m tokiod.cli.man docs/man
-	@$(BIN)/python -m tokiod.cli.schemas docs/json
-	@$(BIN)/python -m tokiod.cli.settings > docs/configuration.md
+	@$(BIN)/python -m docs.generate.cli > docs/cli.md
+	@$(BIN)/python -m docs.generate.man docs/man
+	@$(BIN)/python -m docs.generate.json_schemas docs/json
+	@$(BIN)/python -m docs.generate.configuration > docs/configuration.md
 	@echo docs/cli.md docs/man docs/json docs/configuration.md
 
 torture: install

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tokiod.clock import SimulatedClock, SystemClock
-from tokiod.testing import FakeClock
+from tokiod.testing.clock import FakeClock
 
 
 def test_a_simulated_clock_runs_at_its_rate_from_its_epoch():

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokiod.clock_jumps import JUMP, Jumps
-from tokiod.testing import FakeClock
+from tokiod.clock import JUMP, Jumps
+from tokiod.testing.clock import FakeClock
 
 
 @given(st.lists(st.floats(-7200, 7200).filter(lambda seconds: abs(abs(seconds) - JUMP) > 0.001)))

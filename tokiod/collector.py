@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from tokiod.batch import Batch
     from tokiod.clock import Clock
-    from tokiod.sample import Batch
     from tokiod.window import Calendar, Window
 
 
@@ -153,7 +153,7 @@ class SavedCollector(Collector, Protocol):
     """Files that are finished, asked window by window."""
 
     async def spans(self) -> list[Window]:
-        """Return where the files hold samples, oldest first, see tokiod.spans: whoever collects these has collected every sample.
+        """Return where the files hold samples, oldest first, see tokiod.sample_spans: whoever collects these has collected every sample.
 
         Raises TokiodError for a file that can't be read.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tokiod.sample import Batch, Extent
+    from tokiod.batch import Batch, Extent
     from tokiod.window import Window
 
 

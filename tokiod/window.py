@@ -80,6 +80,17 @@ class Calendar:
             start = end
 
 
+BULK_SECONDS = 180
+
+
+def bulk_length(window: int) -> int:
+    """Return the seconds of a window in which the past is collected, a multiple of the source's `window`.
+
+    Longer ones than live polling's are kinder to a source; three minutes of a large site are some 30 MB.
+    """
+    return max(BULK_SECONDS, window) // window * window
+
+
 def iso(time: float) -> str:
     """Write an epoch time as ISO 8601 in UTC: 2018-01-28T08:00:00Z."""
     return dt.datetime.fromtimestamp(int(time), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

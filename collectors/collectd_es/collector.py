@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collectors.collectd_es.query import Read, Wanted
     from collectors.collectd_es.series import Series
     from collectors.collectd_es.server import Server
+    from tokiod.batch import Batch
     from tokiod.collector import Tally
-    from tokiod.sample import Batch
     from tokiod.window import Window
 
 DAY = 86400

@@ -16,7 +16,7 @@ from collectors.collectd_es.documents import Decoder, Samples
 from collectors.collectd_es.pages import LONGEST, Piece, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
-from tokiod.workers import workers as processes
+from tokiod.toolkit.worker_pool import workers as processes
 
 if TYPE_CHECKING:
     import re

@@ -16,9 +16,9 @@ from collectors.collectd_es.fields import faults as field_faults
 from collectors.collectd_es.parsing import Shapes, parsed
 from collectors.collectd_es.series import Series
 from collectors.collectd_es.spool import BUCKET, Spool
+from tokiod.batch import Batch
 from tokiod.errors import Fatal, TokiodError
-from tokiod.sample import Batch
-from tokiod.saved import Loading, readable, spooled
+from tokiod.toolkit.saved_files import Loading, readable, spooled
 from tokiod.window import Window
 
 if TYPE_CHECKING:

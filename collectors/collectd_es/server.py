@@ -15,7 +15,7 @@ from elastic_transport.client_utils import url_to_node_config
 
 from collectors.collectd_es.answers import NOT_ALLOWED, refused
 from tokiod.errors import Fatal, Transient
-from tokiod.secret import remember
+from tokiod.runtime.secrets import remember
 
 if TYPE_CHECKING:
     import ssl

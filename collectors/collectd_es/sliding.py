@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tokiod.errors import Fatal
-from tokiod.gunzip import GZIP, BrokenGzip, unpacked
+from tokiod.toolkit.gzip_stream import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
     import re

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.spans import spans_of
+from tokiod.sample_spans import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

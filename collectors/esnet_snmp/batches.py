@@ -8,7 +8,7 @@ import numpy as np
 
 from collectors.esnet_snmp.names import DATASETS
 from collectors.esnet_snmp.rows import latest, rows, told
-from tokiod.sample import Batch
+from tokiod.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collectors.esnet_snmp import Config
     from collectors.esnet_snmp.batches import Series
     from collectors.esnet_snmp.points import Points
+    from tokiod.batch import Batch
     from tokiod.collector import Site, Tally
-    from tokiod.sample import Batch
     from tokiod.window import Window
 
 FORGIVEN = 600.0

@@ -15,8 +15,8 @@ from collectors.esnet_snmp.batches import batches, count
 from collectors.esnet_snmp.names import DATASETS, is_name, sent
 from collectors.esnet_snmp.points import Points
 from tokiod.errors import Fatal, TokiodError
-from tokiod.saved import Loading, content, readable
-from tokiod.spans import spans_of
+from tokiod.sample_spans import spans_of
+from tokiod.toolkit.saved_files import Loading, content, readable
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from collectors.esnet_snmp.batches import Series
     from collectors.esnet_snmp.config import Saved
+    from tokiod.batch import Batch
     from tokiod.collector import SavedCollector, Site, Tally
-    from tokiod.sample import Batch
     from tokiod.window import Window
 
 UNITS = "bytes/sec"

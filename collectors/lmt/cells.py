@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.lmt.tables import ABSENT
-from tokiod.sample import Batch
+from tokiod.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from collectors.lmt.stamps import DAY, HOUR, REACH, LocalTime, seconds, text
 from collectors.lmt.tables import NEEDED, TABLES, MdtNames, Table
 from tokiod.collector import Tally
 from tokiod.errors import Fatal, NotYet
-from tokiod.spans import spans_of
+from tokiod.sample_spans import spans_of
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lmt.database import Database, Schema
-    from tokiod.sample import Batch
+    from tokiod.batch import Batch
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tokiod.sample import Batch
-from tokiod.spans import joined
+from tokiod.batch import Batch
+from tokiod.sample_spans import joined
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

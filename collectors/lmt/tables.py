@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from tokiod.sample import Form
+    from tokiod.batch import Form
 
 MdtNames = Literal["mdt", "host"]
 """Whose name a column of mdtargets bears: the "mdt"'s, or that of its server, as pytokio does."""

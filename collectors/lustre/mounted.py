@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 from collectors.lustre import df, dl
 from collectors.lustre.homes import Homes
 from collectors.lustre.snapshots import Columns, batches, failover, fullness
-from tokiod.command import Commands, Stuck, TookTooLong
 from tokiod.errors import CollectError, Fatal, Transient
+from tokiod.toolkit.commands import Commands, Stuck, TookTooLong
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from collectors.lustre import Config
     from collectors.lustre.snapshots import Cells
+    from tokiod.batch import Batch
     from tokiod.collector import Site, Tally
-    from tokiod.command import Output
-    from tokiod.sample import Batch
+    from tokiod.toolkit.commands import Output
     from tokiod.window import Window
 
 LCTL = "lctl"

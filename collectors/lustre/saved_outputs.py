@@ -12,16 +12,16 @@ from collectors.lustre import df, dl
 from collectors.lustre.homes import Homes
 from collectors.lustre.snapshots import Cells, Columns, batches, failover, fullness
 from tokiod.errors import Fatal, TokiodError
-from tokiod.saved import Loading, content, readable
-from tokiod.spans import spans_of
+from tokiod.sample_spans import spans_of
+from tokiod.toolkit.saved_files import Loading, content, readable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from collectors.lustre.config import Saved
+    from tokiod.batch import Batch
     from tokiod.collector import SavedCollector, Site, Tally
-    from tokiod.sample import Batch
     from tokiod.window import Calendar, Window
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.lustre.datasets import FAILOVER, FULLNESS
-from tokiod.sample import Batch
+from tokiod.batch import Batch
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from collectors.mmperfmon.metrics import KINDS, LOAD, OF_LOAD
 from collectors.mmperfmon.series import REASONS
 from collectors.mmperfmon.stamps import NEVER, instants
-from tokiod.sample import Batch
+from tokiod.batch import Batch
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -11,8 +11,8 @@ from collectors.mmperfmon.metrics import maps
 from collectors.mmperfmon.queries import Asked, command_line, printed
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.tables import UNWHOLE, parse
-from tokiod.command import Commands
 from tokiod.errors import Transient
+from tokiod.toolkit.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collectors.mmperfmon.config import Config
     from collectors.mmperfmon.metrics import Maps
     from collectors.mmperfmon.output import Output
+    from tokiod.batch import Batch
     from tokiod.collector import Tally
-    from tokiod.sample import Batch
     from tokiod.window import Window
 
 UTC = ZoneInfo("UTC")

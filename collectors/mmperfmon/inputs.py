@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tokiod.errors import Fatal
-from tokiod.gunzip import GZIP, BrokenGzip, unpacked
+from tokiod.toolkit.gzip_stream import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from collectors.mmperfmon.tables import parse
 from tokiod.errors import Fatal
-from tokiod.workers import workers
+from tokiod.toolkit.worker_pool import workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

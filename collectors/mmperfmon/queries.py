@@ -11,7 +11,7 @@ from tokiod.errors import Fatal, Transient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokiod.command import Output
+    from tokiod.toolkit.commands import Output
     from tokiod.window import Window
 
 COMMAND = ("/usr/lpp/mmfs/bin/mmperfmon", "query")

@@ -15,7 +15,7 @@ from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.spool import Spool
 from collectors.mmperfmon.tables import parse
 from tokiod.errors import Fatal, TokiodError
-from tokiod.saved import Loading, readable, spooled
+from tokiod.toolkit.saved_files import Loading, readable, spooled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collectors.mmperfmon.config import Saved
     from collectors.mmperfmon.metrics import Maps
     from collectors.mmperfmon.output import Output
+    from tokiod.batch import Batch
     from tokiod.collector import SavedCollector, Site, Tally
-    from tokiod.sample import Batch
     from tokiod.window import Window
 
 FEW = 4 << 20

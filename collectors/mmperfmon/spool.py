@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from collectors.mmperfmon.cells import Rows
-from tokiod.spans import spans_of
+from tokiod.sample_spans import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

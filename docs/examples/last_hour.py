@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tokiod import config as configuration
 from tokiod.clock import SystemClock
-from tokiod.subscribe import Archive, Subscriber, Update
+from tokiod.config import load as configuration
+from tokiod.subscribe.subscriber import Archive, Subscriber, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tokiod.batch import Batch
     from tokiod.clock import Clock
-    from tokiod.config import Config
-    from tokiod.sample import Batch
+    from tokiod.config.load import Config
 
 HOUR = pd.Timedelta(hours=1)
 

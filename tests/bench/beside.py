@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinks.layout import daily
-from sinks.shelf import Shelf
-from sinks.tts import TtsSink
-from sinks.workshop import Threads
+from sinks.tts.background import Threads
+from sinks.tts.day_files import Shelf
+from sinks.tts.sink import TtsSink
 from tests.bench.measure import Row
+from tokiod.archive.layout import daily
+from tokiod.batch import Batch
 from tokiod.clock import SystemClock
-from tokiod.sample import Batch
 from tokiod.sink import Collected, Refused
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window

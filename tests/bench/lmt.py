@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from collectors import lmt
 from tests.bench import lmt_copy
 from tests.bench.measure import Row, paired, timed
-from tokiod.archive import Job, archive
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
+from tokiod.reports.archive_inputs import Job, archive
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:

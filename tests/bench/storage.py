@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinks.layout import daily
-from sinks.shelf import Shelf
-from sinks.tts import TtsSink
+from sinks.tts.day_files import Shelf
+from sinks.tts.sink import TtsSink
 from tests.bench.measure import Row, paired, rated, timed
-from tokiod import sample
-from tokiod.bus.pieces import pieces
+from tokiod.archive.layout import daily
+from tokiod.batch import Batch
+from tokiod.bus import wire
+from tokiod.bus.wire import pieces
 from tokiod.clock import SystemClock
-from tokiod.sample import Batch
 from tokiod.sink import Collected
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window
@@ -74,7 +74,7 @@ def _bus(directory: Path, form: str, height: int, *, compare: bool) -> tuple[flo
     messages = [[bytes(frame) for frame in frames] for one in windows for frames in pieces(one, 1)]
     memory = np.full((ROWS, WIDTH), -0.0)
     cells = [((part.time - START) // STEP, part.column, part.value) for part in parts]
-    _, first = sample.decode(messages[0])
+    _, first = wire.decode(messages[0])
     assert first is not None
     sink.apply(window([first], 0, height))
 
@@ -84,7 +84,7 @@ def _bus(directory: Path, form: str, height: int, *, compare: bool) -> tuple[flo
 
     def ours() -> None:
         for number, frames in enumerate(messages):
-            _, part = sample.decode(frames)
+            _, part = wire.decode(frames)
             assert part is not None
             sink.apply(window([part], number * height, height))
 

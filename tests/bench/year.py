@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from tests.bench.measure import Row
 from tokiod.clock import SimulatedClock
-from tokiod.control import Ping, Pong, ask
 from tokiod.errors import TokiodError
-from tokiod.ledger import Ledger
+from tokiod.ledger.ledger import Ledger
 from tokiod.ranges import Ranges
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.tts.create import create
-from tokiod.tts.seal import seal
+from tokiod.supervisor.control_socket import Ping, Pong, ask
+from tokiod.tts.live.create import create
+from tokiod.tts.sealed.seal import seal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Calendar, Window
 

@@ -8,8 +8,8 @@ import pytest
 import zmq
 from keyed import Keyring
 
-from tokiod.curve import ClientKeys
-from tokiod.sample import Batch
+from tokiod.batch import Batch
+from tokiod.bus.curve import ClientKeys
 from tokiod.simulator.sources import free_port
 from tokiod.sink import Collected
 from tokiod.window import Window

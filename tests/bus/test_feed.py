@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import zmq
 
-from tokiod import sample
+from tokiod.batch import Batch
+from tokiod.bus import wire
 from tokiod.bus.feed import BURST, Feed
+from tokiod.bus.wire import Stored
 from tokiod.errors import TokiodError
-from tokiod.sample import Batch, Stored
 
 EPOCH = "this-run"
 
@@ -51,7 +52,7 @@ def heard(socket, count):
     found = []
     while len(found) < count or socket.poll(20):
         frames = socket.recv_multipart()
-        header, batch = sample.decode(frames)
+        header, batch = wire.decode(frames)
         found.append((frames[0].decode(), header.stored, None if batch is None else batch.value.tolist()))
     return found
 

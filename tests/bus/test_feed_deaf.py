@@ -10,10 +10,10 @@ import zmq
 from counted import configured, counting_here, values
 from keyed import wait
 
-from tokiod import sample
-from tokiod.bus import listening
+from tokiod.batch import Batch
+from tokiod.bus import server_socket as listening
+from tokiod.bus import wire
 from tokiod.bus.feed import Feed
-from tokiod.sample import Batch
 
 CELLS = 5_000
 BATCH = Batch("g/d", "gauge", 5, ("OST0000",), np.arange(CELLS) * 5, np.zeros(CELLS, np.uint32), np.ones(CELLS))
@@ -49,7 +49,7 @@ def publish(feed, live, count):
     for _ in range(count):
         feed.publish("s", BATCH, 60)
         # Heartbeats are for newcomers.
-        while (told := sample.decode(live.recv_multipart()))[1] is None:
+        while (told := wire.decode(live.recv_multipart()))[1] is None:
             pass
         heard.append(told[0].stored.sequence)
     return heard

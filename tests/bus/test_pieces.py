@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tokiod import sample
-from tokiod.bus.pieces import pieces
-from tokiod.sample import Batch, Rows
+from tokiod.batch import Batch, Rows
+from tokiod.bus import wire
+from tokiod.bus.wire import pieces
 from tokiod.sink import Collected
 from tokiod.window import Window
 
@@ -20,7 +20,7 @@ def batch(dataset, time=TIME, column=COLUMN, step=5, names=NAMES):
 def sent(*batches):
     """Return the number of frames of each message, and what is in them."""
     frames = [[bytes(frame) for frame in one] for one in pieces(Collected("fs", "fs-lmt", "lmt", Window(60, 120), batches), 7)]
-    back = [sample.decode(one) for one in frames]
+    back = [wire.decode(one) for one in frames]
     for place, (header, _) in enumerate(back):
         assert (header.piece.part, header.piece.parts, header.piece.attempt) == (place, max(1, len(batches)), 7)
     return [len(one) for one in frames], [one for _, one in back]

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import zmq
 
-from tokiod import sample
-from tokiod.bus import protocol
+from tokiod.bus import protocol, wire
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import BURST, FORGET, Receiver
+from tokiod.bus.wire import Piece
 from tokiod.errors import TokiodError
-from tokiod.sample import Piece
 
 EPOCH = "this-run"
 
@@ -75,7 +74,7 @@ def pieces(collected, attempt=1):
     batches = collected.batches or [None]
     start, end = collected.window.start, collected.window.end
     return [
-        sample.encode(collected.system, batch, Piece(collected.source, collected.kind, start, end, attempt, part, len(batches)))
+        wire.encode(collected.system, batch, Piece(collected.source, collected.kind, start, end, attempt, part, len(batches)))
         for part, batch in enumerate(batches)
     ]
 
@@ -255,7 +254,7 @@ def test_malformed_messages_are_counted_refused_where_possible_and_stop_nothing(
 
 def test_a_message_without_a_piece_is_counted(receiver, collector, window):
     dealer = collector()
-    dealer.send_multipart(sample.encode("cscratch", window(1).batches[0]))
+    dealer.send_multipart(wire.encode("cscratch", window(1).batches[0]))
     assert drained(receiver, dealer) == ([], [])
     assert dict(receiver.dropped) == {"piece": 1}
 

@@ -8,8 +8,7 @@ import structlog
 import zmq
 import zmq.asyncio
 
-from tokiod import sample
-from tokiod.bus import protocol
+from tokiod.bus import protocol, wire
 from tokiod.bus.connection import REFUSED, Lost
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.sender import SURE, Rejected, Sender, Stored
@@ -32,7 +31,7 @@ class FakeWriter:
         peer, *frames = await self.socket.recv_multipart()
         if len(frames) == 1:
             return peer, protocol.decode_hello(frames[0])
-        return peer, sample.decode(frames)[0].piece
+        return peer, wire.decode(frames)[0].piece
 
     async def hello(self, other_than=None):
         """Return a connection's identity and Hello, passing over pieces, and over all of one other connection."""
@@ -48,7 +47,7 @@ class FakeWriter:
         async with asyncio.timeout(5):
             while len(found) < count:
                 _, message = await self.read()
-                if isinstance(message, sample.Piece):
+                if isinstance(message, wire.Piece):
                     found.append(message)
         return found
 

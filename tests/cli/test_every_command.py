@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tokiod.cli.reference import commands
-from tokiod.cli.schemas import PRINTED
+from docs.generate.cli import commands
+from docs.generate.json_schemas import PRINTED
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
-from tokiod.jobs import Jobs, Wanted
-from tokiod.ledger import Ledger, StoredEntry
-from tokiod.tts.create import create
+from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.tts.live.create import create
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Window
 

@@ -17,10 +17,10 @@ import lmt_database
 import lustre_site
 import mmperfmon_site
 
-from tokiod import plugins
 from tokiod.collector import Site, Tally
+from tokiod.config import plugins
 from tokiod.errors import TokiodError
-from tokiod.testing import FakeClock
+from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:

@@ -23,18 +23,18 @@ from model_archive import Model, Reading, bits, right_bits
 from model_site import EVERYTHING, NAMES, NIGHTS, SOURCE, SYSTEM, Site
 from patient_workshop import Later
 
-from sinks.layout import daily
-from sinks.opened_up import MARK, QUIET
-from sinks.shelf import Shelf
-from sinks.tts import TtsSink
-from tokiod.bus.staging import Arrived
-from tokiod.ledger import Ledger
-from tokiod.recount import Counts
-from tokiod.testing import FakeClock
-from tokiod.testing_files import FaultyFiles, SimulatedKill
-from tokiod.tts.create import sweep
+from sinks.tts.day_files import Shelf
+from sinks.tts.reopened import MARK, QUIET
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.bus.reassembly import Arrived
+from tokiod.ledger.counts import Counts
+from tokiod.ledger.ledger import Ledger
+from tokiod.testing.clock import FakeClock
+from tokiod.testing.files import FaultyFiles, SimulatedKill
+from tokiod.tts.live.create import sweep
 from tokiod.window import Calendar
-from tokiod.writer import Writer
+from tokiod.writer.loop import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -115,7 +115,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.boot()
 
     def boot(self) -> None:
-        """Start as tokiod.writing does."""
+        """Start as tokiod.writer.process does."""
         for temporary in list(self.archive.rglob(".*.tmp")):
             sweep(temporary.parent)
         self.reading.forget()
@@ -152,7 +152,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     @rule(first=moments, rows=st.integers(1, 40), fate=fates)
     def backfill(self, first: int, rows: int, fate: Fate) -> None:
-        """By force, with the steps beside it, as tokiod.backfill does."""
+        """By force, with the steps beside it, as tokiod.polling.backfill does."""
         self.meet(fate)
         first %= self.site.edges[-1]
         last = min(first + rows, self.site.edges[-1])

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tokiod.simulator.lmt import SCHEMA
+from tokiod.simulator.lmt.database import SCHEMA
 from tokiod.simulator.site import Site
 
 MIDNIGHT = 1_517_126_400  # 2018-01-28T00:00 in Los Angeles

@@ -5,9 +5,9 @@ import h5py
 import numpy as np
 import pytest
 
-from tokiod.simulator.answers import Answers
-from tokiod.simulator.collectd_answers import CollectdAnswers
 from tokiod.simulator.compare import SHOWN, Comparison, Difference, compare
+from tokiod.simulator.elastic.expected import CollectdAnswers
+from tokiod.simulator.lmt.expected import Answers
 from tokiod.simulator.site import Site
 from tokiod.window import Window
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokiod.simulator.faults import BLOCK, trouble
 from tokiod.simulator.load import HUGE, NULL, Load
 from tokiod.simulator.site import OPERATIONS, Site
-from tokiod.simulator.trouble import BLOCK, trouble
 
 TABLES = ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA")
 SITE = Site(epoch=1_517_126_400 - 1800, osts=9, osss=4, mdts=3)

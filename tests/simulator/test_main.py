@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tokiod.simulator.__main__ import simulator
-from tokiod.simulator.lmt import Database
+from tokiod.simulator.lmt.database import Database
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, ESNET, LUSTRE, free_port
 

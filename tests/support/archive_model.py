@@ -8,14 +8,14 @@ import h5py
 import numpy as np
 from hypothesis import strategies as st
 
-from sinks.layout import daily
-from sinks.shelf import Shelf
-from sinks.tts import TtsSink
-from tokiod.sample import Batch
+from sinks.tts.day_files import Shelf
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.batch import Batch
 from tokiod.simulator import oracle
 from tokiod.sink import Collected
-from tokiod.testing import FakeClock
-from tokiod.tts.files import REAL
+from tokiod.testing.clock import FakeClock
+from tokiod.tts.live.files import REAL
 from tokiod.tts.schema import missing
 from tokiod.window import Calendar, Window
 

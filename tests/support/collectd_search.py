@@ -8,10 +8,10 @@ import pytest
 from collectd_documents import CPU
 
 from collectors import collectd_es
-from tokiod.archive import Job, archive
 from tokiod.collector import Site, Tally
 from tokiod.errors import Transient
-from tokiod.testing import FakeClock
+from tokiod.reports.archive_inputs import Job, archive
+from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar
 
 SITE = Site(Calendar("UTC"), FakeClock(1_600_000_000.0))

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from click.testing import CliRunner
 
-from tokiod import config as configuration
 from tokiod.cli.tokioctl import main
-from tokiod.ledger import Ledger
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import Ledger
 
 
 def source(name="one", kind="lmt", system="fs", **options):

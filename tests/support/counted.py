@@ -5,8 +5,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from tokiod import config as configuration
-from tokiod import counting, metrics
+from tokiod.config import load as configuration
+from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import shared_files as counting
 
 CONFIG = """\
 timezone = "UTC"
@@ -24,7 +25,7 @@ PREAMBLE = """\
 import os, signal, sys
 from pathlib import Path
 from types import SimpleNamespace
-from tokiod import metrics
+from tokiod.metrics import catalogue as metrics
 sources = [SimpleNamespace(name=name) for name in sys.argv[3:]]
 metrics.count(SimpleNamespace(metrics=True, run=Path(sys.argv[1]), source=sources), sys.argv[2])
 """

@@ -4,9 +4,9 @@ import os
 
 import numpy as np
 
-from tokiod.tts.counters import Counter
-from tokiod.tts.files import REAL
-from tokiod.tts.matrix import Matrix, OpenFile
+from tokiod.tts.counters.counter import Counter
+from tokiod.tts.live.files import REAL
+from tokiod.tts.live.matrix import Matrix, OpenFile
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW
 
 

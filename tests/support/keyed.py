@@ -5,7 +5,7 @@ from pathlib import Path
 
 import zmq
 
-from tokiod.curve import ClientKeys, Guard, KeyPair, key_pair
+from tokiod.bus.curve import ClientKeys, Guard, KeyPair, key_pair
 
 
 class Keyring:

@@ -1,7 +1,7 @@
 """What is said to a ledger in tests: sources, windows that are stored, and that are not."""
 
 from tokiod.collector import SourceConfig
-from tokiod.ledger import StoredEntry, Unstored
+from tokiod.ledger.ledger import StoredEntry, Unstored
 from tokiod.window import Window
 
 NOW = 1_517_126_400.0

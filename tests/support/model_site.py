@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.sample import Batch
+from tokiod.batch import Batch
 from tokiod.sink import Collected
 from tokiod.window import Calendar, Window
 

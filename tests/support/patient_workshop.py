@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from sinks.workshop import AtOnce
+from sinks.tts.background import AtOnce
 
 if TYPE_CHECKING:
-    from sinks.workshop import Work
+    from sinks.tts.background import Work
 
 
 class Later:

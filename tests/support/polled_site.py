@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from structlog.testing import capture_logs
 
-from tokiod import poller
-from tokiod.bus.unacknowledged import Stored
 from tokiod.collector import SourceConfig
 from tokiod.errors import Transient
-from tokiod.ledger import Ledger, StoredEntry
-from tokiod.poller import Poller
-from tokiod.testing import FakeClock
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.polling import poller
+from tokiod.polling.poller import Poller
+from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window
+from tokiod.window_result import Stored
 
 NOON = 1_517_126_400 + 12 * 3600
 WINDOW, SETTLE, HOUR = 60, 15, 3600
@@ -148,7 +148,7 @@ class Site:
 def sites(directory, monkeypatch):
     """Yield what makes a Site, in silence.
 
-    The past is asked for in the same pieces as the present; how it is otherwise, and how quickly, is in tests/test_healing.py.
+    The past is asked for in the same pieces as the present; how it is otherwise, and how quickly, is in tests/polling/test_healing.py.
     """
     monkeypatch.setattr(poller, "LONGEST", 0)
     with capture_logs():

@@ -8,11 +8,11 @@ from typing import ClassVar
 import archive_model as model
 
 from tokiod.collector import SourceConfig
-from tokiod.config import ArchiveConfig, Config
-from tokiod.ledger import Ledger, StoredEntry
-from tokiod.ledger_rebuilt import told_by_files
-from tokiod.testing import FakeClock
+from tokiod.config.load import ArchiveConfig, Config
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
+from tokiod.writer.rebuild_ledger import told_by_files
 
 HOUR, DAY = 3600, 86400
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(6 * model.ROWS)} for i, name in enumerate(model.NAMES)}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.ledger import Ledger
+from tokiod.ledger.ledger import Ledger
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import zmq
 
-from tokiod import curve
+from tokiod.bus import curve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.archive_lock import lock_owner
+from tokiod.archive.lock import lock_owner
 from tokiod.clock import SimulatedClock
-from tokiod.jobs import Jobs
-from tokiod.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.jobs import Jobs
+from tokiod.ledger.ledger import Ledger, LedgerUnmade
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokiod import config as configuration
 from tokiod.clock import SimulatedClock
+from tokiod.config import load as configuration
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.subscribe import Archive, Subscriber, Update
+from tokiod.subscribe.subscriber import Archive, Subscriber, Update
 from tokiod.tts.read import Reader
 
 pytestmark = pytest.mark.system

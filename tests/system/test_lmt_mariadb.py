@@ -20,7 +20,7 @@ from collectors.lmt.database import Ask
 from collectors.lmt.tables import DATASETS, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
-from tokiod.testing import FakeClock
+from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 
 pytestmark = pytest.mark.system

@@ -15,8 +15,8 @@ from maven import Unavailable
 from prometheus_client.parser import text_string_to_metric_families
 from promtool import promtool
 
-from tokiod import metrics
 from tokiod.clock import SimulatedClock
+from tokiod.metrics import catalogue as metrics
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.opened_up import marked
+from sinks.tts.reopened import marked
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site

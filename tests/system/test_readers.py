@@ -23,12 +23,12 @@ import h5py
 import numpy as np
 import pytest
 
-from sinks.layout import daily
-from sinks.shelf import Shelf
-from sinks.tts import TtsSink
-from tokiod.sample import Batch
+from sinks.tts.day_files import Shelf
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.batch import Batch
 from tokiod.sink import Collected
-from tokiod.testing import FakeClock
+from tokiod.testing.clock import FakeClock
 from tokiod.tts.read import Reader
 from tokiod.window import Calendar, Window
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tokiod.clock import SimulatedClock
-from tokiod.control import Ping, Refused, Reload, Reloaded, ask
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
+from tokiod.supervisor.control_socket import Ping, Refused, Reload, Reloaded, ask
 
 pytestmark = pytest.mark.system
 

@@ -22,7 +22,7 @@ from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
-from tokiod.subscribe import Subscriber, Update
+from tokiod.subscribe.subscriber import Subscriber, Update
 
 pytestmark = pytest.mark.system
 

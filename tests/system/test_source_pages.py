@@ -17,11 +17,11 @@ from elasticsearch_server import SECURED
 from search_client import Refused, SearchClient
 
 from collectors import collectd_es, lmt
-from tokiod import config as configuration
 from tokiod.collector import Site
+from tokiod.config import load as configuration
+from tokiod.config.plugins import kinds
 from tokiod.errors import Fatal
-from tokiod.plugins import kinds
-from tokiod.testing import FakeClock
+from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "sources"

@@ -21,11 +21,11 @@ import pytest
 from keyed import Keyring
 
 from tokiod.clock import SimulatedClock
-from tokiod.control import Ping, Reload, Reloaded, ask
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
-from tokiod.subscribe import Gap, Subscriber, Update
+from tokiod.subscribe.subscriber import Gap, Subscriber, Update
+from tokiod.supervisor.control_socket import Ping, Reload, Reloaded, ask
 from tokiod.tts.read import Reader
 
 pytestmark = pytest.mark.system

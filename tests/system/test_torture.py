@@ -12,7 +12,7 @@ import pytest
 from planted import plant
 
 from tokiod.clock import SimulatedClock
-from tokiod.ledger import Ledger
+from tokiod.ledger.ledger import Ledger
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LUSTRE, SOURCES

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tokiod.clock import SimulatedClock
-from tokiod.control import Ping, ask
 from tokiod.errors import TokiodError
-from tokiod.notify import fields
+from tokiod.runtime.sd_notify import fields
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
+from tokiod.supervisor.control_socket import Ping, ask
 
 pytestmark = pytest.mark.system
 
@@ -143,7 +143,8 @@ def test_a_collector_that_blocks_the_loop_or_never_returns_is_replaced_with_its_
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "blocks.py").write_text(BLOCKS)
     (tmp_path / "sitecustomize.py").write_text(
-        f"import collectors, tokiod.asking\ncollectors.__path__.append({str(tmp_path / 'plugins')!r})\ntokiod.asking.HANG = 0.5\n"
+        "import collectors\nfrom tokiod.polling import collect_window\n"
+        f"collectors.__path__.append({str(tmp_path / 'plugins')!r})\ncollect_window.HANG = 0.5\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with scene.config_path.open("a") as file:

@@ -16,11 +16,11 @@ import lmt_database
 import numpy as np
 import pytest
 
-from tokiod import config as configuration
-from tokiod.archive_lock import lock_owner
-from tokiod.ledger import Ledger, LedgerUnmade
+from tokiod.archive.lock import lock_owner
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.received_files import Received, Totals
 from tokiod.simulator.scene import wait_for
-from tokiod.watch.received import Received, Totals
 
 pytestmark = pytest.mark.system
 

@@ -68,7 +68,7 @@ def let_crash(tortured: Tortured) -> None:
 
 
 # A simulated clock is a function of the machine's, the same one in all processes: that it steps under a running process is tried with
-# a clock of a test's own (tests/test_poller.py, tests/test_agenda.py).
+# a clock of a test's own (tests/polling/test_poller.py, tests/polling/test_schedule.py).
 def wrong_clock(tortured: Tortured) -> None:
     """The daemon starts with a clock that is an hour fast or slow, and then with the right one.
 

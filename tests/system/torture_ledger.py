@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokiod.ledger_stamp import EVERY
+from tokiod.ledger.generation import EVERY
 
 if TYPE_CHECKING:
     from tortured import Tortured

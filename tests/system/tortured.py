@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tokiod.errors import TokiodError
-from tokiod.jobs import Jobs
-from tokiod.ledger import Ledger
+from tokiod.ledger.counts import Counts
+from tokiod.ledger.jobs import Jobs
+from tokiod.ledger.ledger import Ledger
+from tokiod.polling.recount import LOOK
 from tokiod.ranges import Ranges
-from tokiod.recount import LOOK, Counts
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.window import Calendar, iso
 

@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
-from tokiod.tts.create import create
-from tokiod.tts.files import REAL, Files
-from tokiod.tts.live import LiveFile
+from tokiod.tts.live.create import create
+from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 START = 1_517_126_400

@@ -2,10 +2,10 @@ import h5py
 import numpy as np
 import pytest
 
-from tokiod.tts.grow import grow
 from tokiod.tts.layout import NotLive
+from tokiod.tts.live.grow import grow
 from tokiod.tts.read import Reader
-from tokiod.tts.seal import seal
+from tokiod.tts.sealed.seal import seal
 
 START = 1_517_126_400
 

@@ -13,7 +13,7 @@ from zmq.utils.monitor import parse_monitor_message
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from tokiod.curve import ClientKeys
+    from tokiod.bus.curve import ClientKeys
 
 HIGH_WATER = 16
 """Messages that wait in the socket: few, because only what is acknowledged has arrived."""

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Self
 
 import zmq
 
-from tokiod import metrics, sample
-from tokiod.bus.listening import Listening
-from tokiod.sample import Stored
+from tokiod.bus import wire
+from tokiod.bus.server_socket import Listening
+from tokiod.bus.wire import Stored
+from tokiod.metrics import catalogue as metrics
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from tokiod.curve import Guard
-    from tokiod.sample import Batch, Frame
+    from tokiod.batch import Batch
+    from tokiod.bus.curve import Guard
+    from tokiod.bus.wire import Frame
 
 HIGH_WATER = 1000
 """Messages that wait for one who does not read. They are the same for all, so a hundred of those cost hardly more than one."""
@@ -54,7 +56,7 @@ class Feed:
 
     @property
     def refused(self) -> Counter[str]:
-        """Connections that were not let in, by reason (tokiod.bus.door.REASONS)."""
+        """Connections that were not let in, by reason (tokiod.bus.zap.REASONS)."""
         return self._listening.refused
 
     def readmit(self) -> None:
@@ -68,7 +70,7 @@ class Feed:
         last = self._last.get((system, batch.dataset))
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
-            self._say(sample.encode(system, batch, stored=stored))
+            self._say(wire.encode(system, batch, stored=stored))
             metrics.PUBLISHED.inc()
 
     def poll(self) -> int:
@@ -87,7 +89,7 @@ class Feed:
         """Say the last of every topic again."""
         if self.subscriptions:
             for (system, dataset), stored in self._last.items():
-                self._say(sample.encode_heartbeat(system, dataset, stored))
+                self._say(wire.encode_heartbeat(system, dataset, stored))
 
     def close(self) -> None:
         """Unbind."""

@@ -1,7 +1,7 @@
 """What the two ends of the inner bus say beside the windows themselves: one frame of JSON, told apart by "type".
 
     collector -> writer   Hello                    who I am; said again every second or so, so that silence means something
-                          windows, piece by piece  tokiod.sample, with a Piece
+                          windows, piece by piece  tokiod.batch, with a Piece
     writer -> collector   Welcome                  the epoch of this run of the writer; whatever came before is forgotten, send it now
                           Ack, Reject              a window is in the file, synced, and in the ledger; or it is not, and why
                           Beat                     I am alive
@@ -19,7 +19,7 @@ import msgspec
 from tokiod.errors import Malformed
 
 if TYPE_CHECKING:
-    from tokiod.sample import Frame
+    from tokiod.bus.wire import Frame
 
 VERSION = 1
 

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Self
 
 import zmq
 
-from tokiod import sample
-from tokiod.bus import protocol
-from tokiod.bus.listening import Listening
-from tokiod.bus.staging import Arrived, Staging
+from tokiod.bus import protocol, wire
+from tokiod.bus.reassembly import Arrived, Staging
+from tokiod.bus.server_socket import Listening
 from tokiod.errors import Malformed
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
-    from tokiod.curve import Guard
-    from tokiod.sample import Frame, Piece
+    from tokiod.bus.curve import Guard
+    from tokiod.bus.wire import Frame, Piece
 
 __all__ = ["Arrived", "Receiver"]
 
@@ -66,7 +65,7 @@ class Receiver:
 
     @property
     def refused(self) -> Counter[str]:
-        """Connections that were not let in, by reason (tokiod.bus.door.REASONS)."""
+        """Connections that were not let in, by reason (tokiod.bus.zap.REASONS)."""
         return self._listening.refused
 
     def readmit(self) -> None:
@@ -145,9 +144,9 @@ class Receiver:
         if peer not in self._peers:
             raise Malformed("hello", "a piece on a connection that did not say Hello, or an old one")
         self._peers[peer].heard = self._monotonic()
-        header = sample.decode_header(message)
+        header = wire.decode_header(message)
         try:
-            arrived = self._staging.add(peer, *sample.decode(message))
+            arrived = self._staging.add(peer, *wire.decode(message))
         except Malformed as error:
             if header.piece:
                 self._staging.settle(peer, header.piece)

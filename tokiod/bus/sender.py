@@ -12,19 +12,20 @@ from uuid import uuid4
 import structlog
 import zmq.asyncio
 
-from tokiod import metrics
 from tokiod.bus import protocol
 from tokiod.bus.connection import REFUSED, Lost, dealer, first_failure, watch
-from tokiod.bus.pieces import pieces
-from tokiod.bus.unacknowledged import Answer, Rejected, Stored, Unacknowledged
+from tokiod.bus.in_flight import Unacknowledged
+from tokiod.bus.wire import pieces
 from tokiod.clock import SystemClock
 from tokiod.errors import Malformed
-from tokiod.log import Repeats
+from tokiod.metrics import catalogue as metrics
+from tokiod.runtime.log import Repeats
+from tokiod.window_result import Answer, Rejected, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tokiod.curve import ClientKeys
+    from tokiod.bus.curve import ClientKeys
     from tokiod.sink import Collected
 
 __all__ = ["Answer", "Rejected", "Sender", "State", "Stored"]
@@ -102,6 +103,9 @@ class Sender:
         windows = self._windows
         return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent, self._answered, self._postponed)
 
+    def _count(self, resent: int = 0) -> None:
+        metrics.on_bus(len(self._windows), self._windows.nbytes, resent)
+
     async def welcomed(self) -> None:
         """Wait until a writer has welcomed this process."""
         await self._welcomed.wait()
@@ -116,7 +120,7 @@ class Sender:
             self._moved = begun
         answer = await self._windows.add(collected)
         metrics.handed_over(collected, answer, asyncio.get_running_loop().time() - begun)
-        metrics.on_bus(self.state)
+        self._count()
         return answer
 
     def stuck(self, now: float) -> str:
@@ -205,7 +209,7 @@ class Sender:
             self._answered += 1
         self._moved = asyncio.get_running_loop().time()
         self._windows.resolve(attempt, outcome)
-        metrics.on_bus(self.state)
+        self._count()
 
     def _welcome(self, epoch: str) -> None:
         if self._welcomed.is_set():
@@ -225,7 +229,7 @@ class Sender:
         resent = self._windows.resent
         self._windows.renew()
         self._welcomed.set()
-        metrics.on_bus(self.state, self._windows.resent - resent)
+        self._count(self._windows.resent - resent)
 
     def _lose(self, reason: str) -> None:
         if self._welcomed.is_set():

@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import click
 
-from tokiod.cli.ending import at_once
-from tokiod.cli.plain import PlainGroup, version_option
+from tokiod.cli.common.base import PlainGroup, version_option
+from tokiod.cli.common.fast_exit import at_once
 
 COMMANDS = ("archive", "backfill", "completion", "gaps", "once", "ping", "plot", "reload", "seal", "status", "tail", "verify")
 

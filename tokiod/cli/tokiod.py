@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokiod import config as configuration
-from tokiod import log
-from tokiod.archive_lock import ArchiveLocked, lasting_owner
-from tokiod.cli.plain import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
-from tokiod.notify import Notifier
-from tokiod.process import Asked, die_with_parent, many_descriptors, one_heap
+from tokiod.archive.lock import ArchiveLocked, lasting_owner
+from tokiod.cli.common.base import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
+from tokiod.config import load as configuration
+from tokiod.runtime import log
+from tokiod.runtime.process_setup import Asked, die_with_parent, many_descriptors, one_heap
+from tokiod.runtime.sd_notify import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tokiod.clock import Clock
-    from tokiod.config import Config
+    from tokiod.config.load import Config
 
 level_option = click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: as configured, or else info]"
@@ -54,7 +54,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
     arguments = ["--log-level", log_level] if log_level else []
     arguments += ["--log-json"] if log_json else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
-    from tokiod.supervisor import Supervisor  # noqa: PLC0415 - the other processes need none
+    from tokiod.supervisor.supervisor import Supervisor  # noqa: PLC0415 - the other processes need none
 
     asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock, partial(_set_level, log_level)).run())
 
@@ -73,7 +73,7 @@ def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int |
     """
     _begin(log_level, parent, log_json=log_json)
     many_descriptors()
-    from tokiod.writing import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
+    from tokiod.writer.process import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
     stopping, reloading = Asked(signal.SIGTERM, signal.SIGINT), Asked(signal.SIGHUP)
     write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
@@ -92,12 +92,12 @@ def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: i
     Exit 0 stopped, 2 it can't begin.
     """
     _begin(log_level, parent, log_json=log_json)
-    from tokiod.collecting import run as collect  # noqa: PLC0415 - as above
+    from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
 
     load: Callable[[], Config] = partial(_load, config_path, origin, log_level)
     notifier = Notifier.take(os.environ)
     if parent is None:
-        from tokiod.heard import serving  # noqa: PLC0415 - `tokiod run` serves for its children
+        from tokiod.supervisor.unit_health import serving  # noqa: PLC0415 - `tokiod run` serves for its children
 
         load, notifier = serving(load, notifier, clock)
     collect(load, clock, notifier)

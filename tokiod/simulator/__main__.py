@@ -11,11 +11,12 @@ import click
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator import commands, esnet_server
-from tokiod.simulator.elasticsearch import serve
-from tokiod.simulator.lmt import simulate
-from tokiod.simulator.lustre_commands import LustreCommands
-from tokiod.simulator.mmperfmon import Mmperfmon
+from tokiod.simulator import fake_commands as commands
+from tokiod.simulator.elastic.server import serve
+from tokiod.simulator.esnet import server as esnet_server
+from tokiod.simulator.gpfs.mmperfmon import Mmperfmon
+from tokiod.simulator.lmt.database import simulate
+from tokiod.simulator.lustre.commands import LustreCommands
 from tokiod.simulator.site import CORI, STEP, Site
 from tokiod.units import Duration
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.simulator.answers import Answer
+    from tokiod.simulator.lmt.expected import Answer
 
 Kind = Literal["lost", "extra", "different"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokiod.simulator.faults import BLOCK, SPELL, SPELLS, absent_values, draw, trouble
 from tokiod.simulator.site import OPERATIONS, Site
-from tokiod.simulator.trouble import BLOCK, SPELL, SPELLS, absent_values, draw, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

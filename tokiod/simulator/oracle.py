@@ -1,4 +1,4 @@
-"""The rule for deltas, slow and obvious: what every cell of one column must be. tokiod.tts.deltas is held against this."""
+"""The rule for deltas, slow and obvious: what every cell of one column must be. tokiod.tts.counters.deltas is held against this."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tokiod import config as configuration
+from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.ledger import Ledger, LedgerUnmade
 from tokiod.simulator.compare import Comparison, compare
 from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tokiod.clock import SimulatedClock
-    from tokiod.config import Config
+    from tokiod.config.load import Config
     from tokiod.simulator.site import Site
 
 CONFIG = """\

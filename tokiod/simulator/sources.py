@@ -7,13 +7,13 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokiod.simulator.answers import Answers
-from tokiod.simulator.collectd_answers import CollectdAnswers
-from tokiod.simulator.commands import address
-from tokiod.simulator.esnet_answers import EsnetAnswers
-from tokiod.simulator.gpfs_answers import GpfsAnswers
-from tokiod.simulator.lustre import MOUNTS, Lustre
-from tokiod.simulator.lustre_answers import LustreAnswers
+from tokiod.simulator.elastic.expected import CollectdAnswers
+from tokiod.simulator.esnet.expected import EsnetAnswers
+from tokiod.simulator.fake_commands import address
+from tokiod.simulator.gpfs.expected import GpfsAnswers
+from tokiod.simulator.lmt.expected import Answers
+from tokiod.simulator.lustre.client import MOUNTS, Lustre
+from tokiod.simulator.lustre.expected import LustreAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,0 +1,139 @@
+"""The configuration reference, docs/configuration.md: types and defaults from the structs, words from the commented files in config/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import click
+import msgspec
+
+from tokiod.collector import SourceConfig
+from tokiod.config import plugins
+from tokiod.config.load import Config
+from tokiod.units import Duration, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS = ("lmt", "collectd_es", "mmperfmon", "lustre", "esnet_snmp")
+
+_HEAD = """\
+# Configuration
+
+Made by `make docs` from the structs that read it and from [config](../config), whose files are to be copied. One TOML file,
+`/etc/tokiod/tokiod.toml`; unknown keys are refused. `tokiod check` tells every fault at once with its line; `tokioctl reload` gives it to a
+running daemon. Spans of time are written "30s", "5m", "1h", "90d", sizes "64 MiB". A `*_file` option names a file of secrets: a systemd
+credential of that name, else one in `secrets`; a `*_env` option names a variable of the environment.
+"""
+
+_KEY = re.compile(r"#?([a-z_0-9]+) = .*")
+_OTHER = re.compile(r"# ([a-z_0-9]+) = .*")
+_TABLE = re.compile(r"\[+([a-z]+)\]+")
+_NAMES = {str: "text", int: "integer", float: "number", bool: "true, false", Duration: "time span", Size: "size", Path: "path"}
+
+
+def main() -> None:
+    """Print it; from the checkout's directory."""
+    click.echo(settings(Path("config")), nl=False)
+
+
+def settings(directory: Path) -> str:
+    """Return the reference as Markdown; directory: where the commented files are. Raises KeyError for a key that no file explains."""
+    words = explained((directory / "tokiod.toml").read_text("utf-8"))
+    tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name != "source"}
+    sections = [("Top level", "", _lines(Config, words, "", skip={*filter(tables.get, tables), "source"}))]
+    sections += [(f"[{name}]", words.get((name, ""), ""), _lines(struct, words, name)) for name, struct in tables.items() if struct]
+    sections += [("[[source]]", words["source", ""], _lines(SourceConfig, words, "source"))]
+    for kind in KINDS:
+        own = words | explained((directory / f"{kind}.toml").read_text("utf-8"))
+        struct = plugins.load(kind).Config
+        common = {field.name: field.default for field in msgspec.structs.fields(SourceConfig)}
+        same = {field.name for field in msgspec.structs.fields(struct) if field.name in common and field.default == common[field.name]}
+        text = f"Beside those of every source; [config/{kind}.toml](../config/{kind}.toml) is a stanza to copy."
+        sections.append((f'[[source]] of kind = "{kind}"', text, _lines(struct, own, "source", skip=same)))
+    return _HEAD + "".join(_section(*section) for section in sections)
+
+
+def explained(text: str) -> dict[tuple[str, str], str]:
+    """Return what the comments of a commented TOML file say above each (table, key), and above each table as (table, "").
+
+    Keys in a row share what is above the first; `# key = value` is a key too, another one for the same.
+    """
+    found: dict[tuple[str, str], str] = {}
+    table, words, is_fresh = "", list[str](), True
+    for line in text.splitlines():
+        if match := _KEY.fullmatch(line):
+            found[table, match[1]] = " ".join(words)
+            is_fresh = True
+        elif match := _TABLE.fullmatch(line):
+            table = match[1]
+            found[table, ""] = " ".join(words)
+            words = []
+        elif match := _OTHER.fullmatch(line):
+            found[table, match[1]] = " ".join(words)
+        elif line.startswith("# "):
+            words = [line[2:]] if is_fresh else [*words, line[2:]]
+            is_fresh = False
+        elif not line:
+            words, is_fresh = [], True
+    return found
+
+
+def _lines(struct: type[msgspec.Struct], words: dict[tuple[str, str], str], table: str, skip: set[str] = frozenset()) -> Iterator[str]:  # type: ignore[assignment]
+    for field in msgspec.structs.fields(struct):
+        if field.name not in skip:
+            default = "" if field.required else _toml(field.default, field.type)
+            yield f"| `{field.name}` | {_type(field.type)} | {default} | {_words(field.name, table, words)} |"
+
+
+def _words(name: str, table: str, words: dict[tuple[str, str], str]) -> str:
+    """Return what is said above a key, or else where it is named."""
+    named = (said for (other, _), said in words.items() if other == table and re.search(rf"\b{name}\b", said))
+    said = words.get((table, name)) or next(named, "")
+    if not said and (table, name) not in words:
+        raise KeyError(f"{table}.{name} is explained nowhere in config/")
+    return said
+
+
+def _section(title: str, text: str, lines: Iterator[str]) -> str:
+    table = "\n".join(["| key | is | default | |", "| --- | --- | --- | --- |", *lines])
+    return "\n".join(["", f"## {title}", "", *([text, ""] if text else []), table, ""])
+
+
+def _struct(given: Any) -> type[msgspec.Struct] | None:
+    found = [one for one in (given, *get_args(given)) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    return found[0] if found else None
+
+
+def _type(given: Any) -> str:
+    if get_origin(given) is Literal:
+        return " or ".join(f'`"{one}"`' for one in get_args(given))
+    if given in _NAMES:
+        return _NAMES[given]
+    inner = [one for one in get_args(given) if one not in {type(None), Ellipsis}]
+    if get_origin(given) is tuple:
+        return f"list: {_type(inner[0])}"
+    return _type(inner[0]) if inner else "text"
+
+
+def _toml(value: Any, given: Any) -> str:
+    if value is None or value is msgspec.NODEFAULT:
+        return ""
+    if given is Duration or isinstance(value, Duration):
+        return f'`"{_span(value)}"`'
+    if isinstance(value, Size):
+        return f'`"{value >> 20} MiB"`'
+    if isinstance(value, tuple):
+        return f"`[{', '.join(_toml(one, type(one)).strip('`') for one in value)}]`"
+    return f"`{msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()}`"
+
+
+def _span(seconds: int) -> str:
+    unit, letter = next((unit, letter) for unit, letter in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")) if seconds % unit == 0)
+    return f"{seconds // unit}{letter}"
+
+
+if __name__ == "__main__":
+    main()

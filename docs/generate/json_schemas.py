@@ -1,0 +1,58 @@
+"""What `--json` prints, as JSON Schema: docs/json/COMMAND.json, made from the structs that are printed."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tokiod.cli.commands.archive import Archived
+from tokiod.cli.commands.backfill_view import Backfill
+from tokiod.cli.commands.once import Once
+from tokiod.cli.commands.seal import Sealed
+from tokiod.cli.commands.tail import Told
+from tokiod.cli.commands.verify_view import Comparison
+from tokiod.reports.gaps import Gap
+from tokiod.reports.status import Status
+from tokiod.supervisor.control_socket import Pong, Reloaded
+
+PRINTED: dict[str, Any] = {
+    "archive": Archived,
+    "backfill": Backfill | list[Backfill],
+    "gaps": list[Gap],
+    "once": Once,
+    "ping": Pong,
+    "reload": Reloaded,
+    "seal": list[Sealed],
+    "status": Status,
+    "tail": Told,
+    "verify": Comparison,
+}
+"""By command; of `tail` it is what each line holds, of `backfill` one that was asked for, or those that --list shows."""
+
+
+def schemas() -> dict[str, str]:
+    """Return every schema by its file's name. Fields that are not required may be left out one day; others may come."""
+    return {f"{command}.json": _schema(command, printed) for command, printed in PRINTED.items()}
+
+
+def _schema(command: str, printed: Any) -> str:
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tokioctl {command} --json"}
+    schema = msgspec.json.schema(printed)
+    for struct in schema["$defs"].values():
+        struct["description"] = inspect.cleandoc(struct["description"]).replace("None", "null")
+    return msgspec.json.format(msgspec.json.encode(head | schema), indent=2).decode() + "\n"
+
+
+def write(directory: Path) -> None:
+    """Write all schemas."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in schemas().items():
+        (directory / name).write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

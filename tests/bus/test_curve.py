@@ -1,0 +1,225 @@
+"""Keys in files: which are read, which are refused and why, and who may come by them."""
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+import zmq
+from keyed import Keyring
+from zmq.auth import load_certificate
+
+from tokiod.bus import curve
+from tokiod.cli.tokiod import main as tokiod
+from tokiod.config.load import load
+from tokiod.errors import ConfigError
+from tokiod.runtime.secrets import mask
+
+HEAD = 'timezone = "UTC"\n[archive]\npath = "/tts/%Y-%m-%d/{system}.hdf5"\n'
+
+
+@pytest.fixture
+def keyring(tmp_path):
+    return Keyring(tmp_path)
+
+
+@pytest.fixture
+def keygen(capsys):
+    """Run the command; return its exit code and what it said."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            tokiod(["keygen", *map(str, arguments)], prog_name="tokiod")
+        return ended.value.code, capsys.readouterr()
+
+    return run
+
+
+def configured(tmp_path, text):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(HEAD + text)
+    return load(path)
+
+
+def test_keys_that_are_made_are_zeromqs_certificates_and_the_secret_one_is_its_owners(tmp_path, keygen):
+    code, said = keygen(tmp_path / "keys", "feed")
+    public, secret = tmp_path / "keys/feed.key", tmp_path / "keys/feed.key_secret"
+    assert (code, said.err) == (0, "")
+    assert [line.split(": ")[0] for line in said.out.splitlines()] == [str(secret), str(public)]
+    assert (stat.S_IMODE(secret.stat().st_mode), stat.S_IMODE(public.stat().st_mode)) == (0o600, 0o644)
+    assert load_certificate(public) == (load_certificate(secret)[0], None)
+    pair = curve.key_pair("feed.key_secret", public.parent)
+    assert (pair.public, pair.secret) == load_certificate(secret)
+    assert zmq.curve_public(pair.secret) == curve.public_key(public)
+    assert pair.secret.decode() not in said.out + repr(pair)
+
+
+def test_two_keys_are_never_the_same(tmp_path, keygen):
+    assert [keygen(tmp_path, name)[0] for name in ("a", "b")] == [0, 0]
+    assert curve.public_key(tmp_path / "a.key") != curve.public_key(tmp_path / "b.key")
+
+
+@pytest.mark.parametrize("there", ["feed.key", "feed.key_secret"])
+def test_no_key_is_overwritten(tmp_path, keygen, there):
+    (tmp_path / there).write_text("old")
+    code, said = keygen(tmp_path, "feed")
+    assert (code, said.out) == (2, "")
+    assert said.err == f"tokiod: {tmp_path / there} is there already, and is kept: name another, or remove it\n"
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+    assert (tmp_path / there).read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/x"])
+def test_a_name_is_no_path(tmp_path, keygen, name):
+    assert keygen(tmp_path, name)[0] == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_can_not_be_made_is_a_sentence(tmp_path, keygen):
+    (tmp_path / "file").touch()
+    code, said = keygen(tmp_path / "file", "x")
+    assert (code, said.err) == (2, f"tokiod: {tmp_path}/file/x.key_secret can't be written: File exists\n")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o611])
+def test_a_secret_key_that_others_may_read_is_refused(keyring, mode):
+    path = keyring.directory / "server.key_secret"
+    path.chmod(mode)
+    with pytest.raises(ConfigError) as caught:
+        curve.key_pair(path.name, keyring.directory)
+    assert caught.value.faults == [f"{path}: others than its owner may read it (mode {mode:04o}): chmod 0600 it"]
+
+
+def test_a_credential_of_systemds_is_found_first_and_may_look_readable_for_a_group(keyring, tmp_path, monkeypatch):
+    given = Keyring(tmp_path / "credentials")
+    path = given.directory / "server.key_secret"
+    path.chmod(0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given.directory))
+    assert curve.key_pair("server.key_secret", keyring.directory) == given.server
+    path.chmod(0o444)
+    with pytest.raises(ConfigError, match="others than its owner"):
+        curve.key_pair("server.key_secret", keyring.directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "secret key x: it can't be read ({0}: No such file or directory); `tokiod keygen` makes one"),
+        ("", "{0}: no secret key is in it: name the file that ends in .key_secret, see `tokiod keygen --help`"),
+        ('public-key = "x"', "{0}: no secret key is in it: name the file that ends in .key_secret, see `tokiod keygen --help`"),
+        ('public-key = "x"\nsecret-key = "x"', "{0}: what is in it is no secret key; `tokiod keygen` makes one"),
+        ('public-key = "x"\nsecret-key = "' + "~" * 40 + '"', "{0}: what is in it is no secret key; `tokiod keygen` makes one"),
+        ('public-key = "x"\nsecret-key = "' + "\xff" * 20 + '"', "{0}: what is in it is no secret key; `tokiod keygen` makes one"),
+    ],
+)
+def test_what_is_no_secret_key_is_a_sentence_that_does_not_tell_it(tmp_path, text, sentence):
+    path = tmp_path / "x"
+    if text is not None:
+        path.touch(0o600)
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        curve.key_pair("x", tmp_path)
+    assert caught.value.faults == [sentence.format(path)]
+
+
+@pytest.mark.parametrize("text", ["", "x", 'public-key = "short"', 'public-key = "' + "~" * 40 + '"', 'public-key = "' + "a" * 45 + '"'])
+def test_what_is_no_public_key_is_a_sentence(tmp_path, text):
+    (tmp_path / "x.key").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        curve.public_key(tmp_path / "x.key")
+    assert caught.value.faults == [
+        f"{tmp_path}/x.key: no public key is in it: it is the file that ends in .key, which `tokiod keygen` makes"
+    ]
+
+
+def test_a_secret_key_that_was_read_is_in_no_log(keyring):
+    assert mask(f"it is {keyring.server.secret.decode()}") == "it is ***"
+    assert mask(keyring.server.public.decode()) == keyring.server.public.decode()
+
+
+def test_who_may_come_is_read_from_a_directory_and_read_again(keyring):
+    friend, other = keyring.admitted("friend").own.public, keyring.admitted("other").own.public
+    (keyring.clients / "README").write_text("no key")
+    guard = keyring.guard(b"always")
+    assert guard.allowed == {friend, other, b"always"}
+    third = keyring.admitted("third").own.public
+    assert guard.read() is False
+    assert guard.allowed == {friend, other, third, b"always"}
+    keyring.revoke("other")
+    assert guard.read() is True
+    assert guard.allowed == {friend, third, b"always"}
+    assert guard.read() is False
+
+
+def test_a_directory_that_is_gone_changes_nothing(keyring):
+    friend = keyring.admitted("friend").own.public
+    guard = keyring.guard()
+    keyring.clients.rename(keyring.directory / "elsewhere")
+    with pytest.raises(ConfigError, match=r"clients: .*/clients is no directory: make it"):
+        guard.read()
+    assert guard.allowed == {friend}
+
+
+def test_without_keys_nobody_guards(tmp_path):
+    config = configured(tmp_path, "")
+    assert (curve.feed_guard(config), curve.bus_guard(config), curve.bus_keys(config)) == (None, None, None)
+    curve.check(config)
+
+
+def test_keys_are_named_relative_to_the_secrets_and_the_collectors_always_may_come(tmp_path):
+    keyring = Keyring(tmp_path / "secrets")
+    friend, collectors = keyring.admitted("friend").own, keyring.made("collectors")
+    text = '[feed]\nendpoint = "tcp://0.0.0.0:5556"\nsecret_key_file = "server.key_secret"\nclients = "clients"\n'
+    text += '[bus]\nendpoint = "tcp://127.0.0.1:5555"\n'
+    text += 'secret_key_file = "server.key_secret"\nclient_secret_key_file = "collectors.key_secret"\n'
+    config = configured(tmp_path, text)
+    with pytest.raises(ConfigError, match="it can't be read"):
+        curve.check(config)
+    path = tmp_path / "tokiod.toml"
+    path.write_text('secrets = "secrets"\n' + path.read_text())
+    config = load(path)
+    curve.check(config)
+    assert curve.feed_guard(config).allowed == {friend.public}
+    assert curve.bus_guard(config).allowed == {collectors.public}
+    assert curve.bus_keys(config) == curve.ClientKeys(keyring.server.public, collectors)
+    path.write_text(path.read_text() + 'clients = "clients"\n')
+    assert curve.bus_guard(load(path)).allowed == {collectors.public, friend.public}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('[feed]\nsecret_key_file = "x"', "4: feed: clients: missing: it goes together with secret_key_file (line 5)"),
+        ('[feed]\nclients = "x"', "4: feed: secret_key_file: missing: it goes together with clients (line 5)"),
+        ('[bus]\nsecret_key_file = "x"', "4: bus: client_secret_key_file: missing: it goes together with secret_key_file (line 5)"),
+        ('[bus]\nclients = "x"', "5: bus: clients: goes together with secret_key_file: without it there is nobody to be let in"),
+        (
+            '[feed]\nendpoint = "tcp://0.0.0.0:5556"',
+            "5: feed: endpoint: tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1",
+        ),
+    ],
+)
+def test_half_of_what_keys_need_is_a_fault_with_its_line(tmp_path, text, fault):
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, text)
+    assert caught.value.faults == [f"{tmp_path}/tokiod.toml:{fault}"]
+
+
+def test_a_client_reads_its_keys_from_two_files(keyring):
+    keys = keyring.admitted("friend")
+    assert curve.ClientKeys.read(keyring.directory / "server.key", keyring.directory / "friend.key_secret") == keys
+    with pytest.raises(ConfigError, match="no such file"):
+        curve.ClientKeys.read(keyring.directory / "nothing", keyring.directory / "friend.key_secret")
+
+
+def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(tmp_path, keygen):
+    manual = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    for directory, name in re.findall(r"^tokiod keygen (\S+) (\S+)$", manual, re.MULTILINE):
+        assert keygen(tmp_path / Path(directory).name, name)[0] == 0
+    for name in ("bus", "collectors"):
+        assert keygen(tmp_path / "keys", name)[0] == 0
+    (tmp_path / "keys" / "clients").mkdir()
+    (tmp_path / ".tokiod" / "alice.key").rename(tmp_path / "keys" / "clients" / "alice.key")
+    config = configured(tmp_path, "".join(re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)))
+    curve.check(config)
+    assert len(curve.feed_guard(config).allowed) == 1

@@ -1,0 +1,166 @@
+"""Room for so many windows and bytes, first come first served, and attempts that only go up."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokiod.batch import Batch
+from tokiod.bus.in_flight import Unacknowledged
+from tokiod.sink import Collected
+from tokiod.window import Window
+from tokiod.window_result import Rejected, Stored
+
+STORED = Stored(1, {})
+
+
+def collected(number, nbytes=0):
+    cells = nbytes // 20
+    batch = Batch("g/d", "gauge", 1, ("a",), np.zeros(cells, np.int64), np.zeros(cells, np.uint32), np.zeros(cells))
+    return Collected("s", "src", "lmt", Window(number, number + 1), [batch])
+
+
+async def turns(count=5):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def sent(windows, count):
+    return [attempt for attempt, _ in [await windows.next() for _ in range(count)]]
+
+
+def test_an_answer_reaches_the_one_who_handed_the_window_over():
+    async def main():
+        windows = Unacknowledged(4, 1000)
+        first, second = await windows.add(collected(1)), await windows.add(collected(2))
+        one, two = await sent(windows, 2)
+        assert windows.resolve(two, Rejected("disk full", retry=True)).window == Window(2, 3)
+        assert windows.resolve(one, STORED).window == Window(1, 2)
+        assert (await first, await second) == (STORED, Rejected("disk full", retry=True))
+        assert (len(windows), windows.nbytes) == (0, 0)
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_nobody_waits_for_is_passed_over():
+    async def main():
+        windows = Unacknowledged(4, 1000)
+        answer = await windows.add(collected(1, 200))
+        (attempt,) = await sent(windows, 1)
+        assert windows.resolve(attempt + 1, STORED) is None
+        answer.cancel()
+        assert windows.resolve(attempt, STORED) is not None
+        assert windows.resolve(attempt, STORED) is None
+        assert windows.nbytes == 0
+
+    asyncio.run(main())
+
+
+def test_no_more_windows_than_allowed_until_one_is_answered():
+    async def main():
+        windows = Unacknowledged(2, 1000)
+        tasks = [asyncio.create_task(windows.add(collected(n))) for n in range(4)]
+        await turns()
+        assert [task.done() for task in tasks] == [True, True, False, False]
+        windows.resolve((await sent(windows, 1))[0], STORED)
+        await turns()
+        assert [task.done() for task in tasks] == [True, True, True, False]
+        tasks[3].cancel()
+
+    asyncio.run(main())
+
+
+def test_a_window_bigger_than_all_bytes_allowed_goes_alone_and_is_not_overtaken():
+    async def main():
+        windows = Unacknowledged(4, 1000)
+        tasks = [asyncio.create_task(windows.add(collected(n, nbytes))) for n, nbytes in enumerate([400, 5000, 20, 20])]
+        await turns()
+        assert [task.done() for task in tasks] == [True, False, False, False]
+        windows.resolve((await sent(windows, 1))[0], STORED)
+        await turns()
+        assert [task.done() for task in tasks] == [True, True, False, False]
+        assert windows.nbytes == 5000
+        windows.resolve((await sent(windows, 1))[0], STORED)
+        await turns()
+        assert all(task.done() for task in tasks)
+
+    asyncio.run(main())
+
+
+def test_one_who_gives_up_waiting_leaves_the_queue_in_order():
+    async def main():
+        windows = Unacknowledged(1, 1000)
+        tasks = [asyncio.create_task(windows.add(collected(n))) for n in range(3)]
+        await turns()
+        tasks[1].cancel()
+        await turns()
+        windows.resolve((await sent(windows, 1))[0], STORED)
+        await turns()
+        assert tasks[2].done()
+        assert (await windows.next())[1].window == Window(2, 3)
+
+    asyncio.run(main())
+
+
+def test_renewed_windows_keep_their_order_and_get_higher_attempts_and_only_sent_ones_count_as_resent():
+    async def main():
+        windows = Unacknowledged(4, 1000)
+        answers = [await windows.add(collected(n)) for n in range(3)]
+        before = await sent(windows, 2)
+        windows.renew()
+        after = [await windows.next() for _ in range(3)]
+        assert [one.window.start for _, one in after] == [0, 1, 2]
+        assert min(attempt for attempt, _ in after) > max(before)
+        assert windows.resent == 2
+        assert [windows.resolve(attempt, STORED) for attempt in before] == [None, None]
+        assert not any(answer.done() for answer in answers)
+
+    asyncio.run(main())
+
+
+def test_a_window_answered_before_it_was_sent_again_is_not_sent():
+    async def main():
+        windows = Unacknowledged(4, 1000)
+        await windows.add(collected(1))
+        await windows.add(collected(2))
+        windows.resolve(1, STORED)
+        assert (await windows.next())[1].window == Window(2, 3)
+
+    asyncio.run(main())
+
+
+def test_giving_up_cancels_every_answer():
+    async def main():
+        windows = Unacknowledged(4, 1000)
+        answer = await windows.add(collected(1))
+        windows.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answer
+
+    asyncio.run(main())
+
+
+@given(st.lists(st.integers(0, 70), max_size=30), st.integers(1, 4), st.randoms())
+def test_the_bounds_hold_at_every_step_and_everything_gets_through_in_order(sizes, max_windows, random):
+    async def main():
+        windows = Unacknowledged(max_windows, 1000)
+        tasks = [asyncio.create_task(windows.add(collected(n, size * 20))) for n, size in enumerate(sizes)]
+        order, under_way = [], {}
+        while len(order) < len(sizes) or under_way:
+            await turns()
+            assert len(windows) <= max_windows
+            assert windows.nbytes <= 1000 or len(windows) == 1
+            while len(under_way) < len(windows):
+                attempt, one = await windows.next()
+                under_way[attempt] = one.window.start
+                order.append(one.window.start)
+            attempt = random.choice(list(under_way))
+            windows.resolve(attempt, STORED)
+            del under_way[attempt]
+        assert order == list(range(len(sizes)))
+        assert all([(await task).done() for task in tasks])
+        assert windows.nbytes == 0
+
+    asyncio.run(main())

@@ -1,0 +1,181 @@
+"""Whatever order, split, repetition and attempts pieces come in: each attempt is handed over whole, once, never after a newer one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokiod.batch import Batch
+from tokiod.bus.reassembly import OVERHEAD, REMEMBERED, Staging
+from tokiod.bus.wire import Header, Piece
+from tokiod.errors import Malformed
+from tokiod.window import Window
+
+
+def batch(mark, cells=1):
+    return Batch("g/d", "gauge", 1, ("a",), np.zeros(cells, np.int64), np.zeros(cells, np.uint32), np.full(cells, float(mark)))
+
+
+def header(start=0, attempt=1, part=0, parts=1, source="src", system="s", kind="lmt", end=None):
+    return Header(1, system, piece=Piece(source, kind, start, start + 60 if end is None else end, attempt, part, parts))
+
+
+def marks(arrived):
+    return [b.value.tolist() for b in arrived.collected.batches]
+
+
+def test_a_window_of_one_piece_is_whole_at_once():
+    arrived = Staging(10**6).add(b"p", header(), batch(7))
+    assert (arrived.peer, arrived.attempt) == (b"p", 1)
+    assert (arrived.collected.system, arrived.collected.source, arrived.collected.kind) == ("s", "src", "lmt")
+    assert arrived.collected.window == Window(0, 60)
+    assert marks(arrived) == [[7.0]]
+
+
+def test_a_window_brings_what_its_collector_says_of_it():
+    said = Header(1, "s", piece=Piece("src", "lmt", 0, 60, 1, 0, 1, records=12, dropped={"null": 2}))
+    collected = Staging(10**6).add(b"p", said, None).collected
+    assert (collected.records, collected.dropped) == (12, {"null": 2})
+
+
+def test_a_window_without_data_has_no_batches():
+    assert Staging(10**6).add(b"p", header(), None).collected.batches == []
+
+
+def test_batches_stand_in_the_order_of_their_parts():
+    staging = Staging(10**6)
+    assert [staging.add(b"p", header(part=part, parts=3), batch(part)) for part in (2, 0)] == [None, None]
+    assert marks(staging.add(b"p", header(part=1, parts=3), batch(1))) == [[0.0], [1.0], [2.0]]
+
+
+def test_a_piece_that_comes_twice_changes_nothing():
+    staging = Staging(10**6)
+    assert staging.add(b"p", header(part=0, parts=2), batch(1)) is None
+    assert staging.add(b"p", header(part=0, parts=2), batch(9)) is None
+    assert marks(staging.add(b"p", header(part=1, parts=2), batch(2))) == [[1.0], [2.0]]
+    assert staging.add(b"p", header(part=1, parts=2), batch(9)) is None
+    assert (len(staging), staging.nbytes, dict(staging.dropped)) == (0, 0, {"duplicate": 1, "stale": 1})
+
+
+def test_a_newer_attempt_throws_out_an_older_one_and_its_late_pieces():
+    staging = Staging(10**6)
+    staging.add(b"p", header(attempt=1, part=0, parts=2), batch(1))
+    assert staging.add(b"p", header(attempt=2, part=1, parts=2), batch(22)) is None
+    assert staging.add(b"p", header(attempt=1, part=1, parts=2), batch(2)) is None
+    assert marks(staging.add(b"p", header(attempt=2, part=0, parts=2), batch(21))) == [[21.0], [22.0]]
+    assert staging.nbytes == 0
+
+
+def test_windows_sources_and_connections_do_not_mix():
+    staging = Staging(10**6)
+    keys = [(peer, source, start) for peer in (b"p", b"q") for source in ("x", "y") for start in (0, 60)]
+    for number, (peer, source, start) in enumerate(keys):
+        assert staging.add(peer, header(start, source=source, part=0, parts=2), batch(number)) is None
+    for number, (peer, source, start) in enumerate(keys):
+        assert marks(staging.add(peer, header(start, source=source, part=1, parts=2), None)) == [[float(number)]]
+
+
+def test_a_connection_that_is_forgotten_takes_its_pieces_and_its_past_along():
+    staging = Staging(10**6)
+    staging.add(b"p", header(0), None)
+    staging.add(b"p", header(60, parts=2), batch(1))
+    staging.add(b"q", header(60, parts=2), batch(2))
+    staging.forget(b"p")
+    assert len(staging) == 1
+    assert staging.add(b"p", header(0), None) is not None
+    assert marks(staging.add(b"q", header(60, part=1, parts=2), batch(3))) == [[2.0], [3.0]]
+
+
+def test_the_windows_that_waited_longest_are_given_up_when_too_much_is_staged():
+    each = OVERHEAD + batch(0, cells=100).nbytes
+    staging = Staging(3 * each)
+    for number in range(5):
+        staging.add(b"p", header(number * 60, parts=2), batch(number, cells=100))
+    assert [partial.window.start for partial in staging.pop_excess()] == [0, 60]
+    assert (len(staging), staging.nbytes, staging.dropped["excess"]) == (3, 3 * each, 2)
+    assert staging.add(b"p", header(0, part=1, parts=2), batch(0)) is None
+    assert staging.dropped["stale"] == 1
+    assert staging.add(b"p", header(120, part=1, parts=2), batch(0)) is not None
+
+
+def test_pieces_without_cells_are_not_free():
+    staging = Staging(10 * OVERHEAD)
+    for part in range(1000):
+        staging.add(b"p", header(part=part, parts=1001), None)
+        staging.pop_excess()
+    assert staging.nbytes <= 10 * OVERHEAD
+
+
+def test_what_is_remembered_of_settled_windows_is_bounded():
+    staging = Staging(10**6)
+    for number in range(REMEMBERED + 10):
+        staging.add(b"p", header(number * 60), None)
+    assert len(staging._settled) == REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        pytest.param(Header(1, "s"), "piece", id="no piece"),
+        pytest.param(header(part=2, parts=2), "parts", id="part beyond parts"),
+        pytest.param(header(part=0, parts=0), "parts", id="no parts"),
+        pytest.param(header(end=0), "window", id="an empty window"),
+        pytest.param(header(start=120, end=60), "window", id="a window that ends before it starts"),
+        pytest.param(header(part=1, parts=3), "parts", id="another number of parts"),
+        pytest.param(header(part=1, parts=2, system="t"), "parts", id="another system"),
+        pytest.param(header(part=1, parts=2, kind="esnet"), "parts", id="another kind"),
+    ],
+)
+def test_pieces_that_contradict_themselves_or_each_other_are_malformed(second, reason):
+    staging = Staging(10**6)
+    staging.add(b"p", header(part=0, parts=2), batch(1))
+    with pytest.raises(Malformed) as caught:
+        staging.add(b"p", second, batch(2))
+    assert caught.value.reason == reason
+    assert marks(staging.add(b"p", header(part=1, parts=2), batch(3))) == [[1.0], [3.0]]
+
+
+def test_settling_an_older_attempt_leaves_a_newer_one_alone():
+    staging = Staging(10**6)
+    staging.add(b"p", header(attempt=5, parts=2), batch(1))
+    staging.settle(b"p", header(attempt=4).piece)
+    assert marks(staging.add(b"p", header(attempt=5, part=1, parts=2), batch(2))) == [[1.0], [2.0]]
+
+
+@st.composite
+def pieces_in_any_order(draw):
+    """Messages (start, attempt, part, parts) of some attempts at two windows, each piece at least once or lost, in any order."""
+    shapes = [(start, attempt, draw(st.integers(1, 3))) for start in (0, 60) for attempt in (1, 2, 3)]
+    pieces = [(start, attempt, part, parts) for start, attempt, parts in shapes for part in range(parts)]
+    copies = draw(st.lists(st.sampled_from(pieces), max_size=8))
+    lost = draw(st.sets(st.sampled_from(pieces), max_size=4))
+    return draw(st.permutations([piece for piece in pieces + copies if piece not in lost]))
+
+
+def handed_over(sequence):
+    """The obvious definition: an attempt whose every part came before any piece of a newer attempt at its window."""
+    result = set()
+    for start, attempt, _, parts in sequence:
+        newer = [i for i, (s, a, _, _) in enumerate(sequence) if s == start and a > attempt]
+        before = sequence[: min(newer, default=len(sequence))]
+        if {part for s, a, part, _ in before if (s, a) == (start, attempt)} == set(range(parts)):
+            result.add((start, attempt))
+    return result
+
+
+@given(pieces_in_any_order())
+def test_in_any_order_with_any_repetition_and_loss_whole_attempts_come_once_and_never_after_a_newer_one(sequence):
+    staging = Staging(10**6)
+    arrived = [
+        staging.add(b"p", header(start, attempt, part, parts), batch(attempt * 10 + part)) for start, attempt, part, parts in sequence
+    ]
+    arrived = [one for one in arrived if one]
+    found = [(one.collected.window.start, one.attempt) for one in arrived]
+    assert set(found) == handed_over(sequence)
+    assert len(set(found)) == len(found)
+    for start in (0, 60):
+        attempts = [attempt for s, attempt in found if s == start]
+        assert attempts == sorted(attempts)
+    for one in arrived:
+        assert marks(one) == [[one.attempt * 10.0 + part] for part in range(len(one.collected.batches))]
+    assert staging.nbytes == sum(partial.nbytes for partial in staging._partial.values())

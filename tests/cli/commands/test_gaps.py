@@ -1,0 +1,90 @@
+"""`tokioctl gaps`, from a real ledger."""
+
+import json
+
+import pytest
+from commanded import configured, ledger_of, ran, source
+
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import StoredEntry
+from tokiod.window import Window
+
+NOON = 1_517_184_000 + 12 * 3600
+
+
+@pytest.fixture
+def path(tmp_path):
+    return configured(tmp_path, source(), source("other", system="gs"), source("folder", "mmperfmon", "hs", watch="/nowhere"))
+
+
+@pytest.fixture
+def ledger(path):
+    with ledger_of(path) as ledger:
+        for source in configuration.load(path).source:
+            ledger.register(source, NOON - 3600)
+        ledger.store([entry("one", -60, 0), entry("other", -60, 0)], NOON)
+        yield ledger
+
+
+def entry(source, first, last):
+    return StoredEntry(source, "lmt", "fs", window(first, last), 1)
+
+
+def window(first, last):
+    return Window(NOON + 60 * first, NOON + 60 * last)
+
+
+def run(path, *options, at=NOON + 30):
+    return ran(path, "gaps", *options, at=at)
+
+
+def told(path, *options, **more):
+    done = run(path, "--json", *options, **more)
+    found = json.loads(done.stdout)
+    return done.exit_code, [(gap["source"], (gap["start"] - NOON) // 60, (gap["end"] - NOON) // 60, gap["state"]) for gap in found]
+
+
+@pytest.mark.usefixtures("ledger")
+def test_where_nothing_is_missing_it_says_so_with_exit_0(path):
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (0, "no gaps in any source\n")
+    assert run(path, "one").stdout == "no gaps in one\n"
+    assert told(path) == (0, [])
+
+
+def test_every_hole_is_told_with_its_reason_oldest_first(path, ledger):
+    ledger.forget("fs", window(-50, -20), source="one")
+    ledger.lost("one", window(-50, -45), "Past", "gone for ever", NOON)
+    for minute in (-40, -39):
+        ledger.failed("one", window(minute, minute + 1), "Transient", "no route to host", 3, NOON + 90 + minute, NOON)
+    ledger.failed("one", window(-30, -29), "Unstorable", "another step", 1, None, NOON, state="rejected")
+    one = [(-50, -45, "lost"), (-45, -40, "due"), (-40, -38, "failed"), (-38, -30, "due"), (-30, -29, "rejected"), (-29, -20, "due")]
+    assert told(path, "one") == (1, [("one", *place) for place in one])
+    assert told(path, "other") == (0, [])
+    rows = [line.split() for line in run(path, "one").stdout.splitlines()]
+    assert rows[0] == ["source", "start", "end", "length", "state", "attempts", "next", "try", "reason"]
+    assert rows[3] == ["one", "2018-01-29T11:20:00Z", "2018-01-29T11:22:00Z", "2m", "failed", "3", "in", "20s", "no", "route", "to", "host"]
+    assert rows[-1] == ["30m", "in", "all"]
+
+
+def test_what_is_not_settled_yet_is_no_gap_and_what_was_lost_before_is_one(path, ledger):
+    assert told(path, "one", at=NOON + 60 + 14)[1] == []
+    assert told(path, "one", at=NOON + 60 + 15)[1] == [("one", 0, 1, "due")]
+    ledger.lost("one", window(-90, -80), "Past", "gone", NOON)
+    assert told(path, "one")[1] == [("one", -90, -80, "lost")]
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("two", "no source is called 'two': there is folder, one, other"), ("folder", "folder is a watched folder, and nobody knows")],
+)
+def test_a_source_that_is_none_or_has_no_windows_is_a_sentence_with_exit_2(path, name, said):
+    done = run(path, name)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_without_a_ledger_it_says_where_there_should_be_one(path):
+    done = run(path)
+    assert (done.exit_code, "there is no ledger at " in done.stderr) == (2, True)

@@ -1,0 +1,80 @@
+"""`tokioctl seal` without a daemon, and what it refuses; tests/system/test_midnight.py has it with one."""
+
+import json
+
+import pytest
+from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
+from commanded import configured, ran, source
+
+from sinks.tts.reopened import marked
+from tokiod.tts.layout import form_of, open_for_reading
+
+SAMPLES = {name: {row: 100 * row + i + 1 for row in range(ROWS)} for i, name in enumerate(NAMES)}
+
+
+@pytest.fixture
+def path(tmp_path):
+    sink = sink_in(tmp_path / "tts")
+    sink.apply(window(SAMPLES, 0, ROWS))
+    assert sink.commit() == []
+    sink.close()
+    return configured(tmp_path, source(), source("two", system="gs"))
+
+
+def run(path, *arguments, at=EPOCH + 86400):
+    return ran(path, "seal", *arguments, at=at)
+
+
+def file_of(path):
+    return path.parent / "tts" / "2018-01-29" / "fs.hdf5"
+
+
+def form(path):
+    with open_for_reading(file_of(path)) as file:
+        return form_of(file)
+
+
+def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
+    marked(file_of(path)).touch()
+    before = file_of(path).stat().st_size
+    done = run(path, "2018-01-29")
+    assert (done.exit_code, form(path), marked(file_of(path)).exists()) == (0, "sealed", False)
+    assert done.stdout.startswith(f"{file_of(path)}: sealed, 0.1 MiB to 0.0 MiB")
+    assert filled(held(path.parent, [COUNTER])) == {key: cells for key, cells in filled(expected(SAMPLES, 1)).items() if key[1] == COUNTER}
+    assert run(path, "2018-01-29", "fs").stdout == f"{file_of(path)}: was sealed before\n"
+    (told,) = json.loads(run(path, "2018-01-29", "--json").stdout)
+    assert told == {
+        "path": str(file_of(path)), "system": "fs", "date": "2018-01-29", "was_sealed": True,
+        "before": file_of(path).stat().st_size, "after": file_of(path).stat().st_size,
+    }  # fmt: skip
+    assert before != told["after"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["yesterday"], "'yesterday' is no date; write it like 2018-01-28"),
+        (["2018-01-30"], "2018-01-30 is not over: its next window would open the files up again"),
+        (["2018-01-28"], "there is no "),
+        (["2018-01-29", "gs"], "2018-01-29/gs.hdf5"),
+        (["2018-01-29", "cscratch"], "no source has the system 'cscratch': there is fs, gs"),
+        (["2018-01-29", "--detach"], "--detach: no daemon runs on this archive that it could be left to"),
+        (["2018-01-29", "gss"], "no source has the system 'gss', did you mean gs?"),
+    ],
+)
+def test_what_can_not_be_sealed_is_a_sentence_with_exit_2(path, arguments, said):
+    done = run(path, *arguments)
+    assert (done.exit_code, said in done.stderr, form(path)) == (2, True, "live")
+
+
+def test_a_file_that_is_no_tts_file_is_named(path):
+    file_of(path).write_bytes(b"no HDF5")
+    done = run(path, "2018-01-29")
+    assert (done.exit_code, str(file_of(path)) in done.stderr) == (2, True)
+
+
+def test_a_directory_in_the_files_place_is_a_sentence(path):
+    file_of(path).unlink()
+    file_of(path).mkdir()
+    done = run(path, "2018-01-29")
+    assert (done.exit_code, done.stderr) == (2, f"main: {file_of(path)}: Is a directory\n")

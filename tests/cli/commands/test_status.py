@@ -1,0 +1,116 @@
+"""`tokioctl status` on an archive whose daemon is down, and how it writes what it finds."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from commanded import configured, ledger_of, ran
+
+from tokiod.cli.commands.status_view import span
+from tokiod.ledger.ledger import StoredEntry
+from tokiod.window import Window
+
+NOON = 1_517_184_000 + 12 * 3600
+
+
+@pytest.fixture
+def path(tmp_path):
+    return configured(tmp_path)
+
+
+@pytest.fixture
+def ledger(path):
+    with ledger_of(path) as ledger:
+        yield ledger
+
+
+def run(path, *options):
+    return ran(path, "status", *options, at=NOON + 30)
+
+
+def test_an_archive_that_never_was_is_down_with_exit_2_and_every_source_new(path):
+    done = run(path, "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["health"], told["writer"], told["files"]) == (2, "down", None, [])
+    assert [(line["name"], line["state"]) for line in told["sources"]] == [("one", "new")]
+
+
+def test_with_the_daemon_down_the_ledger_is_told_and_that_it_is_the_ledger(path, ledger):
+    ledger.store([StoredEntry("one", "lmt", "fs", Window(NOON - 60, NOON), 600, {})], NOON)
+    done = run(path)
+    assert done.exit_code == 2
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == f"2018-01-29T12:00:30Z {path.parent}/tts the daemon is down: this is what the ledger says".split()
+    (row,) = [line for line in lines if line.startswith("one")]
+    assert row.split()[2:6] == ["2018-01-29T12:00:00Z", "30s", "11:59:00Z", "+1m"]
+
+
+def test_a_ledger_that_is_none_is_a_sentence(path, tmp_path):
+    place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
+    place.parent.mkdir(parents=True)
+    place.write_text("not a database" * 1000)
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert str(place) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_ledger_that_turns_out_to_be_corrupt_while_it_is_read_is_the_same_sentence(path, ledger):
+    for hour in range(500):
+        window = Window(NOON + hour * 3600, NOON + hour * 3600 + 60)
+        ledger.store([StoredEntry("one", "lmt", "fs", window, 600, {})], NOON)
+    ledger.close()
+    data = bytearray(ledger.path.read_bytes())
+    data[4096:] = b"junk" * ((len(data) - 4096) // 4)
+    ledger.path.write_bytes(data)
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f": the ledger {ledger.path} is corrupt (" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_broken_configuration_is_told_like_everywhere(path):
+    path.write_text("timezone = 7\n")
+    done = run(path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{path}:1: timezone: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (61, "1m01s"),
+        (3599, "59m59s"),
+        (3600, "1h00m"),
+        (86399, "23h59m"),
+        (86400, "1d00h"),
+        (90 * 86400, "90d00h"),
+    ],
+)
+def test_a_span_is_written_shortly(seconds, text):
+    assert span(seconds) == text
+
+
+def test_watched_by_what_is_no_terminal_it_is_printed_every_second_until_ctrl_c(path):
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "status", "--watch", "--config", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        heads = (line for line in watching.stdout if "the daemon is down" in line)
+        first, second = next(heads), next(heads)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+    assert first < second
+
+
+def test_watched_as_json_it_is_a_line_a_second_until_ctrl_c(path):
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "status", "--json", "--watch", "--config", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as watching:
+        lines = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+    assert lines[0]["time"] + 1 <= lines[1]["time"]
+    assert lines[0]["health"] == lines[1]["health"] == "down"

@@ -1,0 +1,126 @@
+"""The stanza of a source, and what becomes of it."""
+
+import datetime as dt
+import re
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from collectors import lmt
+from collectors.lmt import mysql
+from tokiod.collector import Site
+from tokiod.config import load as config
+from tokiod.errors import ConfigError
+from tokiod.testing.clock import FakeClock
+from tokiod.units import Duration
+from tokiod.window import Calendar
+
+SQLITE, MYSQL = "sqlite:///var/lib/lmt/copy.sqlite3", "mysql://lwatchclient@lmt1:3307/filesystem_lc1"
+
+
+def stanza(url, **options):
+    return lmt.Config(name="lc1-lmt", kind="lmt", system="lc1", url=url, **options)
+
+
+@pytest.mark.parametrize("url", [SQLITE, MYSQL, "mysql://u@h/db", "mysql://u%40site@[::1]:3306/db"])
+def test_urls_of_files_and_servers_are_right(url):
+    assert stanza(url).faults() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("mysql://u:hunter2@h/db", "url: must not hold a password"),
+        ("mysql://u:hunter2/x@h/db", "url: can't be understood; is there a password in it?"),
+        ("mysql://h/db", "there is no user"),
+        ("mysql://u@/db", "there is no host"),
+        ("mysql://u@h", "there is no database"),
+        ("mysql://", "there is no user and no host and no database"),
+        ("mysql://u@h:0/db", "there is no port"),
+        ("mysql://u@h:99999/db", "url: can't be understood"),
+        ("sqlite://var/lib/copy", "url: expected three slashes"),
+        ("sqlite:copy", "url: expected three slashes"),
+        ("postgres://u@h/db", 'url: expected "sqlite:///path" or'),
+        ("/var/lib/copy.sqlite3", 'url: expected "sqlite:///path" or'),
+        ("", 'url: expected "sqlite:///path" or'),
+    ],
+)
+def test_a_wrong_url_is_one_fault_that_does_not_repeat_it(url, fault):
+    (said,) = stanza(url).faults()
+    assert fault in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"timezone": "America/Los_Angles"}, "timezone"),
+        ({"interval": Duration(0)}, "interval"),
+        ({"read_timeout": Duration(0)}, "read_timeout"),
+        ({"password_file": "a", "password_env": "B"}, "password_env"),
+        ({"tls": True, "tls_cert": "a.pem"}, "tls_cert"),
+        ({"tls_ca": "ca.pem"}, "tls"),
+    ],
+)
+def test_options_that_make_no_sense_are_told_by_their_field(options, field):
+    (said,) = stanza(MYSQL, **options).faults()
+    assert said.startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize("options", [{"password_file": "a"}, {"password_env": "A"}, {"tls": True}])
+def test_a_file_has_no_password_and_no_tls(options):
+    assert stanza(SQLITE, **options).faults() == ["url: a SQLite file has no password and no TLS"]
+
+
+def test_it_tells_its_step_and_all_its_datasets():
+    assert (stanza(SQLITE).step, stanza(SQLITE, interval=Duration(10)).step) == (5, 10)
+    operations = "opens closes mknods links unlinks mkdirs rmdirs renames getxattrs statfss setattrs getattrs"
+    assert stanza(SQLITE).datasets() == {
+        *(f"datatargets/{name}" for name in ("readbytes", "writebytes")),
+        *(f"dataservers/{name}" for name in ("cpuload", "memused")),
+        *(f"fullness/{name}" for name in ("bytes", "bytestotal", "inodes", "inodestotal")),
+        "mdservers/cpuload",
+        *(f"mdtargets/{name}" for name in operations.split()),
+    }
+
+
+def test_a_configuration_file_may_hold_it(tmp_path):
+    path = tmp_path / "tokiod.toml"
+    head = f'timezone = "Europe/Berlin"\n[archive]\npath = "{tmp_path}/%Y-%m-%d/{{system}}.hdf5"\n'
+    source = '[[source]]\nname = "lc1-lmt"\nkind = "lmt"\nsystem = "lc1"\nurl = "%s"\n%s\n'
+    path.write_text(head + source % (MYSQL, 'password_file = "lmt"\nmdt_names = "host"\nread_timeout = "5s"'))
+    (found,) = config.load(path).source
+    assert found == stanza(MYSQL, password_file="lmt", mdt_names="host", read_timeout=Duration(5))
+    path.write_text(head + source % (MYSQL, 'mdt_names = "mds"\nfilesytem = "lc1"'))
+    with pytest.raises(ConfigError) as caught:
+        config.load(path)
+    assert [re.search(r"mdt_names|filesytem", fault)[0] for fault in caught.value.faults] == ["mdt_names", "filesytem"]
+
+
+def test_a_password_is_not_shown_by_what_holds_it():
+    server = mysql.Server("h", 1, "u", "db", 5, password=lambda: "hunter2", tls=lambda: None)
+    assert "hunter2" not in repr(server) + str(server)
+
+
+@pytest.mark.parametrize(
+    ("told", "system", "zone"),
+    [
+        ("SYSTEM", "UTC", ZoneInfo("UTC")),
+        ("SYSTEM", "PST", None),
+        ("SYSTEM", "EST", None),
+        ("SYSTEM", "America/Denver", ZoneInfo("America/Denver")),
+        ("Europe/Berlin", "UTC", ZoneInfo("Europe/Berlin")),
+        ("+05:30", "UTC", dt.timezone(dt.timedelta(hours=5, minutes=30))),
+        ("-08:00", "PST", dt.timezone(dt.timedelta(hours=-8))),
+        ("SYSTEM", "Mars/Olympus", None),
+        ("SYSTEM", "../../etc/passwd", None),
+        ("SYSTEM", "", None),
+    ],
+)
+def test_a_servers_zone_counts_if_it_is_one(told, system, zone):
+    assert mysql.zone(told, system) == zone
+
+
+def test_nothing_is_opened_before_the_first_window_is_asked_for(tmp_path):
+    assert lmt.live(stanza((tmp_path / "not-there-yet").as_uri().replace("file", "sqlite")), Site(Calendar("UTC"), FakeClock()))
+    assert list(tmp_path.iterdir()) == []

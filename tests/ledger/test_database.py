@@ -1,0 +1,198 @@
+"""A ledger's file: opened, refused, set aside, read by others, killed while it is made."""
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+
+import msgspec
+import pytest
+from ledger_entries import NOW, entry, failure
+
+from tokiod.errors import TokiodError
+from tokiod.ledger.database import LedgerUnreadable
+from tokiod.ledger.ledger import Ledger, LedgerCorrupt
+from tokiod.window import Window
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "archive" / ".tokiod" / "ledger.sqlite3"
+
+
+@pytest.fixture
+def ledger(path):
+    with Ledger.open(path) as opened:
+        yield opened
+
+
+def test_what_was_said_is_there_after_opening_again(path):
+    with Ledger.open(path) as first:
+        first.store([entry(0, 60)], NOW)
+        first.failed("lmt", Window(60, 120), "Transient", "gone", 1, NOW + 5, NOW)
+    with Ledger.open(path) as second:
+        assert (list(second.stored("lmt")), second.unstored("lmt")) == ([(0, 60)], [failure(60, 120)])
+
+
+def test_a_ledger_that_must_not_lose_its_tail_syncs_every_transaction(path):
+    for full, level in ((False, 1), (True, 2)):
+        with Ledger.open(path, full=full) as ledger:
+            assert ledger._sql.execute("PRAGMA synchronous").fetchone() == (level,)
+            assert ledger._sql.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def damaged(path, how):
+    with Ledger.open(path) as ledger:
+        ledger.store([entry(i * 120, i * 120 + 60) for i in range(3000)], NOW)
+    data = bytearray(path.read_bytes())
+    if how == "no database":
+        data[:] = b"this was never SQLite" * 500
+    elif how == "a page of junk":
+        data[8192:12288] = os.urandom(4096)
+    elif how == "cut in half":
+        del data[len(data) // 2 :]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["no database", "a page of junk", "cut in half"])
+def test_a_corrupt_ledger_is_named_with_the_way_out_and_set_aside_by_the_writer(path, how):
+    damaged(path, how)
+    for opening in (Ledger.open, Ledger.open_readonly):
+        with pytest.raises(LedgerCorrupt, match=rf"the ledger {path} is corrupt \(.+\): the writer sets it aside at its next start"):
+            opening(path)
+    with Ledger.open_or_set_aside(path, NOW) as fresh:
+        assert fresh.set_aside == path.with_name("ledger.sqlite3.corrupt-20180128T080000Z")
+        assert fresh.set_aside.exists()
+        assert list(fresh.stored("lmt")) == []
+    damaged(path, how)
+    with Ledger.open_or_set_aside(path, NOW) as fresher:
+        assert fresher.set_aside == path.with_name("ledger.sqlite3.corrupt-20180128T080000Z-1")
+
+
+def test_a_sound_ledger_is_not_set_aside(path):
+    with Ledger.open(path) as ledger:
+        ledger.store([entry(0, 60)], NOW)
+    with Ledger.open_or_set_aside(path, NOW) as again:
+        assert (again.set_aside, list(again.stored("lmt"))) == (None, [(0, 60)])
+
+
+def test_a_corrupt_ledger_takes_its_journal_along_while_others_have_it_open_and_these_may_follow(path):
+    damaged(path, "nothing yet")
+    with Ledger.open(path) as collectors:
+        collectors.failed("lmt", Window(0, 60), "Transient", "gone", 1, NOW + 5, NOW)
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(5 * 4096)
+            file.write(os.urandom(size - 5 * 4096))
+        with Ledger.open_or_set_aside(path, NOW) as writer:
+            assert writer.set_aside.with_name(writer.set_aside.name + "-wal").stat().st_size > 0
+            writer.store([entry(0, 60)], NOW)
+            collectors.reopen()
+            assert (list(collectors.stored("lmt")), collectors.unstored("lmt")) == ([(0, 60)], [])
+
+
+def test_a_ledger_of_a_newer_tokiod_is_refused_and_left_alone(path):
+    Ledger.open(path).close()
+    with sqlite3.connect(path) as sql:
+        sql.execute("PRAGMA user_version = 99")
+    sql.close()
+    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this one knows 5\)"):
+        Ledger.open_or_set_aside(path, NOW)
+    assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.sqlite3"]
+
+
+def test_a_ledger_that_cannot_be_had_is_one_sentence(path):
+    with pytest.raises(TokiodError, match="there is no ledger at"):
+        Ledger.open_readonly(path)
+    path.mkdir(parents=True)
+    with pytest.raises(TokiodError, match="can't be opened: unable to open database file"):
+        Ledger.open(path)
+
+
+def test_a_ledger_that_is_still_being_made_is_not_read(path):
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(TokiodError, match="is still being made: try again"):
+        Ledger.open_readonly(path)
+
+
+def test_a_reader_sees_what_the_writer_says_while_it_runs_and_writes_nothing(path, ledger):
+    ledger.store([entry(0, 60)], NOW)
+    with Ledger.open_readonly(path) as reader:
+        assert list(reader.stored("lmt")) == [(0, 60)]
+        ledger.store([entry(60, 120)], NOW)
+        assert list(reader.stored("lmt")) == [(0, 120)]
+        with pytest.raises(sqlite3.OperationalError, match="readonly database"):
+            reader.store([entry(120, 180)], NOW)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user who may not write")
+def test_a_user_who_may_only_read_sees_the_ledger_whether_it_is_open_was_closed_or_its_writer_was_killed(path):
+    def as_nobody():
+        """Return what a process of another user reads."""
+        inside, outside = os.pipe()
+        if child := os.fork():
+            os.close(outside)
+            with os.fdopen(inside, "rb") as pipe:
+                said = pipe.read()
+            assert os.waitpid(child, 0)[1] == 0
+            return msgspec.json.decode(said)
+        try:
+            os.seteuid(65534)
+            with Ledger.open_readonly(path) as reader:
+                os.write(outside, msgspec.json.encode(list(reader.stored("lmt"))))
+        finally:
+            os._exit(0)
+
+    for directory in list(path.parents)[:-2]:
+        if directory.exists():
+            directory.chmod(directory.stat().st_mode | 0o055)
+    with Ledger.open(path) as ledger:
+        path.parent.chmod(0o755)
+        path.parent.parent.chmod(0o755)
+        ledger.store([entry(0, 60)], NOW)
+        assert as_nobody() == [[0, 60]]
+    assert as_nobody() == [[0, 60]]
+    if not (child := os.fork()):
+        Ledger.open(path).store([entry(60, 120)], NOW)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert path.with_name(path.name + "-wal").stat().st_size > 0
+    assert as_nobody() == [[0, 120]]
+
+
+def test_a_kill_while_the_file_is_made_leaves_one_that_opens(path):
+    for statement in range(1, 12):
+        child = os.fork()
+        if not child:
+            connect = sqlite3.connect
+
+            def connect_and_die(*args, statement=statement, connect=connect, **options):
+                connection = connect(*args, **options)
+                left = iter(range(statement))
+                connection.set_trace_callback(lambda _: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL))
+                return connection
+
+            sqlite3.connect = connect_and_die
+            try:
+                Ledger.open(path)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        with Ledger.open(path) as ledger:
+            ledger.store([entry(0, 60)], NOW)
+            assert list(ledger.stored("lmt")) == [(0, 60)]
+        for file in path.parent.iterdir():
+            file.unlink()
+
+
+def test_a_ledger_that_somebody_holds_is_said_to_be_out_of_reach_not_corrupt(path, monkeypatch):
+    monkeypatch.setattr("tokiod.ledger.database.BUSY_SECONDS", 0.1)
+    Ledger.open(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerUnreadable, match=rf"the ledger {path} can't be opened: database is locked"):
+            Ledger.open(path)
+        holder.execute("ROLLBACK")
+    Ledger.open(path).close()

@@ -1,0 +1,155 @@
+"""What the writer counts, over real sockets, files and a real ledger."""
+
+import errno
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from types import SimpleNamespace
+
+import archive_model as model
+import pytest
+import zmq
+from counted import configured, counting_here, values
+
+from tokiod.bus import protocol, wire
+from tokiod.bus.feed import Feed
+from tokiod.bus.protocol import Ack, Hello, Reject
+from tokiod.bus.receiver import Receiver
+from tokiod.bus.wire import Piece
+from tokiod.ledger.ledger import Ledger
+from tokiod.metrics import catalogue as metrics
+from tokiod.sink import Done
+from tokiod.testing.clock import FakeClock
+from tokiod.testing.files import FaultyFiles
+from tokiod.writer.loop import Writer
+
+NAMES = ("OST0000", "OST0001")
+SAMPLES = {name: {row: 100 * row + i + 1 for row in range(model.ROWS)} for i, name in enumerate(NAMES)}
+
+
+class Site:
+    """A writer over an archive in a directory, and a collector's connection."""
+
+    def __init__(self, directory, sockets, stack):
+        (directory / "tts").mkdir()
+        self.endpoint = f"ipc://{sockets}/feed"
+        self.files = FaultyFiles(directory / "tts")
+        ledger = stack.enter_context(Ledger.open(directory / "ledger.sqlite3"))
+        receiver = stack.enter_context(Receiver(f"ipc://{sockets}/bus", "epoch"))
+        self.feed = stack.enter_context(Feed(self.endpoint, "epoch"))
+        sink = model.sink_in(directory / "tts", self.files)
+        stack.callback(sink.close)
+        self.now = 0.0
+        self.writer = Writer(receiver, sink, ledger, self.feed, FakeClock(model.EPOCH), lambda: self.now)
+        self.context = stack.enter_context(zmq.Context())
+        self.dealer = self.socket(stack, zmq.DEALER)
+        self.dealer.connect(f"ipc://{sockets}/bus")
+        self.dealer.send(protocol.encode(Hello("me", 1)))
+        self.until(lambda: self.dealer.poll(0))
+
+    def socket(self, stack, kind):
+        socket = stack.enter_context(self.context.socket(kind))
+        socket.linger, socket.rcvtimeo = 0, 5000
+        return socket
+
+    def until(self, condition):
+        for _ in range(500):
+            self.writer.turn(10)
+            if condition():
+                return
+        raise TimeoutError
+
+    def has_heard_of(self, subscriptions):
+        self.now += 1
+        return sum(cell._value.get() for cell in metrics.SUBSCRIBED._cells.values()) == subscriptions
+
+    def store(self, first, last, attempt=1):
+        """Send a window and return the writer's answer."""
+        collected = model.window(SAMPLES, first, last)
+        for part, batch in enumerate(collected.batches):
+            piece = Piece("a", "lmt", collected.window.start, collected.window.end, attempt, part, len(collected.batches))
+            self.dealer.send_multipart([bytes(frame) for frame in wire.encode("fs", batch, piece)])
+        answers = []
+
+        def is_answered():
+            while self.dealer.poll(0):
+                answers.append(protocol.decode_from_writer(self.dealer.recv()))
+            return any(isinstance(answer, Ack | Reject) for answer in answers)
+
+        self.until(is_answered)
+        return next(answer for answer in answers if isinstance(answer, Ack | Reject))
+
+
+@pytest.fixture
+def site(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="writer") as sockets, ExitStack() as stack:
+        stack.enter_context(counting_here(configured(tmp_path, "a"), "writer"))
+        (tmp_path / "tts" / ".tokiod").rmdir()
+        (tmp_path / "tts").rmdir()
+        yield Site(tmp_path, sockets, stack)
+
+
+def test_a_window_is_applied_synced_and_told_to_the_ledger_and_its_cells_are_counted(site, tmp_path):
+    for first in (0, 1, 2):
+        assert isinstance(site.store(first, first + 1), Ack)
+    found = values(tmp_path)
+    assert {stage: found["tokiod_writer_seconds_count", stage] for stage in ("apply", "sync", "ledger")} == dict.fromkeys(
+        ("apply", "sync", "ledger"), 3
+    )
+    assert all(0 < found["tokiod_writer_seconds_sum", stage] < 5 for stage in ("apply", "sync", "ledger"))
+    assert found["tokiod_writer_cells_total",] == 3 * 2 * len(NAMES)
+    assert found["tokiod_file_changes_total", "made", "done"] == 1
+    assert ("tokiod_writer_waiting_windows",) not in found
+
+
+def test_windows_that_wait_for_a_disk_are_told_while_they_do(site, tmp_path):
+    seen = []
+    sink = site.writer.sink
+
+    def commit():
+        seen.append(values(tmp_path).get(("tokiod_writer_waiting_windows",)))
+        return sink.commit()
+
+    site.writer.sink = SimpleNamespace(apply=sink.apply, commit=commit, rest=sink.rest)
+    site.store(0, 1)
+    assert seen == [1]
+
+
+def test_a_file_that_is_set_aside_is_counted(site, tmp_path):
+    site.store(0, 1)
+    assert ("tokiod_files_set_aside_total",) not in values(tmp_path)
+    site.files.fail("fdatasync", 1, errno.EIO)
+    assert isinstance(site.store(1, 2), Reject)
+    assert values(tmp_path)["tokiod_files_set_aside_total",] == 1
+
+
+def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path):
+    done = [Done(what, tmp_path) for what in metrics.CHANGES]
+    site.writer.sink = SimpleNamespace(rest=lambda: [*done, replace(done[0], error=OSError(errno.ENOSPC, "full")), done[3]])
+    site.writer.turn(0)
+    found = {key[1:]: value for key, value in values(tmp_path).items() if key[0] == "tokiod_file_changes_total"}
+    assert found == {("made", "done"): 1, ("made", "failed"): 1, ("grown", "done"): 1, ("opened", "done"): 1, ("sealed", "done"): 2}
+
+
+def test_messages_that_are_of_no_use_are_counted(site, tmp_path):
+    for _ in range(5):
+        site.dealer.send_multipart([b"no", b"message", b"at all"])
+    site.until(lambda: site.writer.receiver.dropped.total() == 5)
+    site.now += 1
+    site.writer.turn(0)
+    assert values(tmp_path)["tokiod_bus_dropped_messages_total",] == 5
+
+
+def test_subscribers_and_what_is_published_to_them_are_counted(site, tmp_path):
+    site.store(0, 1)
+    assert not [key for key in values(tmp_path) if key[0].startswith("tokiod_feed")]
+    with ExitStack() as stack:
+        subscribers = [site.socket(stack, zmq.SUB) for _ in range(3)]
+        for subscriber, topic in zip(subscribers, (b"", b"fs", b"fs"), strict=True):
+            subscriber.subscribe(topic)
+            subscriber.connect(site.endpoint)
+        site.until(lambda: site.has_heard_of(3))
+        site.store(1, 2)
+        found = values(tmp_path)
+        assert (found["tokiod_feed_topics",], found["tokiod_feed_subscriptions_total",]) == (2, 3)
+        assert found["tokiod_feed_messages_total",] == 2

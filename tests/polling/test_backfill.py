@@ -1,0 +1,330 @@
+"""Backfill with a real ledger, sources and a writer that a test scripts, and a clock that moves hours in milliseconds."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from tokiod.batch import Batch
+from tokiod.collector import SourceConfig
+from tokiod.errors import Fatal, NotYet, Transient
+from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.polling.backfill import MOST_FAILURES, Backfill
+from tokiod.testing.clock import FakeClock
+from tokiod.window import BULK_SECONDS, Calendar, Window
+from tokiod.window_result import Rejected, Stored
+
+NOON = 1_517_126_400 + 12 * 3600
+HOUR, STEP = 3600, 60
+A, B = "datatargets/readbytes", "dataservers/cpuload"
+SPAN = Window(NOON - 2 * HOUR, NOON - HOUR)
+
+
+class Config(SourceConfig, frozen=True):
+    wanted: frozenset[str] = frozenset({A, B})
+
+    @property
+    def step(self):
+        return STEP
+
+    def datasets(self):
+        return self.wanted
+
+
+class Source:
+    """One of a job's collectors: a counter and a gauge; `site.behave(window)` may raise."""
+
+    step, replayable, needs_sample_at_end = STEP, True, True
+
+    def __init__(self, site):
+        self.site, self.closed = site, False
+
+    async def collect(self, window, tally):
+        assert not self.closed
+        self.site.asked.append(window)
+        self.site.running += 1
+        self.site.most = max(self.site.most, self.site.running)
+        try:
+            await self.site.clock.sleep(1)
+            self.site.behave(window)
+            tally.records = window.seconds // STEP
+            time = np.arange(window.start, window.end, STEP)
+            zero = np.zeros(len(time), np.uint32)
+            yield Batch(A, "counter", STEP, ("OST0000",), time, zero, time)
+            yield Batch(B, "gauge", STEP, ("oss0",), time, zero, time.astype(float))
+        finally:
+            self.site.running -= 1
+
+    async def close(self):
+        self.closed = True
+
+
+class Lender:
+    """Who polls live."""
+
+    def __init__(self):
+        self.due, self.underway, self.lent, self.back = False, set(), [], []
+
+    def live_is_due(self):
+        return self.due
+
+    def lend(self, window):
+        if any(other.start < window.end and window.start < other.end for other in self.underway):
+            return False
+        self.lent.append(window)
+        return True
+
+    def take_back(self, window, *, stored):
+        self.back.append((window, stored))
+
+
+class Site:
+    def __init__(self, directory, window=60):
+        self.clock = FakeClock(NOON)
+        self.ledger = Ledger.open(directory / "ledger.sqlite3")
+        self.jobs = Jobs(self.ledger)
+        self.lender = Lender()
+        self.asked, self.collectors, self.stored, self.running, self.most = [], [], [], 0, 0
+        self.config = Config(name="one", kind="lmt", system="fs", window=window)
+        self.behave = self.answer = lambda _: None
+
+    def make(self, _config):
+        self.collectors.append(Source(self))
+        return self.collectors[-1]
+
+    async def submit(self, collected):
+        future = asyncio.get_running_loop().create_future()
+        outcome = self.answer(collected)
+        if outcome is None:
+            entry = StoredEntry("one", "lmt", "fs", collected.window, 1, partial=collected.extent != "whole")
+            self.ledger.store([entry], self.clock.time())
+            self.stored.append(collected)
+            outcome = Stored(1, {})
+        future.set_result(outcome)
+        return future
+
+    def backfill(self):
+        room, calendar, rng = asyncio.Semaphore(2), Calendar("UTC"), random.Random(1)
+        return Backfill(self.config, self.make, self.lender, self.ledger, self.submit, room, calendar, self.clock, rng)
+
+    def add(self, span=SPAN, datasets=(), **options):
+        return self.jobs.add(Wanted("one", span, datasets, **options), NOON)
+
+    async def run(self, seconds, by=1):
+        """Let the backfill run for so long, and end it."""
+        task = asyncio.ensure_future(self.backfill().run())
+        for _ in range(int(seconds / by)):
+            await self.clock.advance(by)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def runs(self, seconds, **options):
+        asyncio.run(self.run(seconds, **options))
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path)
+    with capture_logs():
+        yield site
+    site.ledger.close()
+
+
+def pieces(span, length=BULK_SECONDS):
+    return [Window(start, min(start + length, span.end)) for start in range(span.start, span.end, length)]
+
+
+N = len(pieces(SPAN))
+
+
+def seams(span):
+    return [Window(span.start - STEP, span.start), Window(span.end, span.end + STEP)]
+
+
+def test_a_job_is_collected_oldest_first_in_long_windows_and_then_the_steps_at_its_seams(site):
+    job = site.add()
+    site.runs(60)
+    assert site.asked == pieces(SPAN) + seams(SPAN)
+    assert [one.extent for one in site.stored] == ["whole"] * N + ["seam"] * 2
+    assert [[batch.dataset for batch in one.batches] for one in site.stored[-2:]] == [[A], [A]]
+    done = site.jobs.get(job.id)
+    assert (done.state, done.windows, done.records, done.error) == ("done", N, HOUR // STEP, "")
+    assert list(site.ledger.stored("one")) == [(SPAN.start, SPAN.end)]
+    assert all(one.closed for one in site.collectors)
+
+
+def test_what_is_stored_is_not_asked_for_again(site):
+    site.ledger.store([StoredEntry("one", "lmt", "fs", Window(SPAN.start, SPAN.end - 720), 1)], 0.0)
+    site.add()
+    site.runs(60)
+    assert site.asked == pieces(Window(SPAN.end - 720, SPAN.end)) + seams(Window(SPAN.end - 720, SPAN.end))
+
+
+def test_a_job_by_force_asks_for_all_of_it(site):
+    site.ledger.store([StoredEntry("one", "lmt", "fs", SPAN, 1)], 0.0)
+    job = site.add(force=True)
+    site.runs(60)
+    assert site.asked[:N] == pieces(SPAN)
+    assert site.jobs.get(job.id).state == "done"
+
+
+def test_a_job_for_some_datasets_stores_these_alone_and_says_of_nothing_that_it_is_stored(site):
+    job = site.add(datasets=(B,))
+    site.runs(60)
+    assert {batch.dataset for one in site.stored for batch in one.batches} == {B}
+    assert [one.extent for one in site.stored[:N]] == ["some"] * N
+    assert list(site.ledger.stored("one")) == []
+    assert site.jobs.get(job.id).state == "done"
+    assert {stored for _, stored in site.lender.back} == {False}
+
+
+@pytest.mark.parametrize("options", [{}, {"force": True}, {"datasets": (B,)}], ids=str)
+@pytest.mark.parametrize("seconds", [1.5, 3.5, 7.5])
+def test_ended_in_the_middle_it_is_resumed_and_no_window_is_asked_for_more_than_twice(site, options, seconds):
+    site.add(**options)
+    site.runs(seconds, by=0.5)
+    first = list(site.asked)
+    assert len(first) < N
+    site.runs(80)
+    assert [job.state for job in site.jobs.all()] == ["done"]
+    whole = [window for window in site.asked if window.seconds > STEP]
+    assert set(whole) >= set(pieces(SPAN)) - set(first)
+    assert max(map(whole.count, whole)) <= 2
+    assert len(whole) <= N + 1
+
+
+def test_parallel_windows_are_collected_side_by_side_by_collectors_of_their_own(site):
+    site.add(parallel=3)
+    site.runs(60)
+    assert site.most == 3
+    assert len(site.collectors) == 3
+    assert sorted(site.asked[:N]) == pieces(SPAN)
+
+
+def test_while_live_polling_has_something_to_do_nothing_is_begun(site):
+    site.lender.due = True
+    site.add()
+    site.runs(10)
+    assert site.asked == []
+    site.lender.due = False
+    site.runs(60)
+    assert len(site.asked) == N + 2
+
+
+def test_a_window_that_is_underway_elsewhere_is_waited_for(site):
+    site.lender.underway = {Window(SPAN.start + 300, SPAN.start + 360)}
+    site.add()
+    site.runs(10)
+    assert site.asked == pieces(SPAN)[:1]
+    site.lender.underway.clear()
+    site.runs(60)
+    assert [window for window in site.asked if window.seconds > STEP] == pieces(SPAN)
+
+
+def test_every_window_is_given_back_and_those_that_are_stored_as_stored(site):
+    site.behave = lambda _: _raise(Transient("busy")) if len(site.asked) == 3 else None
+    site.add()
+    site.runs(120)
+    assert [window for window, _ in site.lender.back] == site.lender.lent == site.asked
+    assert sorted(window for window, stored in site.lender.back if stored) == pieces(SPAN)
+
+
+def _raise(error):
+    raise error
+
+
+def test_a_source_that_is_gone_for_a_while_is_asked_until_it_is_back_and_the_job_says_so(site):
+    job = site.add()
+    site.behave = lambda _: _raise(Transient("connection refused"))
+    site.runs(20)
+    said = site.jobs.get(job.id)
+    assert (said.state, "connection refused" in said.error, site.stored) == ("running", True, [])
+    site.behave = lambda _: None
+    site.runs(2000, by=10)
+    assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", "")
+
+
+def test_what_only_a_person_can_mend_ends_the_job_with_its_sentence(site):
+    site.behave = lambda _: _raise(Fatal("no permission"))
+    job = site.add()
+    site.runs(10)
+    assert (site.jobs.get(job.id).state, len(site.asked)) == ("failed", 1)
+    assert "no permission" in site.jobs.get(job.id).error
+    assert str(pieces(SPAN)[0]) in site.jobs.get(job.id).error
+
+
+def test_a_fault_in_a_collector_ends_the_job_after_some_attempts(site):
+    site.behave = lambda _: _raise(KeyError("oops"))
+    job = site.add()
+    site.runs(4000, by=20)
+    assert (site.jobs.get(job.id).state, len(site.asked)) == ("failed", MOST_FAILURES)
+
+
+@pytest.mark.parametrize(("retry", "state"), [(True, "running"), (False, "failed")])
+def test_a_window_that_the_writer_refuses_is_asked_for_again_only_where_that_can_help(site, retry, state):
+    site.answer = lambda _: Rejected("the disk is full", retry=retry)
+    job = site.add()
+    site.runs(10)
+    assert site.jobs.get(job.id).state == state
+    assert "the disk is full" in site.jobs.get(job.id).error
+
+
+def test_a_cancelled_job_stops_and_the_next_one_begins(site):
+    first, second = site.add(parallel=2), site.add(Window(NOON - HOUR, NOON - HOUR + 600))
+
+    async def scenario():
+        task = asyncio.ensure_future(site.backfill().run())
+        for _ in range(3):
+            await site.clock.advance(1)
+        site.jobs.set_state(first, "cancelled", NOON)
+        for _ in range(30):
+            await site.clock.advance(1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert [job.state for job in site.jobs.all()] == ["cancelled", "done"]
+    assert site.jobs.get(second.id).windows == len(pieces(Window(0, 600)))
+    assert not set(pieces(SPAN)[-4:]) & set(site.asked)
+
+
+def test_by_force_a_window_of_which_the_source_has_lost_records_replaces_nothing(site):
+    first = pieces(SPAN)[0]
+    site.ledger.store([StoredEntry("one", "lmt", "fs", first, 1, records=BULK_SECONDS // STEP + 1)], 0.0)
+    job = site.add(force=True)
+    site.runs(60)
+    assert site.jobs.get(job.id).state == "done"
+    assert [one.window for one in site.stored if one.extent == "whole"] == pieces(SPAN)[1:]
+
+
+def test_a_seam_that_is_still_to_come_is_left_to_live_polling(site):
+    site.behave = lambda window: _raise(NotYet("not there")) if window.seconds == STEP else None
+    job = site.add()
+    site.runs(60)
+    assert site.jobs.get(job.id).state == "done"
+
+
+def test_windows_longer_than_the_longest_are_those_of_the_source(tmp_path):
+    site = Site(tmp_path, window=1800)
+    site.add()
+    with capture_logs():
+        site.runs(60)
+    assert site.asked[:2] == pieces(SPAN, 1800)
+    site.ledger.close()
+
+
+def test_a_ledger_that_can_not_be_read_is_said_once_in_a_while_and_asked_again(tmp_path):
+    site = Site(tmp_path)
+    job = site.add()
+    site.ledger.sql.execute("ALTER TABLE job RENAME state TO hidden")
+    with capture_logs() as logs:
+        site.runs(20)
+    assert [(log["event"], log["error"]) for log in logs] == [("ledger.failed", "no such column: state")]
+    site.ledger.sql.execute("ALTER TABLE job RENAME hidden TO state")
+    with capture_logs():
+        site.runs(60)
+    assert site.jobs.get(job.id).state == "done"
+    site.ledger.close()

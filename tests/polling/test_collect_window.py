@@ -1,0 +1,47 @@
+"""What is asked of a source becomes a window as it goes to the writer."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from collectors import lmt
+from tokiod.polling.collect_window import Asking
+from tokiod.testing.clock import FakeClock
+from tokiod.units import Duration
+from tokiod.window import Window
+
+WINDOW = Window(1_517_184_000, 1_517_184_060)
+CONFIG = lmt.Config(name="l", kind="lmt", system="fs", url="sqlite:///x", window=Duration(60))
+
+
+class Told:
+    """A source of three records, which can be asked about its past or not."""
+
+    def __init__(self, *, replayable):
+        self.replayable = replayable
+
+    async def collect(self, window, tally):  # noqa: ARG002 - the contract's
+        tally.records = 3
+        tally.dropped["odd"] += 1
+        for batch in ():
+            yield batch
+
+
+@pytest.mark.parametrize(("replayable", "records"), [(True, 3), (False, None)])
+def test_how_many_records_there_were_is_kept_only_of_what_can_be_counted_again(replayable, records):
+    found = asyncio.run(Asking(CONFIG, Told(replayable=replayable), FakeClock(WINDOW.end)).collect(WINDOW))
+    assert (found.window, found.records, found.dropped) == (WINDOW, records, {"odd": 1})
+    assert (found.system, found.source, found.kind) == ("fs", "l", "lmt")
+
+
+def test_an_answer_that_takes_too_long_ends_when_its_time_is_up():
+    class Slow(Told):
+        async def collect(self, window, tally):
+            await asyncio.sleep(60)
+            async for batch in super().collect(window, tally):
+                yield batch
+
+    hurried = msgspec.structs.replace(CONFIG, timeout=Duration(0.05))
+    with pytest.raises(TimeoutError):
+        asyncio.run(Asking(hurried, Slow(replayable=True), FakeClock(WINDOW.end)).collect(WINDOW))

@@ -1,0 +1,289 @@
+"""The collectors' process against a real bus and a real ledger; the sources are plugins that exist only in the test."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+import collectors
+from tokiod.bus.receiver import Receiver
+from tokiod.clock import SimulatedClock
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.polling.process import collect
+from tokiod.ranges import Ranges
+
+NOON = 1_517_126_400 + 12 * 3600
+
+PLUGIN = """
+import sys
+from pathlib import Path
+import msgspec
+from tokiod.collector import SourceConfig
+from tokiod.errors import ConfigError
+
+class Config(SourceConfig, frozen=True):
+    notes: str
+    broken: bool = False
+
+    @property
+    def step(self):
+        return 5
+
+    def datasets(self):
+        return frozenset({"datatargets/" + ("readbytes" if self.broken else "writebytes")})
+
+class Saved(msgspec.Struct):
+    pass
+
+class Pretend:
+    step = 5
+    replayable = True
+    needs_sample_at_end = False
+
+    def __init__(self, config):
+        self.notes = Path(config.notes)
+
+    def note(self, text):
+        with self.notes.open("a") as file:
+            file.write(text + "\\n")
+
+    async def collect(self, window, tally):
+        for minute in range(window.start, window.end, 60):
+            self.note(f"{minute}")
+        return
+        yield
+
+    async def close(self):
+        self.note(f"closed, HDF5 {'h5py' in sys.modules}")
+
+def live(config, site):
+    if config.broken:
+        raise ConfigError(["no such secret: file:lmt-password"])
+    return Pretend(config)
+
+def saved(inputs, options, site):
+    raise NotImplementedError
+"""
+
+PROCESS = """
+import sys
+from pathlib import Path
+import collectors
+collectors.__path__.append(sys.argv[1])
+from tokiod.polling import process as collecting; from tokiod.config import load as config
+from tokiod.clock import SimulatedClock
+from tokiod.runtime.sd_notify import Notifier
+print("up", flush=True)
+collecting.run(lambda: config.load(Path(sys.argv[2])), SimulatedClock.parse(sys.argv[3]), Notifier())
+"""
+
+
+class Site:
+    def __init__(self, directory):
+        self.directory = directory
+        self.notes = directory / "notes"
+        self.plugins = directory / "plugins"
+        self.plugins.mkdir()
+        (self.plugins / "pretend.py").write_text(PLUGIN)
+        self.clock = SimulatedClock(NOON, time.time(), 100.0)
+        self.path = directory / "tokiod.toml"
+
+    def configure(self, extra=""):
+        source = (
+            f'[[source]]\nname = "well"\nkind = "pretend"\nsystem = "cscratch"\nnotes = "{self.notes}"\nretention = "1h"\nsettle = "0s"\n'
+        )
+        self.path.write_text(
+            f'timezone = "UTC"\n[archive]\npath = "{self.directory}/archive/%Y-%m-%d/{{system}}.hdf5"\n'
+            f'[bus]\nendpoint = "ipc://{self.directory}/bus"\n[feed]\nendpoint = "ipc://{self.directory}/feed"\n{source}{extra}'
+        )
+        return configuration.load(self.path)
+
+    @property
+    def asked(self):
+        return [line for line in self.notes.read_text().split() if line.isdigit()] if self.notes.exists() else []
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    made = Site(tmp_path)
+    monkeypatch.setattr("tokiod.polling.sources.GRACE", 0.1)
+    monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(made.plugins)])
+    yield made
+    sys.modules.pop("collectors.pretend", None)
+
+
+@contextmanager
+def writer(config, epoch="one"):
+    """A writer that stores nothing but the word of it; yields the ranges that it acknowledged, by source."""
+    stop = threading.Event()
+    ready = threading.Event()
+    stored = {}
+
+    def write():
+        with Ledger.open_or_set_aside(config.archive.ledger, NOON) as ledger, Receiver(config.bus.endpoint, epoch) as receiver:
+            ready.set()
+            while not stop.is_set():
+                for arrived in receiver.poll(20):
+                    one = arrived.collected
+                    ledger.store([StoredEntry(one.source, one.kind, one.system, one.window, 0)], NOON)
+                    stored.setdefault(one.source, Ranges()).add(one.window.start, one.window.end)
+                    receiver.ack(arrived, 0, {})
+                receiver.beat()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield stored
+    finally:
+        stop.set()
+        thread.join()
+
+
+@asynccontextmanager
+async def collecting(config, clock):
+    task = asyncio.create_task(collect(lambda: config, clock))
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@contextmanager
+def process(site):
+    arguments = [sys.executable, "-c", PROCESS, str(site.plugins), str(site.path), str(site.clock)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout.readline() == "up\n"
+            yield child
+        finally:
+            child.kill()
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_asked_to_stop_has_its_windows_acknowledged_its_collectors_closed_and_never_met_hdf5(site, number):
+    config = site.configure()
+    with writer(config) as stored, process(site) as child:
+        wait_for(lambda: "well" in stored and stored["well"].total >= 3540)
+        child.send_signal(number)
+        assert child.wait(10) == 0
+        asked = site.asked
+        assert site.notes.read_text().endswith("closed, HDF5 False\n")
+        assert sorted(set(asked)) == sorted(asked)
+        assert {int(start) for start in asked} == {i for start, end in stored["well"] for i in range(start, end, 60)}
+    with Ledger.open_readonly(config.archive.ledger) as ledger:
+        assert (ledger.sources()[0].state, ledger.stored("well")) == ("stopped", stored["well"])
+
+
+def test_a_process_that_no_writer_has_welcomed_yet_asks_nothing_makes_no_ledger_and_stops_at_once(site):
+    config = site.configure()
+    with process(site) as child:
+        time.sleep(0.3)
+        child.terminate()
+        assert child.wait(5) == 0
+    assert (site.notes.exists(), config.archive.ledger.exists()) == (False, False)
+
+
+def test_a_ledger_that_can_not_be_opened_is_a_sentence_and_tried_again(site):
+    config = site.configure()
+    config.archive.ledger.parent.mkdir(parents=True)
+    config.archive.ledger.write_bytes(b"no database" * 1000)
+    with Receiver(config.bus.endpoint, "one") as receiver, process(site) as child:
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            receiver.poll(20)
+            receiver.beat()
+        assert (child.poll(), site.asked) == (None, [])
+        config.archive.ledger.unlink()
+        while not site.asked:
+            receiver.poll(20)
+            receiver.beat()
+            assert time.monotonic() < deadline + 15
+        child.kill()
+        said = child.communicate()[0]
+    assert (said.count("ledger.failed"), said.count("is corrupt"), "Traceback" in said) == (1, 1, False)
+
+
+def test_after_a_kill_of_the_process_exactly_the_unproved_windows_are_asked_for_again(site):
+    config = site.configure()
+    with writer(config) as stored:
+        with process(site) as child:
+            wait_for(lambda: "well" in stored and stored["well"].total >= 3540)
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+        time.sleep(0.1)
+        proved = {i for start, end in stored["well"] for i in range(start, end, 60)}
+        before = len(site.asked)
+        with process(site) as child:
+            wait_for(lambda: len(site.asked) > before + 1 and len(stored["well"]) == 1)
+            child.terminate()
+            assert child.wait(10) == 0
+        assert proved.isdisjoint({int(start) for start in site.asked[before:]})
+
+
+def test_a_writer_that_comes_back_with_another_ledger_gets_again_what_that_does_not_hold(site):
+    config = site.configure()
+
+    async def scenario():
+        async with collecting(config, site.clock):
+            with writer(config) as first:
+                await until(lambda: "well" in first and first["well"].total >= 3540)
+            for suffix in ("", "-wal", "-shm"):
+                file = config.archive.ledger.with_name(config.archive.ledger.name + suffix)
+                if file.exists():
+                    file.rename(file.with_name("aside" + suffix))
+            with writer(config, epoch="two") as second:
+                await until(lambda: "well" in second and second["well"].total >= 3540 and len(second["well"]) == 1)
+        with Ledger.open_readonly(config.archive.ledger) as ledger:
+            return first["well"], second["well"], ledger.stored("well"), ledger.sources()[0]
+
+    first, second, stored, status = asyncio.run(scenario())
+    assert stored == second
+    assert first.within(*next(iter(second)))  # what the first had stored, at least what is still kept at the source, came again
+    assert (status.step, status.retention) == (5, 3600)
+
+
+def test_a_collector_that_cannot_be_made_is_told_and_holds_up_no_other(site):
+    broken = f'[[source]]\nname = "ill"\nkind = "pretend"\nsystem = "cscratch"\nbroken = true\nnotes = "{site.notes}"\n'
+    config = site.configure(broken)
+
+    async def scenario():
+        with writer(config) as stored:
+            async with collecting(config, site.clock):
+                await until(lambda: "well" in stored and stored["well"].total >= 3540)
+                with Ledger.open_readonly(config.archive.ledger) as ledger:
+                    return {s.name: (s.state, s.state_reason) for s in ledger.sources()}
+
+    assert asyncio.run(scenario()) == {"well": ("running", ""), "ill": ("fatal", "no such secret: file:lmt-password")}
+
+
+def test_without_a_source_the_process_waits_to_be_stopped(site):
+    config = site.configure()
+    text = site.path.read_text()
+    site.path.write_text(text[: text.index("[[source]]")])
+    with writer(config), process(site) as child:
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.5)
+        child.terminate()
+        assert child.wait(5) == 0

@@ -1,0 +1,288 @@
+"""Recount with a real ledger, a source that a test scripts, and a clock that moves days in milliseconds."""
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from tokiod.collector import SourceConfig
+from tokiod.errors import Transient
+from tokiod.ledger.counts import Counts
+from tokiod.ledger.jobs import Jobs
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.polling.backfill import Alone
+from tokiod.polling.recount import LONGEST, Recount
+from tokiod.testing.clock import FakeClock
+from tokiod.units import Duration
+from tokiod.window import Window
+
+NOON = 1_517_126_400 + 12 * 3600
+HOUR, DAY = 3600, 86400
+
+
+class Site:
+    """A source with `holds[window start]` records a minute."""
+
+    def __init__(self, directory, recount=(HOUR, DAY)):
+        self.clock = FakeClock(NOON)
+        self.ledger = Ledger.open(directory / "ledger.sqlite3")
+        self.config = SourceConfig(name="one", kind="x", system="fs", recount=tuple(map(Duration, recount)))
+        self.holds, self.asked, self.fails, self.fails_at, self.cannot = {}, [], False, 0, False
+        self.lender = Alone()
+
+    async def count(self, window):
+        self.asked.append((self.clock.time() - NOON, window))
+        if self.fails or len(self.asked) == self.fails_at:
+            raise Transient("connection refused")
+        return None if self.cannot else sum(self.holds.get(start, 0) for start in range(window.start, window.end, 60))
+
+    async def close(self):
+        pass
+
+    def store(self, minutes, records=10, start=NOON - HOUR):
+        """Store some minutes and let the source hold as much."""
+        for minute in range(minutes):
+            window = Window(start + 60 * minute, start + 60 * minute + 60)
+            self.holds[window.start] = records
+            self.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=records)], self.clock.time())
+
+    def runs(self, seconds, by=60):
+        async def run():
+            task = asyncio.ensure_future(Recount(self.config, self, self.lender, self.ledger, self.clock).run())
+            for _ in range(int(seconds / by)):
+                await self.clock.advance(by)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(run())
+
+    @property
+    def left(self):
+        return [one.window for one in Counts(self.ledger, "one").due(self.clock.time() + 10 * DAY, (0,))]
+
+    @property
+    def again(self):
+        return [(job.source, job.span, job.force) for job in Jobs(self.ledger).all()]
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path)
+    with capture_logs():
+        yield site
+    site.ledger.close()
+
+
+def test_windows_are_counted_after_an_hour_and_a_day_in_one_question_and_then_forgotten(site):
+    site.store(30)
+    site.runs(HOUR - 120)
+    assert site.asked == []
+    site.runs(300)
+    span = Window(NOON - HOUR, NOON - HOUR + 1800)
+    assert [window for _, window in site.asked] == [span]
+    site.runs(DAY, by=600)
+    assert [window for _, window in site.asked] == [span, span]
+    assert (site.left, site.again) == ([], [])
+
+
+def test_only_the_window_that_grew_is_collected_again(site):
+    site.store(30)
+    site.holds[NOON - HOUR + 600] += 1
+    site.runs(HOUR + 300)
+    assert site.again == [("one", Window(NOON - HOUR + 600, NOON - HOUR + 660), True)]
+    assert len(site.asked) <= 11
+
+
+def test_a_source_that_counts_more_than_it_hands_out_is_collected_again_once_not_for_ever(site):
+    site.store(3)
+    window = Window(NOON - HOUR, NOON - HOUR + 60)
+    site.holds[window.start] = 12
+    told = []
+
+    async def play():
+        task = asyncio.ensure_future(Recount(site.config, site, site.lender, site.ledger, site.clock).run())
+        for _ in range(6):
+            await site.clock.advance(HOUR + 60)
+            for job in Jobs(site.ledger).all():  # the backfill: the source hands out ten of its twelve again
+                if not job.finished:
+                    told.append(job.span)
+                    site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=10)], site.clock.time())
+                    Jobs(site.ledger).set_state(job, "done", site.clock.time())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with capture_logs() as logged:
+        asyncio.run(play())
+    assert told == [window]
+    said = [(one["window"], one["records"], one["found"]) for one in logged if one["event"] == "window.overcounted"]
+    assert said == [(str(window), 10, 12)]
+    site.holds[window.start] = 13
+    site.clock.jump(DAY)
+    site.runs(120)
+    assert [span for _, span, _ in site.again] == [window, window]
+
+
+def test_a_ledger_that_cannot_be_read_just_now_is_a_line_without_a_traceback(site):
+    site.store(1)
+    site.ledger.sql.execute("ALTER TABLE counted RENAME TO elsewhere")
+    with capture_logs() as told:
+        site.runs(60)
+    line, *_ = [one for one in told if one["event"] == "recount.failed"]
+    assert (line["log_level"], line["error"], "exc_info" in line) == ("warning", "no such table: counted", False)
+
+
+def test_what_a_clock_that_was_fast_has_stored_is_counted_as_soon_as_it_is_over(site):
+    """An hour fast: of the window that was not over, half was had, and of those after it nothing."""
+    site.clock.jump(HOUR)
+    site.store(1, records=5, start=NOON - 60)
+    site.store(30, records=0, start=NOON)
+    site.store(1, records=10, start=NOON - 120)
+    site.clock.jump(-HOUR)
+    site.holds |= dict.fromkeys(range(NOON - 60, NOON + 1800, 60), 10)
+    site.runs(120)
+    assert site.again[0] == ("one", Window(NOON - 60, NOON), True)
+    assert all(span.end <= site.clock.time() for _, span, _ in site.again)
+    site.runs(2000)
+    again = sorted(span.start for _, span, _ in site.again)
+    assert again == list(range(NOON - 60, NOON + 1800, 60))
+    assert len(site.left) == 32
+
+
+def told_of(site, event):
+    """(window, records, found) of each time that something was said of windows when an hour is over."""
+    site.clock.jump(HOUR)
+    with capture_logs() as told:
+        site.runs(60)
+    return [(one["window"], one["records"], one["found"]) for one in told if one["event"] == event and one["source"] == "one"]
+
+
+def test_a_window_that_shrank_is_told_and_replaces_nothing(site):
+    site.store(3)
+    site.holds[NOON - HOUR] = 4
+    assert told_of(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 60)), 10, 4)]
+    assert site.again == []
+
+
+def test_neighbours_that_shrank_are_told_together_and_counted_once(site):
+    site.store(8)
+    start = NOON - HOUR
+    site.holds |= {start + 60 * minute: 10 - minute for minute in (2, 3, 4, 6)}
+    runs = Window(start + 120, start + 300), Window(start + 360, start + 420)
+    assert told_of(site, "window.shrunk") == [(str(runs[0]), 30, 21), (str(runs[1]), 10, 4)]
+    assert site.left == [Window(start + 60 * minute, start + 60 * minute + 60) for minute in range(8)]
+    assert told_of(site, "window.shrunk") == []
+
+
+def test_a_window_that_grew_is_found_also_beside_one_that_shrank(site):
+    site.store(30)
+    site.holds[NOON - HOUR + 600] += 1
+    site.holds[NOON - HOUR + 660] -= 5
+    assert len(told_of(site, "window.shrunk")) == 1
+    assert [span for _, span, _ in site.again] == [Window(NOON - HOUR + 600, NOON - HOUR + 660)]
+
+
+def test_where_nothing_is_left_one_question_and_one_sentence_are_enough(site):
+    site.store(30)
+    site.holds.clear()
+    assert told_of(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 1800)), 300, 0)]
+    assert len(site.asked) == 1
+
+
+def test_what_was_found_before_a_source_failed_is_told(site):
+    site.store(2)
+    site.holds[NOON - HOUR] = 4
+    site.fails_at = 3
+    assert len(told_of(site, "window.shrunk")) == 1
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_windows_of_any_length_are_settled_by_what_they_have_now(tmp_path_factory, changed):
+    """(minutes, records now) of windows that touch, each stored with two records; that one changed where the sum did not is not seen."""
+    site = Site(tmp_path_factory.mktemp("recount"))
+    start, grown, shrunk = NOON - HOUR, [], 0
+    for minutes, now in changed:
+        window = Window(start, start + 60 * minutes)
+        site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=2)], site.clock.time())
+        site.holds[start] = now
+        start = window.end
+        grown += [window] * (now > 2)
+        shrunk += max(2 - now, 0)
+    told = told_of(site, "window.shrunk")
+    found = [span for _, span, _ in site.again]
+    site.ledger.close()
+    assert set(found) <= set(grown)
+    assert sum(records - now for _, records, now in told) <= shrunk
+    if not (grown and shrunk):
+        assert (found, sum(records - now for _, records, now in told)) == (grown, shrunk)
+
+
+def test_neighbours_are_asked_for_together_up_to_an_hour_and_never_across_a_hole(site):
+    site.store(90)
+    site.store(2, start=NOON + 6 * HOUR)
+    site.runs(HOUR + 300)
+    start = NOON - HOUR
+    later = Window(NOON + 6 * HOUR, NOON + 6 * HOUR + 120)
+    assert [window for _, window in site.asked] == [Window(start, start + LONGEST), Window(start + LONGEST, start + 5400), later]
+
+
+def test_what_could_not_be_counted_stays_due(site):
+    site.store(3)
+    site.fails = True
+    site.runs(HOUR + 300)
+    assert len(site.asked) > 2
+    site.fails, before = False, len(site.asked)
+    site.runs(180)
+    assert len(site.asked) == before + 1
+
+
+def test_a_source_that_can_not_count_is_asked_no_more_than_there_are_times(site):
+    site.store(3)
+    site.cannot = True
+    site.runs(2 * DAY, by=600)
+    assert (len(site.asked), site.left) == (2, [])
+
+
+def test_where_nothing_is_to_be_counted_again_nothing_is_asked_and_nothing_kept(tmp_path):
+    site = Site(tmp_path, recount=())
+    site.store(3)
+    site.runs(120)
+    assert (site.asked, site.left) == ([], [])
+    site.ledger.close()
+
+
+def test_a_window_that_is_stored_again_begins_anew(site):
+    site.store(1)
+    site.runs(HOUR + 120)
+    site.store(1, records=12)
+    site.runs(HOUR - 240)
+    assert len(site.asked) == 1
+    site.runs(300)
+    assert len(site.asked) == 2
+
+
+def test_live_polling_goes_first(site):
+    class Busy(Alone):
+        busy = True
+
+        def live_is_due(self):
+            return self.busy
+
+    site.lender = Busy()
+    site.store(1)
+    site.runs(HOUR + 180)
+    assert site.asked == []
+    site.lender.busy = False
+    site.runs(120)
+    assert len(site.asked) == 1
+
+
+def test_records_of_windows_that_lie_side_by_side_add_up_and_are_unknown_where_one_is(site):
+    site.store(3)
+    start = NOON - HOUR
+    assert site.ledger.records("one", Window(start, start + 180)) == 30
+    assert site.ledger.records("one", Window(start, start + 240)) is None
+    site.ledger.store([StoredEntry("one", "x", "fs", Window(start + 60, start + 120), 5)], NOON)
+    assert site.ledger.records("one", Window(start, start + 180)) is None

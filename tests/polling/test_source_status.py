@@ -1,0 +1,331 @@
+"""A source that is down, that comes back, and what of it can't be had any more: what is told, and what follows."""
+
+import asyncio
+import sqlite3
+
+import pytest
+from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
+from structlog.testing import capture_logs
+
+from tokiod.errors import Fatal, Transient
+from tokiod.ledger.ledger import StoredEntry
+from tokiod.ranges import Ranges
+from tokiod.testing.clock import FakeClock
+from tokiod.window import Window
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    with sites(tmp_path, monkeypatch) as make:
+        yield make
+
+
+# ---- a source that is down
+
+
+def test_a_source_that_was_down_for_six_hours_is_healed_newest_first_and_live_polling_is_never_late(site):
+    down = range(NOON, NOON + 6 * HOUR)
+    clock = FakeClock(NOON)
+
+    def behave(_):
+        if int(clock.time()) in down:
+            raise Transient("connection refused")
+        return []
+
+    async def scenario():
+        s = site(clock=clock, behave=behave, takes=0.5, retention=8 * HOUR)
+        s.has_all(NOON - WINDOW, hours=9)
+        async with s.polled():
+            await s.advance(6 * HOUR, by=300)
+            during = len(s.source.asked)
+            assert (s.status.state, s.status.state_reason) == ("waiting", "connection refused")
+            await s.advance(HOUR, by=120)
+            return during, s.writer.stored, list(s.ledger.stored("lmt")), s.status.state, s.ledger.unstored("lmt")
+
+    during, stored, covered, state, unstored = asyncio.run(scenario())
+    assert 60 < during < 400  # backing off: at most every few minutes on average, not every second
+    first = stored[0][0]
+    assert first < NOON + 6 * HOUR + 300
+    live = [(t, w) for t, w in stored if w.end + SETTLE >= first]
+    assert max(t - (w.end + SETTLE) for t, w in live) <= 1.5  # the window being healed, then its own collecting
+    healed = [w for _, w in stored if w.end + SETTLE < first]
+    assert healed == sorted(healed, reverse=True)
+    assert len(healed) > 300
+    assert covered == [(NOON - WINDOW - 9 * HOUR, NOON + 7 * HOUR - WINDOW)]
+    assert (state, unstored) == ("running", [])
+
+
+def test_while_a_source_is_down_the_ledger_says_how_often_it_was_asked_why_not_and_when_it_is_again(site):
+    async def scenario():
+        s = site(behave=trouble("connection refused"), window=HOUR, retention=2 * HOUR)
+        s.has_all(NOON - HOUR)
+        async with s.polled():
+            await s.advance(120)
+            return len(s.source.asked), s.ledger.unstored("lmt"), s.clock.time(), s.poller.counts
+
+    attempts, rows, now, counts = asyncio.run(scenario())
+    (row,) = rows
+    assert (row.window, row.state, row.attempts) == (Window(NOON - HOUR, NOON), "failed", attempts)
+    assert (row.error_class, row.error) == ("Transient", "connection refused")
+    assert row.last_try <= now < row.next_try
+    assert counts == {"transient": attempts}
+
+
+def test_the_attempts_at_a_window_go_on_counting_after_a_restart(site):
+    async def scenario():
+        s = site(behave=trouble(), window=HOUR, retention=2 * HOUR)
+        s.has_all(NOON - HOUR)
+        s.ledger.failed("lmt", Window(NOON - HOUR, NOON), "Transient", "gone", 41, NOON, NOON)
+        async with s.polled():
+            await s.advance(SETTLE)
+            return s.ledger.unstored("lmt")[0].attempts, len(s.source.asked)
+
+    attempts, asked = asyncio.run(scenario())
+    assert attempts == 41 + asked
+
+
+def test_a_window_that_always_fails_holds_nobody_up(site):
+    poison = Window(NOON - 10 * WINDOW, NOON - 9 * WINDOW)
+
+    def behave(window):
+        if window == poison:
+            raise Transient("too big")
+        return []
+
+    async def scenario():
+        s = site(behave=behave, retention=3 * HOUR)
+        s.has_all(hours=4)
+        s.has_not(NOON - HOUR, NOON)
+        async with s.polled():
+            await s.advance(2 * HOUR, by=120)
+            return s.source.windows.count(poison), list(s.ledger.stored("lmt")), s.ledger.unstored("lmt")
+
+    times, stored, unstored = asyncio.run(scenario())
+    assert stored == [(NOON - 4 * HOUR, poison.start), (poison.end, NOON + 2 * HOUR - WINDOW)]
+    assert [(row.window, row.attempts) for row in unstored] == [(poison, times)]
+    assert 5 < times < 40
+
+
+def test_an_answer_that_takes_too_long_is_cut_off_and_counted_apart(site):
+    async def scenario():
+        s = site(takes=1e9, timeout=0, window=HOUR, retention=2 * HOUR)
+        s.has_all(NOON - HOUR)
+        async with s.polled():
+            await s.advance(SETTLE)
+            return s.poller.counts, s.source.cancelled, s.ledger.unstored("lmt")[0], s.status.state
+
+    counts, cancelled, row, state = asyncio.run(scenario())
+    assert counts == {"timeout": cancelled}
+    assert cancelled > 0
+    assert (row.error_class, row.error, state) == ("TimeoutError", "no answer within 0 s", "waiting")
+
+
+def test_a_fault_in_a_collector_is_told_with_its_traceback_and_stops_nobody(site):
+    def behave(window):
+        if window.start == NOON - 5 * WINDOW:
+            raise ZeroDivisionError("a bug")
+        return []
+
+    async def scenario():
+        s = site(behave=behave)
+        s.has_all()
+        s.has_not(NOON - HOUR // 2, NOON)
+        with capture_logs() as logs:
+            async with s.polled():
+                await s.advance(HOUR // 2)
+                return logs, list(s.ledger.stored("lmt")), s.ledger.unstored("lmt"), s.poller.counts
+
+    logs, stored, unstored, counts = asyncio.run(scenario())
+    told = [line for line in logs if line["event"] == "window.failed"]
+    assert isinstance(told[0].pop("exc_info"), ZeroDivisionError)
+    assert told[0] == {
+        "event": "window.failed", "log_level": "error", "source": "lmt", "window": "[2018-01-28T19:55:00Z, 2018-01-28T19:56:00Z)",
+        "error_class": "ZeroDivisionError", "error": "a bug", "times": 1,
+    }  # fmt: skip
+    assert [(row.window.start, row.error_class) for row in unstored] == [(NOON - 5 * WINDOW, "ZeroDivisionError")]
+    assert stored == [(NOON - 2 * HOUR, NOON - 5 * WINDOW), (NOON - 4 * WINDOW, NOON + HOUR // 2 - WINDOW)]
+    assert counts["bug"] == unstored[0].attempts
+
+
+def test_a_fatal_error_waits_for_a_person_who_may_have_come_after_ten_minutes(site):
+    behave = trouble("no such table: TIMESTAMP_INFO", Fatal)
+
+    async def scenario():
+        s = site(behave=behave)
+        s.has_all()
+        s.has_not(NOON - WINDOW, NOON)
+        async with s.polled():
+            await s.advance(WINDOW)
+            s.poller.reload()
+            await s.idle()
+            fatal = s.status.state, s.status.state_reason, len(s.source.asked)
+            s.source.behave = lambda _: []
+            await s.advance(500)
+            still = len(s.source.asked)
+            await s.advance(100)
+            return fatal, still, s.status.state, list(s.ledger.stored("lmt"))
+
+    fatal, still, state, stored = asyncio.run(scenario())
+    assert (fatal, still) == (("fatal", "no such table: TIMESTAMP_INFO", 1), 1)
+    assert (state, stored) == ("running", [(NOON - 2 * HOUR, NOON + 660 - WINDOW)])
+
+
+def test_an_outage_is_one_line_when_it_begins_one_when_it_ends_and_now_and_then_one_meanwhile(site):
+    async def scenario():
+        s = site(behave=trouble(), retention=2 * HOUR)
+        s.has_all()
+        with capture_logs() as logs:
+            async with s.polled():
+                await s.advance(HOUR)
+                s.source.behave = lambda _: []
+                await s.advance(600)
+        return [line for line in logs if line["log_level"] != "debug"], s.poller.counts["transient"]
+
+    logs, failures = asyncio.run(scenario())
+    events = [line["event"] for line in logs]
+    assert (events.count("source.down"), events.count("source.up"), events[-1]) == (1, 1, "source.up")
+    told = [line["times"] for line in logs if line["event"] == "window.failed"]
+    assert told[0] == 1
+    assert len(told) <= HOUR / 300 + 1
+    assert failures - 10 < sum(told) <= failures
+
+
+def test_an_answer_to_a_question_from_before_the_failure_does_not_say_that_the_source_is_up(site):
+    async def scenario():
+        s = site(window=HOUR, retention=3 * HOUR)
+        s.writer.holds = True
+        s.source.behave = lambda w: [] if w.end == NOON - HOUR else trouble("gone")(w)
+        async with s.polled():
+            s.writer.release()
+            await s.idle()
+            before = s.status.state
+            s.source.behave = lambda _: []
+            s.writer.holds = False
+            await s.advance(600)
+            return before, s.status.state
+
+    assert asyncio.run(scenario()) == ("waiting", "running")
+
+
+# ---- what can't be had any more
+
+
+def test_what_falls_out_of_the_retention_is_lost_with_a_reason_in_one_row(site):
+    async def scenario():
+        s = site(behave=trouble("gone for good"), retention=600)
+        s.has_all()
+        s.ledger.register(s.config, NOON - 600)
+        async with s.polled():
+            await s.advance(HOUR)
+            return s.ledger.unstored("lmt"), s.ledger.watermark("lmt"), s.status.since
+
+    rows, watermark, since = asyncio.run(scenario())
+    lost = [row for row in rows if row.state == "lost"]
+    assert [(row.window, row.error) for row in lost] == [(Window(NOON, NOON + HOUR - 600), "older than the 600 s that the source keeps")]
+    assert (watermark, since) == (NOON + HOUR - 600, NOON - 600)
+    assert all(row.window.start >= NOON + HOUR - 600 for row in rows if row.state == "failed")
+
+
+def test_what_a_source_drops_before_it_was_ever_had_was_never_expected(site):
+    """A fresh archive fills newest first: the far end of the retention passes by before it is reached."""
+
+    async def scenario():
+        s = site(behave=trouble(), retention=600)
+        async with s.polled():
+            await s.advance(HOUR)
+            unasked = s.ledger.unstored("lmt"), s.status.since
+            s.source.behave = lambda _: []
+            await s.advance(HOUR)
+            return unasked, s.ledger.unstored("lmt"), s.ledger.stored("lmt").total, s.status.since
+
+    (rows, since), at_last, seconds, first = asyncio.run(scenario())
+    assert {row.state for row in rows} == {"failed"}
+    assert all(row.window.start >= since == NOON + HOUR - 600 for row in rows)
+    assert (at_last, first) == ([], pytest.approx(since, abs=360))
+    assert seconds == NOON + 2 * HOUR - WINDOW - first
+
+
+def test_a_source_without_a_past_is_asked_once_in_each_window_and_what_was_missed_is_lost(site):
+    async def scenario():
+        s = site(replayable=False, window=300)
+        async with s.polled():
+            await s.advance(900)
+            s.source.behave = trouble("lfs: command not found")
+            await s.advance(900)
+            s.source.behave = lambda _: []
+            await s.advance(900)
+            return s.source.asked, s.ledger.unstored("lmt"), s.ledger.stored("lmt")
+
+    asked, rows, stored = asyncio.run(scenario())
+    assert asked[:3] == [(pytest.approx(w.start, abs=0.01), w) for w in windows(NOON, NOON + 900, 300)]
+    assert all(w.start <= t < w.end for t, w in asked)
+    assert stored.covers(Window(NOON, NOON + 900))
+    reasons = {row.error for row in rows if row.state == "lost"}
+    assert reasons == {"the source can't be asked about the past, and then: lfs: command not found"}
+    lost = Ranges((row.window.start, row.window.end) for row in rows)
+    assert lost.within(NOON, NOON + 2700) == stored.holes(NOON, NOON + 2700)
+    assert lost.covers(Window(NOON + 1200, NOON + 1500))
+
+
+def test_a_source_without_a_past_loses_the_time_when_nobody_ran(site):
+    async def scenario():
+        s = site(replayable=False, window=300)
+        s.ledger.register(s.config, NOON - 1500)
+        s.ledger.store([StoredEntry("lmt", "lmt", "cscratch", Window(NOON - 1500, NOON - 1200), 0)], 0.0)
+        async with s.polled():
+            return s.ledger.unstored("lmt"), s.source.windows
+
+    (row,), asked = asyncio.run(scenario())
+    assert (row.window, row.state, row.error) == (Window(NOON - 1200, NOON), "lost", "the source can't be asked about the past")
+    assert asked == [Window(NOON, NOON + 300)]
+
+
+def test_what_a_source_without_a_past_missed_before_it_was_ever_had_is_lost_too(site):
+    async def scenario():
+        s = site(replayable=False, window=300, behave=trouble("lfs: command not found"))
+        async with s.polled():
+            await s.advance(900)
+            s.source.behave = lambda _: []
+            await s.advance(300)
+            return s.ledger.unstored("lmt"), s.ledger.sources()[0].since
+
+    rows, since = asyncio.run(scenario())
+    assert since == NOON
+    assert [(row.window, row.state) for row in rows] == [(Window(NOON, NOON + 900), "lost")]
+
+
+def test_a_loss_is_told_also_if_what_was_had_before_it_is_stored_only_after_a_restart(site):
+    """The collectors are killed with a first window on its way to the writer; their next start can't see it in the ledger yet."""
+
+    async def scenario():
+        s = site(replayable=False, window=300)
+        s.ledger.register(s.config, NOON - 600)
+        async with s.polled():
+            s.ledger.store([StoredEntry("lmt", "lmt", "cscratch", Window(NOON - 600, NOON - 300), 0)], 0.0)
+            return s.ledger.unstored("lmt"), s.ledger.stored("lmt").holes(NOON - 600, NOON)
+
+    (row,), holes = asyncio.run(scenario())
+    assert (row.window, row.state) == (Window(NOON - 300, NOON), "lost")
+    assert holes == [row.window]
+
+
+def test_a_loss_that_the_ledger_could_not_be_told_of_is_told_as_soon_as_it_can(site):
+    async def scenario():
+        with capture_logs() as logs:
+            s = site(replayable=False, window=300)
+            other = sqlite3.connect(s.ledger.path, isolation_level=None)
+            s.ledger.sql.execute("PRAGMA busy_timeout = 0")
+            async with s.polled():
+                s.source.behave = trouble("lfs: command not found")
+                other.execute("BEGIN IMMEDIATE")
+                await s.advance(900)
+                before = s.ledger.unstored("lmt")
+                other.close()
+                s.source.behave = lambda _: []
+                await s.advance(300)
+                return before, s.ledger.unstored("lmt"), [log["window"] for log in logs if log["event"] == "window.lost"]
+
+    before, (row,), told = asyncio.run(scenario())
+    assert before == []
+    assert (row.window, row.state) == (Window(NOON + 300, NOON + 900), "lost")
+    assert told == [str(row.window)]

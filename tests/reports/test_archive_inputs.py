@@ -1,0 +1,144 @@
+"""Archiving from a collector that a test scripts: what is asked of it, and what becomes of the file when it fails."""
+
+import asyncio
+from itertools import pairwise
+
+import h5py
+import numpy as np
+import pytest
+
+from tokiod.batch import Batch
+from tokiod.errors import Fatal, TokiodError
+from tokiod.reports.archive_inputs import Job, archive
+from tokiod.testing.clock import FakeClock
+from tokiod.tts.schema import missing
+from tokiod.window import Calendar, Window
+
+STEP = 60
+NOON = 1_517_184_000 + 12 * 3600
+COUNTER, GAUGE = "datatargets/readbytes", "dataservers/cpuload"
+
+
+class Source:
+    """A counter that grows by its minute, and a gauge that is its minute; `fails` at windows that begin there."""
+
+    step = STEP
+    replayable = True
+
+    def __init__(self, *, needs_sample_at_end=True, fails=(), silent=False):
+        self.needs_sample_at_end = needs_sample_at_end
+        self.fails = fails
+        self.silent = silent
+        self.asked = []
+
+    async def collect(self, window, tally):
+        tally.dropped["nonsense"] += 1
+        self.asked.append(window)
+        if window.start in self.fails:
+            raise Fatal("no permission")
+        if self.silent:
+            return
+        time = np.arange(window.start, window.end, STEP)
+        minute, column = (time - NOON) // STEP, np.zeros(len(time), np.uint32)
+        yield Batch(COUNTER, "counter", STEP, ("OST0000",), time, column, 2**60 + minute * (minute + 1) // 2)
+        yield Batch(GAUGE, "gauge", STEP, ("oss0",), time, column, minute.astype(np.float64))
+
+
+def run(source, out, first, last, file_span=None):
+    """Archive minutes [first, last) after noon."""
+    span = Window(NOON + first * STEP, NOON + last * STEP)
+    done = []
+    result = asyncio.run(archive(Job("lmt", source, span, file_span, out), Calendar("UTC"), FakeClock(NOON + 7200), done.append))
+    assert sum(done) == span.seconds
+    return result
+
+
+def minutes(out):
+    """Every cell that is not missing, by its minute."""
+    with h5py.File(out, "r") as file:
+        first = (int(file.attrs["start"]) - NOON) // STEP
+        cells = {name: file[name][:, 0] for name in (COUNTER, GAUGE)}
+    return {name: {int(row) + first: float(value[row]) for row in np.flatnonzero(~missing(value))} for name, value in cells.items()}
+
+
+@pytest.fixture(autouse=True)
+def quarters(monkeypatch):
+    """A quarter of an hour at a time."""
+    monkeypatch.setattr("tokiod.reports.archive_inputs.ROWS", 15)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out.hdf5"
+
+
+def test_a_quarter_of_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(out):
+    source = Source()
+    result = run(source, out, 0, 150)
+    edges = [*range(0, 151, 15), 151]
+    assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise(edges)]
+    assert (result.cells, dict(result.dropped)) == (300, {"nonsense": 10})
+    assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(150)}, GAUGE: {m: float(m) for m in range(150)}}
+
+
+def test_no_more_than_a_day_is_asked_for_at_a_time(out, monkeypatch):
+    monkeypatch.setattr("tokiod.reports.archive_inputs.ROWS", 2000)
+    source = Source(needs_sample_at_end=False)
+    run(source, out, 0, 1440)
+    assert source.asked == [Window(NOON, NOON + 12 * 3600), Window(NOON + 12 * 3600, NOON + 24 * 3600)]
+
+
+def test_a_source_whose_cells_need_nothing_behind_them_is_not_asked_for_it(out):
+    source = Source(needs_sample_at_end=False)
+    run(source, out, 0, 60)
+    assert source.asked == [Window(NOON + m * STEP, NOON + (m + 15) * STEP) for m in (0, 15, 30, 45)]
+    assert minutes(out)[COUNTER] == {m: m + 1.0 for m in range(59)}
+
+
+def test_a_file_that_is_filled_further_takes_the_samples_at_both_seams(out):
+    whole = Window(NOON, NOON + 3600)
+    run(Source(), out, 0, 20, whole)
+    run(Source(), out, 40, 60)
+    source = Source()
+    run(source, out, 20, 40)
+    edges = [(20, 30), (30, 40), (40, 41), (19, 20)]
+    assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in edges]
+    assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(60)}, GAUGE: {m: float(m) for m in range(60)}}
+
+
+def test_the_result_is_sealed_and_dated_and_nothing_lies_beside_it(out):
+    run(Source(), out, 0, 60)
+    with h5py.File(out, "r") as file:
+        assert file["_tokiod"].attrs["form"] == b"sealed"
+        assert file[GAUGE].compression == "gzip"
+        assert int(file[GAUGE].attrs["updated"]) == NOON + 7200
+    assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("fails", [NOON, NOON + 3600, NOON + 7200], ids=["first window", "second window", "sample at the end"])
+def test_where_the_source_fails_there_is_no_file_or_the_old_one(out, fails):
+    with pytest.raises(Fatal, match="no permission"):
+        run(Source(fails=[fails]), out, 0, 120)
+    assert list(out.parent.iterdir()) == []
+    run(Source(), out, 0, 120)
+    before = out.read_bytes()
+    with pytest.raises(Fatal, match="no permission"):
+        run(Source(fails=[fails]), out, 0, 120)
+    assert [(path, path.read_bytes()) for path in out.parent.iterdir()] == [(out, before)]
+
+
+def test_a_span_without_data_makes_no_file_and_leaves_one_that_is_there_as_it_was(out):
+    with pytest.raises(TokiodError, match=r"no data between 2018-01-29T12:00:00Z and 2018-01-29T13:00:00Z: .* was not written"):
+        run(Source(silent=True), out, 0, 60)
+    assert list(out.parent.iterdir()) == []
+    run(Source(), out, 0, 60)
+    before = minutes(out)
+    run(Source(silent=True), out, 0, 60)
+    assert minutes(out) == before
+
+
+def test_what_a_killed_archiver_left_is_taken_away(out):
+    leftover = out.with_name(f".{out.name}.live")
+    leftover.write_text("half made")
+    run(Source(), out, 0, 60)
+    assert list(out.parent.iterdir()) == [out]

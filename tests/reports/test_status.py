@@ -1,0 +1,163 @@
+"""What the status says, from a real ledger, lock and files."""
+
+import fcntl
+import os
+from contextlib import contextmanager
+
+import pytest
+
+from tokiod.config import load as configuration
+from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.reports.status import Gaps, JobLine, status
+from tokiod.window import Window
+
+MIDNIGHT = 1_517_184_000
+NOON = MIDNIGHT + 12 * 3600
+SETTLE, WINDOW = 15, 60
+
+CONFIG = """\
+timezone = "UTC"
+[archive]
+path = "{directory}/%Y-%m-%d/{{system}}.hdf5"
+[[source]]
+name = "one"
+kind = "lmt"
+system = "fs"
+url = "sqlite:///none"
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(CONFIG.format(directory=tmp_path / "tts"))
+    return configuration.load(path)
+
+
+@pytest.fixture
+def ledger(config):
+    """A ledger of a source that is expected since midnight and runs."""
+    config.archive.ledger.parent.mkdir(parents=True)
+    with Ledger.open(config.archive.ledger) as ledger:
+        ledger.register(config.source[0], MIDNIGHT)
+        ledger.set_state("one", "running", "", MIDNIGHT)
+        yield ledger
+
+
+def store(ledger, start, end, cells=600, dropped=None):
+    ledger.store([StoredEntry("one", "lmt", "fs", Window(start, end), cells, dropped or {})], end + SETTLE)
+
+
+@contextmanager
+def daemon(config):
+    """Hold the archive's lock, as a writer does; yields its process."""
+    config.archive.lock.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(config.archive.lock, os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"4711\n")
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield 4711
+    finally:
+        os.close(fd)
+
+
+NOW = NOON + SETTLE
+
+
+def test_a_source_that_keeps_up_is_fine_and_its_line_says_all_about_it(config, ledger):
+    store(ledger, MIDNIGHT, NOON - WINDOW, cells=10_000, dropped={"not a number": 3})
+    store(ledger, NOON - WINDOW, NOON, cells=600)
+    with daemon(config) as pid:
+        now = status(config, ledger, NOW)
+    (line,) = now.sources
+    assert (now.time, now.archive, now.writer, now.health) == (NOW, str(config.archive.root), pid, "fine")
+    assert (line.name, line.kind, line.system, line.state, line.reason) == ("one", "lmt", "fs", "running", "")
+    assert (line.watermark, line.lag, line.last_start, line.last_end) == (NOON, SETTLE, NOON - WINDOW, NOON)
+    assert (line.windows, line.cells, line.cells_per_second, line.stored_at) == (2, 10_600, 10.0, NOON + SETTLE)
+    assert (line.gaps, line.last_error, line.attempts, line.dropped) == (Gaps(0, 0, 0), "", 0, {"not a number": 3})
+
+
+def test_a_source_whose_last_window_is_not_over_yet_has_no_lag(config, ledger):
+    store(ledger, MIDNIGHT, NOON)
+    with daemon(config):
+        assert status(config, ledger, NOON - WINDOW / 2).sources[0].lag == 0
+
+
+@pytest.mark.parametrize(
+    ("until", "health"),
+    [(NOON, "fine"), (NOON - 3 * WINDOW, "fine"), (NOON - 4 * WINDOW, "degraded"), (MIDNIGHT + 60, "degraded")],
+)
+def test_a_source_is_late_once_more_than_three_windows_are_due(config, ledger, until, health):
+    store(ledger, MIDNIGHT, until)
+    with daemon(config):
+        assert status(config, ledger, NOW).health == health
+
+
+def test_holes_are_counted_and_make_an_archive_degraded_though_the_newest_window_is_there(config, ledger):
+    store(ledger, MIDNIGHT, NOON - 7200)
+    store(ledger, NOON - 3600, NOON - 1800)
+    store(ledger, NOON - 1200, NOON)
+    with daemon(config):
+        now = status(config, ledger, NOW)
+    assert now.health == "degraded"
+    assert (now.sources[0].gaps, now.sources[0].watermark, now.sources[0].lag) == (Gaps(2, 4200, 0), NOON - 7200, SETTLE)
+
+
+def test_what_is_lost_is_told_apart_and_no_gap_any_more(config, ledger):
+    store(ledger, MIDNIGHT, NOON - 7200)
+    ledger.lost("one", Window(NOON - 7200, NOON - 3600), "Expired", "older than the retention", NOON)
+    store(ledger, NOON - 3600, NOON)
+    with daemon(config):
+        now = status(config, ledger, NOW)
+    assert (now.health, now.sources[0].gaps, now.sources[0].watermark) == ("fine", Gaps(0, 0, 3600), NOON)
+
+
+def test_the_newest_failure_is_the_last_error(config, ledger):
+    store(ledger, MIDNIGHT, NOON - 240)
+    ledger.failed("one", Window(NOON - 240, NOON - 180), "Transient", "the server is gone", 7, NOW + 60, NOW - 30)
+    ledger.failed("one", Window(NOON - 180, NOON - 120), "Transient", "the server is back but slow", 1, NOW + 10, NOW - 5)
+    with daemon(config):
+        (line,) = status(config, ledger, NOW).sources
+    assert (line.last_error, line.attempts) == ("the server is back but slow", 1)
+
+
+@pytest.mark.parametrize(("state", "health"), [("running", "fine"), ("stopped", "fine"), ("waiting", "degraded"), ("fatal", "degraded")])
+def test_a_source_that_waits_for_its_server_or_for_a_person_makes_an_archive_degraded(config, ledger, state, health):
+    store(ledger, MIDNIGHT, NOON)
+    ledger.set_state("one", state, "no permission", NOON)
+    with daemon(config):
+        now = status(config, ledger, NOW)
+    assert (now.health, now.sources[0].state, now.sources[0].reason) == (health, state, "no permission")
+
+
+def test_without_a_daemon_it_is_down_whatever_the_ledger_says(config, ledger):
+    store(ledger, MIDNIGHT, NOON)
+    now = status(config, ledger, NOW)
+    assert (now.writer, now.health, now.sources[0].watermark) == (None, "down", NOON)
+
+
+def test_without_a_ledger_every_source_is_new(config):
+    now = status(config, None, NOW)
+    assert (now.health, [(line.name, line.state, line.lag) for line in now.sources], now.files) == ("down", [("one", "new", None)], [])
+
+
+def test_files_of_yesterday_today_and_tomorrow_are_listed_with_their_filled_share(config, ledger):
+    store(ledger, MIDNIGHT - 86400, NOON)
+    days = ["2018-01-27", "2018-01-28", "2018-01-29", "2018-01-30", "2018-01-31"]
+    for day in days:
+        path = config.archive.root / day / "fs.hdf5"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    told = [(file.path.removeprefix(f"{config.archive.root}/"), file.system, file.filled) for file in status(config, ledger, NOW).files]
+    assert told == [("2018-01-28/fs.hdf5", "fs", 1.0), ("2018-01-29/fs.hdf5", "fs", 0.5), ("2018-01-30/fs.hdf5", "fs", 0.0)]
+
+
+def test_a_backfill_is_shown_until_it_is_finished(config, ledger):
+    jobs = Jobs(ledger)
+    job = jobs.add(Wanted("one", Window(NOON - 7200, NOON - 3600), force=True), NOON)
+    jobs.collected(job, Window(NOON - 7200, NOON - 7000), 30, NOON)
+    jobs.set_state(job, "running", NOON, "connection refused")
+    assert status(config, ledger, NOW).jobs == [JobLine(1, "one", NOON - 7200, NOON - 3600, "running", 1, 30, 3400, "connection refused")]
+    jobs.set_state(job, "done", NOON)
+    assert status(config, ledger, NOW).jobs == []

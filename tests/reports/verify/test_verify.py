@@ -1,0 +1,375 @@
+"""Verify on archives of a real LMT database and of a source that a test scripts: it finds what was planted, there, and nothing else."""
+
+import asyncio
+import random
+import shutil
+from contextlib import closing
+
+import faulty
+import h5py
+import lmt_database
+import numpy as np
+import pytest
+
+from sinks.tts.day_files import Shelf
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.batch import Batch
+from tokiod.collector import Site, SourceConfig, Tally
+from tokiod.config import plugins
+from tokiod.config.load import ArchiveConfig
+from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.reports.verify.scratch_archive import TRIES, Source
+from tokiod.reports.verify.tts_diff import SHOWN
+from tokiod.reports.verify.verify import Verification, Verified
+from tokiod.sink import Collected
+from tokiod.testing.clock import FakeClock
+from tokiod.tts.live.files import UNSYNCED
+from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.sealed.seal import seal
+from tokiod.units import Duration
+from tokiod.window import Calendar, Window
+
+DAY = 86400
+MIDNIGHT = 1_517_184_000
+"""2018-01-29T00:00:00Z."""
+NOON = MIDNIGHT + DAY // 2
+COUNTER, GAUGE = "datatargets/readbytes", "dataservers/cpuload"
+CALENDAR = Calendar("UTC")
+
+
+class Archive:
+    """What a daemon would have made of a source; make: another collector of it."""
+
+    def __init__(self, directory, config, make, calendar=CALENDAR):
+        self.directory, self.config, self.make, self.calendar = directory, config, make, calendar
+        self.archive = ArchiveConfig(path=str(directory / "tts/%Y-%m-%d/{system}.hdf5"))
+        self.clock = FakeClock(NOON)
+        self.ledger = Ledger.open(self.archive.ledger)
+
+    def file(self, time):
+        return self.archive.file(self.calendar.day(time), self.config.system)
+
+    def store(self, *spans, sealed=()):
+        asyncio.run(self._store(spans))
+        for time in sealed:
+            with closing(LiveFile.open(self.file(time), UNSYNCED)) as file:
+                seal(file, self.file(time), updated=NOON)
+
+    async def _store(self, spans):
+        collector, shelf = self.make(), Shelf(daily(self.calendar, self.archive.file), self.clock, UNSYNCED)
+        with closing(TtsSink(shelf, compare=False)) as sink:
+            entries = []
+            for window in [window for span in spans for window in self.calendar.split(span, self.config.window)]:
+                tally = Tally()
+                batches = [batch async for batch in collector.collect(window, tally)]
+                sink.apply(Collected(self.config.system, self.config.name, self.config.kind, window, batches))
+                entries.append(StoredEntry(self.config.name, self.config.kind, self.config.system, window, 1, records=tally.records))
+            sink.commit()
+            self.ledger.store(entries, NOON)
+        await collector.close()
+
+    def verify(self, span, datasets=None, progress=lambda _time: None):
+        """Return what differs, and how much was compared."""
+        collector, verified = self.make(), Verified()
+        verification = Verification(
+            self.archive,
+            Source(self.config, collector, self.calendar, self.clock),
+            self.ledger,
+            datasets or self.config.datasets(),
+            self.directory,
+            progress,
+        )
+
+        async def found():
+            try:
+                return [one async for one in verification.run(span, verified)]
+            finally:
+                await collector.close()
+
+        return asyncio.run(found()), verified
+
+
+def total(found):
+    return sum(sum(counts.values()) for one in found for counts in one.counts.values())
+
+
+# ---- a real database
+
+
+STEPS = 1440
+SPAN = Window(lmt_database.START, lmt_database.START + STEPS * 5 - 60)
+"""The day's first two hours but for the last minute."""
+
+
+@pytest.fixture(scope="module")
+def lmt(tmp_path_factory):
+    """The archive's directory with two hours of a database in it, live."""
+    directory = tmp_path_factory.mktemp("lmt")
+    database = lmt_database.save(directory / "lmt.sqlite3", _lively(lmt_database.tables(STEPS + 1)))
+    archive = _archive(directory, database)
+    archive.store(Window(SPAN.start, SPAN.end + 60))
+    archive.ledger.close()
+    return directory
+
+
+def _lively(tables):
+    """Let every counter grow by something else each time, so that a shift is one."""
+    chance = random.Random(5)
+    for table, first in (("OST_DATA", 2), ("MDS_OPS_DATA", 3)):
+        sums = {}
+        for i, row in enumerate(tables[table]):
+            key = (row[0], row[2]) if table == "MDS_OPS_DATA" else row[0]
+            sums[key] = grown = [value + chance.randrange(1, 10**6) for value in sums.get(key, [10**12, 10**12])]
+            width = 1 if table == "MDS_OPS_DATA" else 2
+            tables[table][i] = (*row[:first], *grown[:width], *row[first + width :])
+    return tables
+
+
+def _archive(directory, database):
+    plugin = plugins.load("lmt")
+    config = plugin.Config(name="one", kind="lmt", system="fs", url=f"sqlite://{database}")
+    calendar = Calendar(lmt_database.ZONE)
+    site = Site(calendar, FakeClock(SPAN.end + 3600))
+    return Archive(directory, config, lambda: plugin.live(config, site), calendar)
+
+
+@pytest.fixture
+def copied(lmt, tmp_path):
+    """An archive of a test's own."""
+    shutil.copytree(lmt / "tts", tmp_path / "tts")
+    archive = _archive(tmp_path, lmt / "lmt.sqlite3")
+    yield archive
+    archive.ledger.close()
+
+
+@pytest.fixture(params=["live", "sealed"])
+def archive(request, copied):
+    if request.param == "sealed":
+        copied.store(sealed=[SPAN.start])
+    return copied
+
+
+def test_where_nothing_was_planted_nothing_differs(archive):
+    found, verified = archive.verify(SPAN)
+    assert found == []
+    assert (verified.windows, verified.not_stored) == (SPAN.seconds // 60, [])
+    assert verified.cells > 1400 * 40
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_of_100_holes_shifts_and_swapped_columns_is_found_at_its_place(archive, seed):
+    chance = random.Random(seed)
+    windows = chance.sample(list(archive.calendar.split(SPAN, 60)), 100)
+    planted = faulty.plant(archive.file(SPAN.start), windows, chance)
+    assert len(planted) == 100
+    found, _ = archive.verify(SPAN)
+    assert [one.window.start for one in found] == sorted(planted)
+    for one in found:
+        cells = planted[one.window.start]
+        assert total([one]) == len(cells)
+        assert {(cell.dataset, cell.column, cell.time) for cell in one.cells} <= cells
+        assert len(one.cells) == min(SHOWN, len(cells))
+
+
+def test_columns_whose_names_were_swapped_differ_everywhere(archive):
+    with h5py.File(archive.file(SPAN.start), "r+", locking=False) as file:
+        names = file[COUNTER].attrs["columns"]
+        file[COUNTER].attrs.modify("columns", names[[1, 0, 2]])
+    found, _ = archive.verify(SPAN)
+    assert len(found) == SPAN.seconds // 60
+    assert {dataset for one in found for dataset in one.counts} == {COUNTER}
+    assert {cell.column for one in found for cell in one.cells} == {"lc1-OST0000", "lc1-OST0001"}
+
+
+def test_a_part_of_the_day_is_compared_alone_and_only_the_datasets_that_were_asked_for(archive):
+    faulty.plant(archive.file(SPAN.start), [Window(SPAN.start, SPAN.start + 60)], random.Random(1))
+    with h5py.File(archive.file(SPAN.start), "r+", locking=False) as file:
+        file[COUNTER][1000, 0] = 7.0
+    later = Window(SPAN.start + 3600, SPAN.end)
+    found, verified = archive.verify(later)
+    (cell,) = [cell for one in found for cell in one.cells]
+    assert (cell.kind, cell.dataset, cell.column, cell.time, cell.archive) == (
+        "different", COUNTER, "lc1-OST0000", SPAN.start + 5000, 7.0,
+    )  # fmt: skip
+    assert verified.windows == later.seconds // 60
+    assert archive.verify(later, frozenset({GAUGE}))[0] == []
+
+
+def test_a_file_that_is_gone_lacks_every_cell(archive):
+    archive.file(SPAN.start).unlink()
+    found, verified = archive.verify(SPAN)
+    assert {kind for one in found for counts in one.counts.values() for kind, n in counts.items() if n} == {"missing"}
+    assert total(found) == verified.cells > 1400 * 40
+
+
+def test_a_file_that_is_none_is_named(archive):
+    archive.file(SPAN.start).write_bytes(b"nothing" * 1000)
+    with pytest.raises(TokiodError, match=r"fs.hdf5.*set"):
+        archive.verify(SPAN)
+
+
+def test_neither_archive_nor_ledger_is_written(archive):
+    def state():
+        paths = [path for path in archive.archive.root.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm"))]
+        return {path: (path.stat().st_mtime_ns, path.stat().st_ino, path.read_bytes()) for path in paths}
+
+    before = state()
+    archive.verify(SPAN)
+    assert state() == before
+
+
+# ---- a source that a test scripts
+
+
+class Config(SourceConfig, frozen=True):
+    @property
+    def step(self):
+        return 60
+
+    def datasets(self):
+        return frozenset({COUNTER, GAUGE})
+
+
+class Scripted:
+    """Counters of `columns` by minute since midnight, and a gauge that is the minute; what is not told is not there."""
+
+    step, replayable, needs_sample_at_end = 60, True, True
+
+    def __init__(self):
+        self.columns = {"OST0000": lambda minute: (minute + 2000) ** 2}
+        self.asked, self.fails, self.records = [], [], {}
+
+    async def collect(self, window, tally):
+        self.asked.append(window)
+        if self.fails:
+            raise self.fails.pop()
+        tally.records = await self.count(window)
+        minutes = range((window.start - MIDNIGHT) // 60, (window.end - MIDNIGHT) // 60)
+        names = tuple(self.columns)
+        cells = [(MIDNIGHT + 60 * m, c, v) for m in minutes for c, name in enumerate(names) if (v := self.columns[name](m)) is not None]
+        time, column, value = (np.array([cell[i] for cell in cells], kind) for i, kind in enumerate((np.int64, np.uint32, np.int64)))
+        yield Batch(COUNTER, "counter", 60, names, time, column, value)
+        stamps = np.array([MIDNIGHT + 60 * m for m in minutes], np.int64)
+        yield Batch(GAUGE, "gauge", 60, ("oss0",), stamps, np.zeros(len(stamps), np.uint32), stamps.astype(float))
+
+    async def count(self, window):
+        return sum(self.records.get(start, 1) for start in range(window.start, window.end, 60))
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture
+def scripted(tmp_path):
+    collector = Scripted()
+    archive = Archive(tmp_path, Config(name="one", kind="lmt", system="fs", window=Duration(600)), lambda: collector)
+    archive.collector = collector
+    yield archive
+    archive.ledger.close()
+
+
+def minutes(first, last):
+    return Window(MIDNIGHT + 60 * first, MIDNIGHT + 60 * last)
+
+
+@pytest.mark.parametrize("span", [minutes(-700, 700), minutes(0, 1440), minutes(-5, 3), minutes(-700, -1), minutes(1400, 1441)])
+def test_midnights_are_seams_like_in_the_archive(scripted, span):
+    scripted.store(minutes(-1000, 1500), sealed=[MIDNIGHT - 1])
+    assert scripted.verify(span)[0] == []
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(lambda minute: None if 100 < minute < 400 else 2000 + minute, id="away for hours, the base is before it"),
+        pytest.param(lambda minute: 5 if minute == 399 else 2000 + minute, id="a dip right before the span"),
+        pytest.param(lambda minute: 0 if 100 < minute < 450 else 2000 + minute, id="failed over, the base is before it"),
+        pytest.param(lambda minute: None if -200 < minute < 450 else 5000 + minute, id="away since the day before"),
+        pytest.param(lambda minute: None if minute < 450 else minute, id="a new column"),
+        pytest.param(lambda minute: minute % 400, id="resets"),
+    ],
+)
+def test_what_the_first_differences_of_a_span_go_back_to_is_looked_for(scripted, column):
+    scripted.collector.columns["OST0001"] = column
+    scripted.store(minutes(-1000, 1000))
+    for span in (minutes(400, 500), minutes(399, 460), minutes(449, 451)):
+        assert scripted.verify(span)[0] == [], span
+
+
+def test_where_counters_only_grow_no_more_than_a_few_steps_before_the_span_are_asked_for(scripted):
+    scripted.store(minutes(-1000, 1000))
+    scripted.collector.asked.clear()
+    scripted.verify(minutes(400, 403))
+    asked = scripted.collector.asked
+    assert (min(asked).start, max(asked).end) == (minutes(388, 404).start, minutes(388, 404).end)
+
+
+def test_windows_that_are_not_stored_are_told_and_not_asked_for(scripted):
+    scripted.store(minutes(0, 100), minutes(110, 200))
+    scripted.collector.asked.clear()
+    found, verified = scripted.verify(minutes(50, 150))
+    assert (found, verified.not_stored, verified.windows) == ([], [minutes(100, 110)], 9)
+    assert not any(window.start < minutes(100, 110).end and window.end > minutes(100, 110).start for window in scripted.collector.asked)
+
+
+def test_cells_that_the_source_does_not_have_are_extra(scripted):
+    scripted.config = Config(name="one", kind="lmt", system="fs")
+    scripted.collector.columns["OST0001"] = lambda minute: 10 * minute + 1
+    scripted.store(minutes(0, 100))
+    scripted.collector.columns["OST0001"] = lambda minute: None if 20 <= minute < 30 else 10 * minute + 1
+    found, _ = scripted.verify(minutes(0, 100))
+    assert {cell.kind for one in found for cell in one.cells} == {"extra", "different"}
+    assert [(one.window.start - MIDNIGHT) // 60 for one in found] == list(range(19, 30))
+
+
+def test_a_window_whose_records_grew_is_told_also_where_no_cell_differs(scripted):
+    scripted.config = Config(name="one", kind="lmt", system="fs")
+    scripted.store(minutes(0, 100))
+    scripted.collector.records[minutes(37, 38).start] = 4
+    found, _ = scripted.verify(minutes(0, 100))
+    assert [(one.window, one.records, one.cells) for one in found] == [(minutes(37, 38), (1, 4), [])]
+
+
+@pytest.mark.parametrize("lengths", [(60, 300, 60), (300, 60, 300), (60, 60, 60), (300, 300, 300), (60, 600, 1200)])
+@pytest.mark.parametrize("minute", [3, 25, 59])
+def test_windows_that_were_stored_in_other_lengths_than_they_are_counted_in_differ_only_where_they_do(scripted, lengths, minute):
+    for number, length in enumerate(lengths):
+        scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(length))
+        scripted.store(minutes(20 * number, 20 * number + 20))
+    scripted.config = Config(name="one", kind="lmt", system="fs")
+    span = minutes(0, 60)
+    assert scripted.verify(span)[0] == []
+    scripted.collector.records[minutes(minute, minute + 1).start] = 4
+    (found,) = scripted.verify(span)[0]
+    assert found.window.start <= minutes(minute, minute + 1).start < found.window.end
+    assert found.records == (found.window.seconds // 60, found.window.seconds // 60 + 3)
+    assert found.window.seconds == lengths[minute // 20]
+
+
+def test_a_source_that_is_busy_is_asked_again_and_one_that_stays_so_is_named(scripted):
+    scripted.store(minutes(0, 10))
+    scripted.clock.sleep = lambda _seconds: asyncio.sleep(0)
+    scripted.collector.fails = [Transient("busy")] * (TRIES - 1)
+    assert scripted.verify(minutes(0, 10))[0] == []
+    scripted.collector.fails = [Transient("busy")] * TRIES
+    with pytest.raises(Transient, match=r"\[.*busy"):
+        scripted.verify(minutes(0, 10))
+    scripted.collector.fails = [Fatal("no permission")]
+    with pytest.raises(Fatal, match="no permission"):
+        scripted.verify(minutes(0, 10))
+
+
+def test_many_days_are_gone_through_with_the_files_of_two(scripted):
+    most = []
+
+    def progress(_time):
+        most.append(len(list(scripted.directory.glob("tokiod-verify-*/*.hdf5"))))
+
+    scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(3600))
+    scripted.store(minutes(0, 6 * 1440))
+    found, verified = scripted.verify(minutes(60, 6 * 1440 - 60), progress=progress)
+    assert (found, verified.windows) == ([], 6 * 24 - 2)
+    assert max(most) <= 3
+    assert list(scripted.directory.glob("tokiod-verify-*")) == []

@@ -1,0 +1,59 @@
+"""Processes that die with their parent and stop when they are asked: real processes, real signals."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+
+from tokiod.runtime.process_setup import Asked
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen:
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_child_ends_when_its_parent_is_killed(tmp_path):
+    child = """
+        import os, signal, sys
+        from tokiod.runtime.process_setup import die_with_parent
+        die_with_parent(int(sys.argv[1]))
+        os.mkfifo(sys.argv[2] + ".in")
+        print("ready", flush=True)
+        signal.pause()
+    """
+    parent = start(
+        f"""
+        import os, subprocess, sys, signal
+        child = subprocess.Popen([sys.executable, "-c", {textwrap.dedent(child)!r}, str(os.getpid()), sys.argv[1]], stdout=subprocess.PIPE)
+        child.stdout.readline()
+        open(sys.argv[1], "w").write(str(child.pid))
+        print("ready", flush=True)
+        signal.pause()
+        """,
+        str(tmp_path / "pid"),
+    )
+    with parent:
+        descriptor = os.pidfd_open(int((tmp_path / "pid").read_text()))
+        parent.kill()
+        parent.wait()
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        ready = ended.poll(10_000)
+        os.close(descriptor)
+        assert ready, "the child outlived its parent by ten seconds"
+
+
+def test_a_stop_flag_is_set_by_sigterm():
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stopping = Asked(signal.SIGTERM, signal.SIGINT)
+        assert not stopping()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stopping()
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)

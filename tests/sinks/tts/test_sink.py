@@ -1,0 +1,173 @@
+"""The TTS sink: any order, split and duplication of windows leaves the archive that one ordered run leaves."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import archive_model as model
+import h5py
+import numpy as np
+import pytest
+from archive_model import DAYS, NAMES, archives, filled, held, sink_in
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tokiod.batch import Batch
+from tokiod.sink import Collected, Refused
+from tokiod.tts.schema import missing
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+
+@given(archives, st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_any_order_split_and_duplication_of_windows_gives_every_right_cell_across_midnights(tmp_path_factory, samples, rng: random.Random):
+    directory = tmp_path_factory.mktemp("archive")
+    windows = []
+    for day in range(DAYS):
+        edges = sorted({0, model.ROWS, *rng.sample(range(1, model.ROWS), 4)})
+        windows += [model.window(samples, day * model.ROWS + a, day * model.ROWS + b) for a, b in itertools.pairwise(edges)]
+    windows += rng.sample(windows, 4)
+    rng.shuffle(windows)
+    sink = sink_in(directory)
+    for collected in windows:
+        sink.apply(collected)
+        if rng.random() < 0.3:
+            assert sink.commit() == []
+        if rng.random() < 0.1:
+            sink.close()
+            sink = sink_in(directory)
+    sink.close()
+    assert filled(held(directory)) == filled(model.expected(samples, DAYS))
+
+
+@given(archives, st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_columns_and_datasets_that_appear_late_grow_the_file_and_lose_nothing(tmp_path_factory, samples, rng: random.Random):
+    directory = tmp_path_factory.mktemp("archive")
+    sink = sink_in(directory)
+    jobs = [(first, name) for first in range(0, DAYS * model.ROWS, 6) for name in NAMES]
+    rng.shuffle(jobs)
+    for first, name in jobs:
+        sink.apply(model.window({name: samples[name]}, first, first + 6))
+    sink.close()
+    assert filled(held(directory)) == filled(model.expected(samples, DAYS))
+
+
+@given(archives, st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_changes_told_add_up_to_the_file(tmp_path_factory, samples, rng: random.Random):
+    directory = tmp_path_factory.mktemp("archive")
+    sink = sink_in(directory)
+    told: dict[tuple[str, str, int], float] = {}
+    firsts = list(range(0, DAYS * model.ROWS, 4))
+    rng.shuffle(firsts)
+    for first in firsts:
+        for batch in sink.apply(model.window(samples, first, first + 4)).changes:
+            for time, column, value in zip(batch.time, batch.column, batch.value, strict=True):
+                told[batch.dataset, batch.columns[column], int(time)] = float(value)
+    sink.close()
+    cells = {
+        (dataset, name, model.EPOCH + day * model.DAY + row * model.STEP): value
+        for (day, dataset, name), rows in held(directory).items()
+        for row, value in rows.items()
+    }
+    assert {key: value for key, value in told.items() if not np.isnan(value)} == cells
+
+
+def test_a_window_applied_again_changes_nothing_and_tells_nothing(tmp_path):
+    samples = {name: {row: 10 * row + 1 for row in range(24)} for name in NAMES}
+    sink = sink_in(tmp_path)
+    assert sink.apply(model.window(samples, 0, 24)).cells == 2 * 24 * 3
+    sink.commit()
+    before = held(tmp_path)
+    assert sink.apply(model.window(samples, 0, 24)).changes == []
+    sink.close()
+    assert held(tmp_path) == before
+
+
+def test_a_window_without_data_makes_no_file(tmp_path):
+    sink = sink_in(tmp_path)
+    applied = sink.apply(Collected("fs", "s", "lmt", Window(model.EPOCH, model.EPOCH + 60), []))
+    assert (applied.cells, dict(applied.dropped), applied.changes) == (0, {}, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def one(dataset: str, form: str, step: int, value, time: int = model.EPOCH, columns=("a",)) -> Collected:
+    dtype = np.int64 if form == "counter" else np.float64
+    values = np.atleast_1d(np.array(value, dtype))
+    batch = Batch(dataset, form, step, columns, np.full(len(values), time), np.zeros(len(values), np.uint32), values)
+    return Collected("fs", "s", "lmt", Window(model.EPOCH, model.EPOCH + 3600), [batch])
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (one(model.GAUGE, "gauge", 60, np.nan), "not a number"),
+        (one(model.GAUGE, "gauge", 60, np.inf), "not a number"),
+        (one(model.GAUGE, "gauge", 60, -np.inf), "not a number"),
+        (one(model.COUNTER, "counter", 60, -1), "negative counter"),
+        (one(model.COUNTER, "counter", 60, np.iinfo(np.int64).min), "negative counter"),
+        (one(model.GAUGE, "gauge", 60, 1.0, model.EPOCH - 1), "outside the window"),
+        (one(model.GAUGE, "gauge", 60, 1.0, model.EPOCH + 3600), "outside the window"),
+        (one(model.GAUGE, "gauge", 60, 1.0, 2**62), "outside the window"),
+    ],
+)
+def test_a_cell_that_can_not_be_right_is_counted_by_reason_and_not_stored(tmp_path, bad, reason):
+    sink = sink_in(tmp_path)
+    applied = sink.apply(bad)
+    sink.close()
+    assert (applied.cells, dict(applied.dropped)) == (0, {reason: 1})
+    assert filled(dict(_all_cells(tmp_path).items())) == {}
+
+
+def _all_cells(directory: Path) -> dict[str, list[int]]:
+    found = {}
+    for path in directory.rglob("*.hdf5"):
+        with h5py.File(path, "r") as file:
+            file.visititems(
+                lambda name, node: (
+                    found.__setitem__(name, np.flatnonzero(~missing(node[...])).tolist())
+                    if getattr(node, "ndim", 0) == 2 and not name.startswith("_")
+                    else None
+                )
+            )
+    return found
+
+
+def test_a_measured_negative_zero_is_stored_as_a_measured_zero(tmp_path):
+    sink = sink_in(tmp_path)
+    sink.apply(one(model.GAUGE, "gauge", 60, -0.0))
+    sink.close()
+    assert _all_cells(tmp_path) == {model.GAUGE: [0]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        (one(model.GAUGE, "gauge", 60, 1.0), one(model.GAUGE, "gauge", 30, 1.0), "rows are 60 s apart, not 30 s"),
+        (one(model.COUNTER, "counter", 60, 1), one(model.COUNTER, "gauge", 60, 1.0), "readbytes"),
+        (one(model.GAUGE, "gauge", 60, 1.0), one("datatargets/nonsense", "gauge", 60, 1.0), "nonsense"),
+    ],
+)
+def test_a_batch_that_contradicts_the_file_is_refused_for_good_and_disturbs_nothing(tmp_path, first, second, sentence):
+    sink = sink_in(tmp_path)
+    sink.apply(first)
+    sink.commit()
+    before = _all_cells(tmp_path)
+    with pytest.raises(Refused, match=sentence) as refused:
+        sink.apply(second)
+    assert not refused.value.retry
+    sink.close()
+    assert _all_cells(tmp_path) == before
+
+
+def test_a_window_across_the_end_of_the_day_is_refused(tmp_path):
+    sink = sink_in(tmp_path)
+    crossing = Collected("fs", "s", "lmt", Window(model.EPOCH + model.DAY - 60, model.EPOCH + model.DAY + 60), [])
+    with pytest.raises(Refused, match="crosses the end of"):
+        sink.apply(crossing)

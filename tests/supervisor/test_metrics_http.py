@@ -1,0 +1,336 @@
+"""Metrics and health over real sockets: what is said, and that nobody who hangs keeps another from hearing it."""
+
+import http.client
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
+
+import pytest
+from counted import configured, counting_here
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.metrics import catalogue as metrics
+from tokiod.supervisor import metrics_http as metrics_server
+from tokiod.supervisor import metrics_snapshot as metrics_now
+from tokiod.supervisor.metrics_http import Health, serve
+from tokiod.testing.clock import FakeClock
+from tokiod.window import Window
+
+NOON = 1_517_184_000 + 12 * 3600
+FINE = Health(alive=True, ready=True, restarts={"writer": 2})
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class Site:
+    """An archive of one source, stored up to now, and a server of its metrics."""
+
+    def __init__(self, directory, *sources):
+        self.port = free_port()
+        self.config = configured(directory, *sources, port=self.port)
+        self.clock = FakeClock(NOON)
+        self.health = FINE
+        self.ledger = Ledger.open(self.config.archive.ledger)
+        for source in self.config.source:
+            self.ledger.register(source, NOON - 3600)
+            self.ledger.set_state(source.name, "running", "", NOON)
+            self.store(source.name)
+
+    def store(self, name, end=NOON):
+        self.ledger.store([StoredEntry(name, "lmt", f"fs-{name}", Window(NOON - 3600, end), 600)], end)
+
+    def get(self, path, method="GET", timeout=10):
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as connection:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def metrics(self):
+        """Return all samples, {(name, labels...): value}."""
+        status, text = self.get("/metrics")
+        assert status == 200
+        return {
+            (sample.name, *(sample.labels[key] for key in sorted(sample.labels))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+
+@pytest.fixture
+def open_site(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics_now, "FRESH", 0.0)
+    opened = []
+
+    def open_site(*sources):
+        site = Site(tmp_path, *sources)
+        opened.append((site, serve(site.config, lambda: site.health, site.clock)))
+        wait(lambda: site.get("/readyz")[0])
+        return site
+
+    yield open_site
+    for site, server in opened:
+        server.close()
+        site.ledger.close()
+
+
+def wait(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while True:
+        with suppress(OSError):
+            if condition():
+                return
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def hanging(port, words=b""):
+    """Be a client that says so much and then nothing."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(words)
+        yield client
+
+
+# ---- what is said
+
+
+def test_a_daemon_whose_flow_goes_on_is_alive_and_ready(open_site):
+    site = open_site("a")
+    assert site.get("/healthz") == (200, "alive\n")
+    assert site.get("/readyz") == (200, "ready\n")
+
+
+def test_a_flow_that_stands_still_is_dead_and_the_reason_says_which_child(open_site):
+    site = open_site("a")
+    site.health = Health(alive=False, ready=True, reason="the writer has made no progress for 31 s")
+    assert site.get("/healthz") == (503, "dead: the writer has made no progress for 31 s\n")
+    assert site.metrics()["tokiod_alive",] == 0
+
+
+def test_a_daemon_that_has_not_started_yet_is_alive_and_not_ready(open_site):
+    site = open_site("a")
+    site.health = Health(alive=True, ready=False, reason="waiting for the writer's welcome")
+    assert site.get("/healthz") == (200, "alive\n")
+    assert site.get("/readyz") == (503, "not ready: waiting for the writer's welcome\n")
+
+
+def test_stale_sources_make_it_degraded_by_name_and_not_dead(open_site):
+    site = open_site("a", "b", "c")
+    site.clock.jump(3600)
+    site.ledger.store([StoredEntry("b", "lmt", "fs-b", Window(NOON, NOON + 3600), 600)], NOON + 3600)
+    assert site.get("/healthz") == (200, "degraded: stale: a, c\n")
+    assert [site.metrics()["tokiod_source_stale", name] for name in "abc"] == [1, 0, 1]
+
+
+def test_a_ledger_that_can_not_be_read_is_no_reason_for_a_restart(open_site):
+    site = open_site("a")
+    site.ledger.close()
+    site.config.archive.ledger.write_bytes(b"no ledger at all" * 100)
+    assert site.get("/healthz") == (200, "degraded: the ledger can't be read\n")
+    found = site.metrics()
+    assert (found["tokiod_ledger_readable",], found["tokiod_alive",]) == (0, 1)
+    assert not [name for name, *_ in found if name.startswith("tokiod_source")]
+
+
+def test_health_that_can_not_be_told_is_dead(tmp_path):
+    watch = metrics_now.Watch(configured(tmp_path, "a"), FakeClock(NOON))
+    status = []
+    body = metrics_server.application(watch, lambda: 1 / 0, Counter())({"PATH_INFO": "/healthz"}, lambda *told: status.append(told[0]))
+    assert (status, b"".join(body)) == (["503 Service Unavailable"], b"dead: it can't be told: division by zero\n")
+
+
+def test_other_paths_say_what_there_is_and_nothing_can_be_written(open_site):
+    site = open_site("a")
+    assert site.get("/") == (404, "there are /metrics, /healthz and /readyz\n")
+    assert site.get("/metrics", method="POST")[0] == 405
+
+
+def test_the_sources_are_told_from_the_ledger(open_site):
+    site = open_site("a")
+    site.clock.jump(75)
+    site.ledger.lost("a", Window(NOON - 7200, NOON - 3600), "Retention", "gone", NOON)
+    found = site.metrics()
+    assert found["tokiod_source_lag_seconds", "a"] == 75
+    assert found["tokiod_source_watermark_timestamp_seconds", "a"] == NOON
+    assert (found["tokiod_source_gap_seconds", "a"], found["tokiod_source_lost_seconds", "a"]) == (60, 3600)
+    assert {state: found["tokiod_source_state", "a", state] for state in metrics.STATES} == dict.fromkeys(metrics.STATES, 0) | {
+        "running": 1
+    }
+
+
+def test_the_files_of_yesterday_today_and_tomorrow_and_the_disk_are_told(open_site):
+    site = open_site("a")
+    for day, size in (("28", 10), ("29", 20), ("30", 30)):
+        path = site.config.archive.root / f"2018-01-{day}" / "fs-a.hdf5"
+        path.parent.mkdir()
+        path.write_bytes(b"x" * size)
+    found = site.metrics()
+    assert [found["tokiod_file_size_bytes", day, "fs-a"] for day in metrics.DAYS] == [10, 20, 30]
+    assert [found["tokiod_file_filled_ratio", day, "fs-a"] for day in metrics.DAYS] == [0, pytest.approx(1 / 24), 0]
+    assert 0 < found["tokiod_archive_free_bytes",] < found["tokiod_archive_size_bytes",]
+
+
+def test_what_the_processes_count_is_told_with_what_is_known_of_them(open_site):
+    site = open_site("a")
+    with counting_here(site.config, "collectors"):
+        metrics.WINDOWS.inc("a", "stored")
+        found = site.metrics()
+    assert found["tokiod_windows_total", "stored", "a"] == 1
+    assert (found["tokiod_process_up", "collectors"], found["tokiod_process_up", "writer"]) == (1, 0)
+    assert found["tokiod_process_resident_memory_bytes", "collectors"] > 1e6
+    assert (found["tokiod_process_restarts_total", "writer"], found["tokiod_process_restarts_total", "collectors"]) == (2, 0)
+
+
+def test_every_metric_has_the_name_type_and_help_that_tokiod_metrics_gives_it(open_site):
+    site = open_site("a")
+    with counting_here(site.config, "collectors"):
+        text = site.get("/metrics")[1]
+    told = {family.name: (family.type, family.documentation) for family in text_string_to_metric_families(text)}
+    mine = [metric for metric in metrics.ALL if metric.role != "writer"]
+    assert told == {metric.name.removesuffix("_total"): (metric.type, metric.text) for metric in mine}
+
+
+def test_a_server_that_comes_back_begins_at_zero_but_for_processes_that_live(open_site, tmp_path):
+    with counting_here(configured(tmp_path, "a"), "collectors"):
+        metrics.WINDOWS.inc("a", "stored")
+        assert open_site("a").metrics()["tokiod_windows_total", "stored", "a"] == 1
+
+
+def test_a_reload_tells_of_the_new_sources(open_site, tmp_path):
+    site = open_site("a")
+    server = serve(site.config, lambda: FINE, site.clock)
+    server.close()
+    server.reload(configured(tmp_path, "a", "b"))
+    assert [line.name for line in server._watch.latest().status.sources] == ["a", "b"]
+
+
+# ---- who hangs
+
+
+def test_clients_that_say_nothing_keep_nobody_waiting_and_are_thrown_out(open_site, monkeypatch):
+    assert metrics_server._Handler.timeout == metrics_server.SILENCE
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+    site = open_site("a")
+    with hanging(site.port) as silent, hanging(site.port, b"GET /metr") as half:
+        begun = time.monotonic()
+        assert site.get("/healthz") == (200, "alive\n")
+        assert time.monotonic() - begun < 0.5
+        assert (silent.recv(1), half.recv(1)) == (b"", b"")
+    wait(lambda: site.metrics()["tokiod_http_ended_total",] == 2)
+
+
+def test_a_client_that_drips_has_its_end_too(open_site, monkeypatch):
+    """Each word restarts its own time limit, so only the time since the connection began can end it."""
+    monkeypatch.setattr(metrics_server, "LONGEST", 0.6)
+    site = open_site("a")
+    with hanging(site.port) as dripping:
+        dripping.settimeout(0.05)
+        words = iter(range(200))
+        while next(words) < 100:
+            dripping.sendall(b"G")
+            with suppress(TimeoutError):
+                assert dripping.recv(1) == b""
+                break
+    assert 5 < next(words) < 100
+
+
+def test_hundreds_that_hang_are_not_hundreds_of_threads_and_the_next_one_is_served(open_site, monkeypatch):
+    """Whoever comes ends the oldest: nobody has to wait until the time of those that hang is up."""
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 60)
+    monkeypatch.setattr(metrics_server, "LONGEST", 60)
+    site = open_site("a")
+    before, clients = threading.active_count(), []
+    try:
+        for _ in range(200):
+            clients.append(socket.create_connection(("127.0.0.1", site.port), timeout=20))
+            assert threading.active_count() - before <= 2 * metrics_server.MOST + 1
+        wait(lambda: site.get("/healthz") == (200, "alive\n"))
+        assert site.get("/metrics")[0] == 200
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_a_client_that_does_not_read_its_answer_keeps_nobody_waiting(open_site):
+    site = open_site("a")
+    with hanging(site.port, b"GET /metrics HTTP/1.0\r\n\r\n"):
+        assert site.get("/metrics", timeout=5)[0] == 200
+
+
+def test_a_ledger_that_hangs_is_waited_for_a_moment_and_then_not_again(open_site, monkeypatch):
+    site = open_site("a")
+    monkeypatch.setattr(metrics_now, "PATIENCE", 0.3)
+    assert site.get("/healthz") == (200, "alive\n")
+    released, looks = threading.Event(), []
+
+    def hang(*_):
+        looks.append(threading.current_thread())
+        released.wait(20)
+        raise OSError("released")
+
+    monkeypatch.setattr(metrics_now, "look", hang)
+    begun = time.monotonic()
+    for _ in range(5):
+        assert site.get("/healthz") == (200, "alive\n")  # as was seen before
+    assert time.monotonic() - begun < 5 * 0.3
+    assert len(looks) == 1
+    monkeypatch.setattr(metrics_now, "OLD", 0.0)
+    assert site.get("/healthz") == (200, "degraded: the ledger can't be read\n")
+    released.set()
+    looks[0].join()
+
+
+def test_garbage_is_refused_and_nothing_is_printed(open_site, capfd):
+    site = open_site("a")
+    for words in (os.urandom(5000), b"GET " + b"a" * 100_000 + b"\r\n\r\n", b"\r\n\r\n", b"GET /metrics\r\n", b"A / HTTP/9.9\r\n\r\n"):
+        with hanging(site.port, words) as client, suppress(OSError):
+            client.shutdown(socket.SHUT_WR)
+            client.recv(100_000)
+    assert site.get("/healthz")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+# ---- the address
+
+
+def test_an_address_that_is_taken_is_told_and_tried_again_until_it_is_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics_server, "AGAIN", 0.1)
+    site = Site(tmp_path, "a")
+    with socket.create_server(("127.0.0.1", site.port)), capture_logs() as logs:
+        server = serve(site.config, lambda: FINE, site.clock)
+        wait(lambda: len(logs) > 2)
+    assert logs[0] == {
+        "event": "metrics.failed",
+        "log_level": "warning",
+        "reason": f"127.0.0.1:{site.port} can't be had: Address already in use; tried again every 0 s",
+    }
+    wait(lambda: site.get("/readyz") == (200, "ready\n"))
+    server.close()
+    site.ledger.close()
+    with pytest.raises(ConnectionRefusedError):
+        site.get("/readyz")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_an_address_of_version_6_is_served(tmp_path):
+    site = Site(tmp_path, "a")
+    path = tmp_path / "tokiod.toml"
+    path.write_text(path.read_text().replace("127.0.0.1", "[::1]"))
+    config = configuration.load(path)
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    server = serve(config, lambda: FINE, site.clock)
+    wait(lambda: socket.create_connection(("::1", site.port), timeout=1).close() is None)
+    server.close()
+    site.ledger.close()

@@ -1,0 +1,50 @@
+"""What a killed child leaves behind is ended by its grandparent; nobody else is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tokiod.simulator.scene import wait_for
+
+GRANDPARENT = """
+import json, signal, subprocess, sys, time
+from tokiod.supervisor import subreaper as orphans
+spared = subprocess.Popen(["sleep", "600"])
+before = orphans.adopt()
+child = subprocess.Popen([sys.executable, "-c", '''
+import subprocess, sys
+group = subprocess.Popen(["sh", "-c", "sleep 600 & echo $! $$; wait"], stdout=subprocess.PIPE, start_new_session=True)
+print(group.stdout.readline().decode(), flush=True)
+group.wait()
+'''], stdout=subprocess.PIPE)
+part, leader = map(int, child.stdout.readline().split())
+own = {*before, child.pid}
+untouched = orphans.end(own)
+child.kill()
+child.wait()
+killed = orphans.end(own)
+time.sleep(0.5)
+orphans.reap(own)
+print(json.dumps({"spared": spared.pid, "before": list(before), "untouched": untouched, "part": part, "leader": leader, "killed": killed}),
+      flush=True)
+time.sleep(600)
+"""
+
+
+def is_there(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_a_command_whose_collectors_were_killed_is_ended_with_all_that_it_started_and_nobody_else():
+    with subprocess.Popen([sys.executable, "-c", GRANDPARENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as grandparent:
+        told = json.loads(next(line for line in grandparent.stdout if line.startswith(b"{")))
+        try:
+            assert (told["before"], told["untouched"], told["killed"]) == ([told["spared"]], [], [told["leader"]])
+            wait_for(lambda: not is_there(told["leader"]) and not is_there(told["part"]), 5, "what it left behind is still there")
+            assert is_there(told["spared"])
+        finally:
+            grandparent.kill()
+            os.kill(told["spared"], signal.SIGKILL)

@@ -1,0 +1,92 @@
+"""A process that is a unit of its own serves what it tells systemd."""
+
+import http.client
+import re
+import socket
+from contextlib import closing
+
+import pytest
+from counted import configured
+
+from tokiod.clock import SystemClock
+from tokiod.config import load as configuration
+from tokiod.runtime.sd_notify import NOBODY, Notifier
+from tokiod.simulator.scene import wait_for
+from tokiod.supervisor import metrics_snapshot as metrics_now
+from tokiod.supervisor import unit_health as heard
+from tokiod.supervisor.metrics_http import Health
+from tokiod.supervisor.unit_health import Heard, serving
+
+ALIVE = Health(alive=True, ready=True)
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """The time, moved by hand."""
+    times = [1000.0]
+    monkeypatch.setattr(heard.time, "monotonic", lambda: times[0])
+    return times
+
+
+def test_it_is_ready_once_it_says_so_and_alive_as_long_as_it_tells_of_progress(now):
+    process = Heard(None, 8.0, told_at=now[0])
+    assert process.health() == Health(alive=True, ready=False, reason="it is starting")
+    process.ready()
+    assert process.health() == ALIVE
+    now[0] += 7
+    process.alive("fine")
+    now[0] += 7
+    assert process.health() == ALIVE
+    now[0] += 2
+    assert process.health() == Health(alive=False, ready=True, reason="no progress for 9 s")
+    process.reloading()
+    assert not process.health().alive
+    process.alive()
+    assert process.health() == ALIVE
+
+
+def test_without_systemd_it_has_half_a_minute(now):
+    process = Heard(told_at=now[0])
+    process.ready()
+    now[0] += 29
+    assert process.health().alive
+    now[0] += 2
+    assert not process.health().alive
+
+
+def test_what_it_says_is_still_told_to_systemd():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        theirs.settimeout(5)
+        process = Heard(ours, 8.0)
+        process.alive("all well")
+        process.ready()
+        assert (theirs.recv(100), theirs.recv(100)) == (b"WATCHDOG=1\nSTATUS=all well", b"READY=1")
+
+
+def test_without_metrics_nothing_is_served_and_nothing_changes(tmp_path):
+    config = configured(tmp_path, "a", port=None)
+    load, notifier = lambda: config, Notifier(None, 5.0)
+    assert serving(load, notifier, SystemClock()) == (load, notifier)
+
+
+def test_what_is_read_again_is_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics_now, "FRESH", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    configured(tmp_path, "a", port=port)
+    load, _ = serving(lambda: configuration.load(tmp_path / "tokiod.toml"), NOBODY, SystemClock())
+    wait_for(lambda: states(port) == {"a"}, 10, "not served")
+    configured(tmp_path, "a", "b", port=port)
+    load()
+    wait_for(lambda: states(port) == {"a", "b"}, 10, "not served")
+
+
+def states(port):
+    """Return the sources of which a state is told; none while nobody listens."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        try:
+            connection.request("GET", "/metrics")
+        except ConnectionRefusedError:
+            return set()
+        return set(re.findall(r'tokiod_source_state\{source="(\w+)"', connection.getresponse().read().decode()))

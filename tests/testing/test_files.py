@@ -1,0 +1,147 @@
+"""The faulty file layer is itself held to what it promises, since other tests believe it."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from tokiod.testing.files import PAGE, FaultyFiles, SimulatedKill
+
+OLD, NEW, NEWER = (np.full(PAGE // 8, n) for n in (1, 2, 3))
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A durable file of two old pages."""
+    (tmp_path / "a").write_bytes(OLD.tobytes() * 2)
+    return tmp_path
+
+
+def pages(path):
+    """The number that each page of a file is full of."""
+    content = np.frombuffer(path.read_bytes(), np.int64).reshape(-1, PAGE // 8)
+    assert (content == content[:, :1]).all()
+    return tuple(content[:, 0].tolist())
+
+
+def outcomes(disk, act, look):
+    """Everything that can be found after `act` and a loss of power."""
+    found = set()
+    for seed in range(60):
+        for path in disk.iterdir():
+            path.unlink()
+        (disk / "a").write_bytes(OLD.tobytes() * 2)
+        files = FaultyFiles(disk)
+        act(files)
+        files.power_loss(seed)
+        found.add(look())
+    return found
+
+
+def opened(files, path):
+    fd = files.open(path)
+    try:
+        yield fd
+    finally:
+        files.close(fd)
+
+
+def test_unsynced_pages_are_lost_or_kept_each_by_itself(disk):
+    def act(files):
+        for fd in opened(files, disk / "a"):
+            files.pwrite(fd, NEW, 0)
+            files.pwrite(fd, NEW, PAGE)
+
+    assert outcomes(disk, act, lambda: pages(disk / "a")) == {(1, 1), (1, 2), (2, 1), (2, 2)}
+
+
+def test_a_page_written_twice_may_be_any_of_its_versions(disk):
+    def act(files):
+        for fd in opened(files, disk / "a"):
+            files.pwrite(fd, NEW, 0)
+            files.pwrite(fd, NEWER, 0)
+
+    assert outcomes(disk, act, lambda: pages(disk / "a")) == {(1, 1), (2, 1), (3, 1)}
+
+
+@pytest.mark.parametrize("sync", ["fdatasync", "fsync"])
+def test_what_was_synced_stays_and_what_came_later_may_not(disk, sync):
+    def act(files):
+        for fd in opened(files, disk / "a"):
+            files.pwrite(fd, NEW, 0)
+            getattr(files, sync)(fd)
+            files.pwrite(fd, NEWER, PAGE)
+
+    assert outcomes(disk, act, lambda: pages(disk / "a")) == {(2, 1), (2, 3)}
+
+
+def test_what_another_library_wrote_is_unsynced_too(disk):
+    def act(files):
+        (disk / "b").write_bytes(NEW.tobytes())
+        files.fsync_directory(disk)
+
+    assert outcomes(disk, act, (disk / "b").read_bytes) == {b"", bytes(PAGE), NEW.tobytes()}
+
+
+def test_a_name_is_certain_only_after_the_directory_was_synced(disk):
+    def act(files):
+        for fd in opened(files, disk / "a"):
+            files.pwrite(fd, NEW, 0)
+            files.pwrite(fd, NEW, PAGE)
+            files.fsync(fd)
+        files.rename(disk / "a", disk / "b")
+
+    def names():
+        return tuple(sorted(path.name for path in disk.iterdir()))
+
+    assert outcomes(disk, act, names) == {("a",), ("b",)}
+    assert outcomes(disk, lambda files: (act(files), files.fsync_directory(disk)), names) == {("b",)}
+
+
+def test_a_replaced_or_unlinked_file_may_come_back_with_its_content(disk):
+    def replace(files):
+        (disk / "b").write_bytes(NEW.tobytes())
+        for fd in opened(files, disk / "b"):
+            files.fsync(fd)
+        files.rename(disk / "b", disk / "a")
+
+    assert outcomes(disk, replace, lambda: pages(disk / "a")) == {(1, 1), (2,)}
+    assert outcomes(disk, lambda files: files.unlink(disk / "a"), (disk / "a").exists) == {True, False}
+
+
+def test_the_nth_call_of_an_operation_fails_as_it_was_told_and_the_next_does_not(disk):
+    files = FaultyFiles(disk)
+    files.stat(disk / "a")
+    files.fail("stat", 2, errno.EIO)
+    files.stat(disk / "a")
+    with pytest.raises(OSError, match="Input/output error"):
+        files.stat(disk / "a")
+    files.stat(disk / "a")
+
+
+def test_after_the_kill_nothing_has_an_effect_but_descriptors_are_closed(disk):
+    files = FaultyFiles(disk)
+    fd = files.open(disk / "a")
+    files.kill_at(2)
+    files.pwrite(fd, NEW, 0)
+    with pytest.raises(SimulatedKill):
+        files.fdatasync(fd)
+    with pytest.raises(SimulatedKill):
+        files.pwrite(fd, NEW, PAGE)
+    with pytest.raises(SimulatedKill):
+        files.unlink(disk / "a")
+    files.close(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    assert (pages(disk / "a"), files.operations) == ((2, 1), ["open", "pwrite", "fdatasync"])
+
+
+def test_a_kill_in_a_write_leaves_half_of_it(disk):
+    files = FaultyFiles(disk)
+    fd = files.open(disk / "a")
+    files.kill_at(1)
+    with pytest.raises(SimulatedKill):
+        files.pwrite(fd, np.concatenate([NEW, NEW]), 0)
+    files.close(fd)
+    assert pages(disk / "a") == (2, 1)

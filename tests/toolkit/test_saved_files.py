@@ -1,0 +1,86 @@
+"""What collectors of saved files share."""
+
+import asyncio
+import gzip
+import threading
+
+import pytest
+
+from tokiod.errors import Fatal, TokiodError
+from tokiod.toolkit import saved_files as saved
+from tokiod.toolkit.saved_files import Loading, content, readable
+
+
+def test_inputs_that_can_be_read_are_paths_and_others_are_told(tmp_path):
+    (tmp_path / "a").write_text("x")
+    assert readable([str(tmp_path / "a"), tmp_path / "a"]) == [tmp_path / "a"] * 2
+    with pytest.raises(TokiodError, match="none can't be read: No such file or directory"):
+        readable([tmp_path / "a", tmp_path / "none"])
+    with pytest.raises(TokiodError, match="can't be read: Is a directory"):
+        readable([tmp_path])
+    assert readable([tmp_path], directories=True) == [tmp_path]
+
+
+@pytest.mark.parametrize(
+    "packed", [b"text", gzip.compress(b"text"), gzip.compress(b"te") + gzip.compress(b"xt"), gzip.compress(b"text") + b"\0" * 9]
+)
+def test_a_file_is_read_whole_however_it_is_packed(tmp_path, packed):
+    (tmp_path / "a").write_bytes(packed)
+    assert content(tmp_path / "a") == b"text"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (gzip.compress(b"text" * 99)[:-9], "gzip and cut off"),
+        (b"\x1f\x8bxxxxxxxxxxxx", "gzip and broken"),
+        (gzip.compress(b"x") + b"more text", "gzip and broken"),
+    ],
+)
+def test_a_packed_file_that_is_broken_is_told(tmp_path, data, sentence):
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(Fatal, match=sentence):
+        content(tmp_path / "a")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_is_too_large_is_refused_before_the_memory_is_full(tmp_path, monkeypatch, packed):
+    monkeypatch.setattr(saved, "LARGEST", 1000)
+    data = b"x" * 5000
+    (tmp_path / "a").write_bytes(gzip.compress(data) if packed else data)
+    with pytest.raises(Fatal, match="save it in smaller pieces"):
+        content(tmp_path / "a")
+
+
+def test_something_is_read_once_though_the_first_who_asked_was_cancelled():
+    going, calls = threading.Event(), []
+
+    def load():
+        calls.append(1)
+        assert going.wait(10)
+        return "all"
+
+    async def scenario():
+        loading = Loading(load)
+        first = asyncio.ensure_future(loading.loaded())
+        await asyncio.sleep(0.05)
+        first.cancel()
+        await asyncio.wait({first})
+        going.set()
+        return await loading.loaded(), await loading.loaded(), await loading.close(), await loading.close()
+
+    assert (asyncio.run(scenario()), calls) == (("all", "all", "all", None), [1])
+
+
+def test_what_reading_raised_is_raised_for_all_and_not_by_close():
+    def load():
+        raise Fatal("broken")
+
+    async def scenario():
+        loading = Loading(load)
+        for _ in range(2):
+            with pytest.raises(Fatal, match="broken"):
+                await loading.loaded()
+        return await loading.close()
+
+    assert asyncio.run(scenario()) is None

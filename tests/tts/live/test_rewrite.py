@@ -1,0 +1,167 @@
+import errno
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tokiod.testing.files import FaultyFiles, SimulatedKill
+from tokiod.tts.live import create as create_module
+from tokiod.tts.live.create import create, sweep
+from tokiod.tts.live.grow import copy, grow
+from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed
+from tokiod.tts.schema import ABSENT
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+
+LATER = 1_517_200_000
+
+
+def grown_bits(before, wider):
+    """What a grown file must hold: the old bits, and fill in new columns and datasets."""
+    expected = {}
+    for dataset, matrix in wider.matrices.items():
+        rows = wider.rows(dataset.split("/")[0])
+        for name, height, fill in (
+            (dataset, rows, ABSENT),
+            (f"_tokiod/raw/{dataset}", rows + 2, ABSENT),
+            (f"_tokiod/span/{dataset}", 2, -1),
+        ):
+            if name == dataset or matrix.counter:
+                old = before.get(name, [[]] * height)
+                expected[name] = [row + [fill] * (len(matrix.columns) - len(row)) for row in old]
+    return expected
+
+
+def test_a_grown_file_keeps_every_bit_and_has_room_for_the_rest(make, spec, widened, fill, bits):
+    live = make(spec)
+    fill(live)
+    before = bits(live.path)
+    grown = grow(live, widened, LATER)
+    assert grown.spec == spec.merged(widened)
+    assert grown.cells["datatargets/readbytes"].columns == ("fs-OST0010", "fs-OST0009", "fs-OST000a", "fs-OST0011")
+    assert bits(grown.path) == grown_bits(before, grown.spec)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        live.cells["fullness/bytes"].read(0, 1)
+    grown.close()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, unique=True), min_size=1, max_size=4), st.sampled_from([64, 4096, 2**23]))
+def test_any_number_of_growths_keeps_every_cell_under_its_name(tmp_path_factory, growths, slice_bytes):
+    path = tmp_path_factory.mktemp("grow") / "fs.hdf5"
+    specs = [
+        FileSpec(0, 60, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(tuple(columns), counter=True)})
+        for columns in growths
+    ]
+    create(path, specs[0], created=1)
+    live, expected = LiveFile.open(path), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(create_module, "SLICE", slice_bytes)
+        for n, spec in enumerate(specs):
+            live = grow(live, spec, LATER)
+            for matrix in (live.cells["datatargets/readbytes"], live.raw["datatargets/readbytes"]):
+                column = np.array([matrix.index[c] for c in growths[n]])
+                matrix.assign(np.full(len(column), n), column, np.full(len(column), n + 1, matrix.dtype))
+            expected |= {(n, c): n + 1 for c in growths[n]}
+    for matrix in (live.cells["datatargets/readbytes"], live.raw["datatargets/readbytes"]):
+        values = matrix.read(0, matrix.rows)
+        rows, columns = np.nonzero(values.view(np.int64) != ABSENT)
+        found = {(r, matrix.columns[c]): values[r, c] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)}
+        assert found == expected
+    live.close()
+
+
+def test_a_file_with_room_is_given_back_as_it_is(make, spec, tmp_path):
+    files = FaultyFiles(tmp_path)
+    live = make(spec, files=files)
+    del files.operations[:]
+    assert grow(live, spec, LATER) is live
+    assert files.operations == []
+
+
+def test_a_contradiction_leaves_the_file_alone(make, spec):
+    live = make(spec)
+    other = FileSpec(spec.start, spec.end, {"fullness": GroupSpec(5, "lmt")}, {})
+    with pytest.raises(ValueError, match="fullness: rows are 10 s apart, not 5 s"):
+        grow(live, other, LATER)
+    live.commit()
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_wherever_growing_is_cut_off_the_old_or_the_grown_file_is_whole(make, tmp_path, spec, widened, fill, bits, power):
+    live = make(spec)
+    fill(live)
+    live.commit()
+    whole, old = live.path.read_bytes(), bits(live.path)
+    grow(live, widened, LATER).close()
+    new = bits(live.path)
+    assert new != old
+
+    found = []
+    while True:
+        directory = tmp_path / str(len(found))
+        directory.mkdir()
+        (directory / "fs.hdf5").write_bytes(whole)
+        files = FaultyFiles(directory)
+        live = LiveFile.open(directory / "fs.hdf5", files)
+        files.kill_at(len(found) + 1)
+        try:
+            grow(live, widened, LATER).close()
+        except SimulatedKill:
+            live.close()
+        else:
+            break
+        if power:
+            files.power_loss(len(found))
+        sweep(directory)
+        assert [p.name for p in directory.iterdir()] == ["fs.hdf5"]
+        found.append(bits(directory / "fs.hdf5"))
+        LiveFile.open(directory / "fs.hdf5").close()
+    assert all(bits in (old, new) for bits in found)
+    assert (found[0], found[-1]) == (old, new)
+    if not power:
+        assert found == [old] * found.count(old) + [new] * found.count(new)
+
+
+@pytest.mark.parametrize(("operation", "code"), [("allocate", errno.ENOSPC), ("pwrite", errno.EIO), ("rename", errno.EACCES)])
+def test_a_growth_that_fails_leaves_the_old_file_open_and_nothing_beside_it(make, spec, widened, tmp_path, operation, code):
+    files = FaultyFiles(tmp_path)
+    live = make(spec, files=files)
+    files.fail(operation, 1, code)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        grow(live, widened, LATER)
+    assert [p.name for p in tmp_path.iterdir()] == ["fs.hdf5"]
+    live.cells["fullness/bytes"].write_rows(0, np.ones((1, 2)))
+    live.commit()
+
+
+def test_a_file_whose_sync_failed_is_not_grown(make, spec, widened, tmp_path):
+    files = FaultyFiles(tmp_path)
+    live = make(spec, files=files)
+    files.fail("fdatasync", 1, errno.EIO)
+    for _ in range(2):
+        with pytest.raises(SyncFailed):
+            grow(live, widened, LATER)
+    assert files.operations.count("fdatasync") == 1
+
+
+def test_a_file_that_was_replaced_is_not_grown_over(make, spec, widened, tmp_path):
+    live = make(spec)
+    (tmp_path / "other").write_text("somebody else's")
+    (tmp_path / "other").replace(live.path)
+    with pytest.raises(FileLost):
+        grow(live, widened, LATER)
+    assert live.path.read_text() == "somebody else's"
+
+
+def test_a_copy_takes_the_place_of_what_is_there_and_the_original_stays_open(make, spec, fill, bits):
+    live = make(spec)
+    fill(live)
+    before = bits(live.path)
+    aside = live.set_aside(LATER)
+    copied = copy(live, live.path, live.spec, LATER)
+    assert (bits(copied.path), bits(aside)) == (before, before)
+    assert copied.path.stat().st_ino != aside.stat().st_ino
+    copied.commit()
+    copied.close()

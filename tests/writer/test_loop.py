@@ -1,0 +1,461 @@
+"""The writer's loop over real sockets, files and a real ledger: what is acknowledged is synced and in the ledger, and nothing else is."""
+
+import errno
+import json
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+
+import archive_model as model
+import numpy as np
+import pytest
+import zmq
+from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
+
+from tokiod.batch import Batch
+from tokiod.bus import protocol, wire
+from tokiod.bus.feed import Feed
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.bus.receiver import Receiver
+from tokiod.bus.wire import Piece
+from tokiod.ledger.ledger import Ledger
+from tokiod.sink import Collected
+from tokiod.subscribe.subscriber import Gap, Reader, Update
+from tokiod.testing.clock import FakeClock
+from tokiod.testing.files import FaultyFiles
+from tokiod.window import Window
+from tokiod.writer.loop import Writer
+
+EPOCH = "this-run"
+SAMPLES = {name: {row: 100 * row + i + 1 for row in range(DAYS * model.ROWS)} for i, name in enumerate(NAMES)}
+HOUR = model.STEP
+
+
+class Patient(Receiver):
+    """A receiver whose next poll waits until so many windows have arrived, as they do behind a long commit; `witness` sees each Ack go."""
+
+    waits = 0
+    witness = staticmethod(lambda _arrived: None)
+
+    def ack(self, arrived, cells, dropped):
+        self.witness(arrived)
+        super().ack(arrived, cells, dropped)
+
+    def poll(self, timeout_ms):
+        arrived, wanted = super().poll(timeout_ms), self.waits
+        self.waits = 0
+        while len(arrived) < wanted:
+            arrived += super().poll(1000)
+        return arrived
+
+
+class Site:
+    """A writer over an archive in a directory, a collector's connection and a subscriber's."""
+
+    def __init__(self, directory, sockets, stack):
+        self.tts = directory / "tts"
+        self.tts.mkdir()
+        self.files = FaultyFiles(self.tts)
+        self.clock = FakeClock(model.EPOCH)
+        self.now = 0.0
+        self.reader = Reader()
+        self.ledger = stack.enter_context(Ledger.open(directory / "ledger.sqlite3"))
+        self.receiver = stack.enter_context(Patient(f"ipc://{sockets}/bus", EPOCH))
+        self.feed = stack.enter_context(Feed(f"ipc://{sockets}/feed", EPOCH))
+        self.sink = model.sink_in(self.tts, self.files)
+        stack.callback(self.sink.close)
+        self.writer = Writer(self.receiver, self.sink, self.ledger, self.feed, self.clock, lambda: self.now)
+        context = stack.enter_context(zmq.Context())
+        self.dealer = stack.enter_context(context.socket(zmq.DEALER))
+        self.subscriber = stack.enter_context(context.socket(zmq.SUB))
+        for socket in (self.dealer, self.subscriber):
+            socket.linger, socket.rcvtimeo = 0, 5000
+        self.dealer.connect(f"ipc://{sockets}/bus")
+        self.dealer.send(protocol.encode(Hello("me", 1)))
+        self.subscriber.subscribe(b"")
+        self.subscriber.connect(f"ipc://{sockets}/feed")
+        while not (self.dealer.poll(0) and self.feed.subscriptions):
+            self.writer.turn(10)
+            self.feed.poll()
+        assert self.answers(1) == [Welcome(EPOCH)]
+
+    def send(self, collected, attempt=1):
+        for frames in pieces(collected, attempt):
+            self.dealer.send_multipart(frames)
+
+    def store(self, *collected, attempt=1):
+        """Send windows that wait together, and return what is said until each of them is answered."""
+        for one in collected:
+            self.send(one, attempt)
+        self.receiver.waits = len(collected)
+        self.writer.turn(1000)
+        unanswered, found = {one.window for one in collected}, []
+        while unanswered:
+            found += self.answers(1)
+            unanswered -= {Window(one.start, one.end) for one in found if isinstance(one, Ack | Reject) and one.start < one.end}
+        return found
+
+    def answers(self, count):
+        found = []
+        while len(found) < count or self.dealer.poll(0):
+            found.append(protocol.decode_from_writer(self.dealer.recv()))
+        return found
+
+    def stored(self, source="fs-lmt"):
+        return list(self.ledger.stored(source))
+
+    def published(self):
+        """Return all events of the feed up to the next beat, of both topics."""
+        self.feed.beat()
+        events, beats = [], 0
+        while beats < 2:
+            frames = self.subscriber.recv_multipart()
+            beats += len(frames) == 2
+            events += self.reader.read(frames)
+        return events
+
+
+@pytest.fixture
+def site(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="writer") as sockets, ExitStack() as stack:
+        yield Site(tmp_path, sockets, stack)
+
+
+def pieces(collected, attempt=1):
+    batches = collected.batches or [None]
+    start, end, said = collected.window.start, collected.window.end, {"records": collected.records, "dropped": collected.dropped}
+    parts = [Piece(collected.source, collected.kind, start, end, attempt, i, len(batches), **said) for i in range(len(batches))]
+    return [[bytes(frame) for frame in wire.encode(collected.system, *one)] for one in zip(batches, parts, strict=True)]
+
+
+def rows(first, last, samples=SAMPLES):
+    return model.window(samples, first, last)
+
+
+def span(first, last):
+    return (model.EPOCH + first * HOUR, model.EPOCH + last * HOUR)
+
+
+def ack(first, last, attempt=1, dropped=None):
+    return Ack(EPOCH, "fs-lmt", *span(first, last), attempt, 2 * (last - first) * len(NAMES), dropped or {})
+
+
+def rejected(collected, message, *, retry, attempt=1):
+    return Reject(EPOCH, collected.source, collected.window.start, collected.window.end, attempt, message, retry)
+
+
+def cells_of(samples, first, last):
+    """What the archive holds of `samples` once rows [first, last) are stored."""
+    only = {name: {row: value for row, value in column.items() if first <= row < last} for name, column in samples.items()}
+    return filled(model.expected(only, DAYS))
+
+
+# ---- the order: sync, ledger, acknowledgement
+
+
+def test_when_a_window_is_acknowledged_its_file_is_synced_and_anybody_finds_it_in_the_ledger(site):
+    seen = []
+
+    def witness(arrived):
+        with Ledger.open_readonly(site.ledger.path) as ledger:
+            synced = Counter(site.files.operations)["fdatasync"]
+            seen.append((arrived.collected.window.start, synced, list(ledger.stored("fs-lmt"))))
+
+    site.store(rows(0, 8))
+    before = Counter(site.files.operations)["fdatasync"]
+    site.receiver.witness = witness
+    assert site.store(rows(8, 16)) == [ack(8, 16)]
+    assert seen == [(span(8, 16)[0], before + 1, [span(0, 16)])]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_acknowledged_is_there_after_a_power_loss(site, seed):
+    site.store(rows(0, 8), rows(8, 16))
+    site.store(rows(16, 20))
+    site.sink.apply(rows(20, 24))
+    site.files.power_loss(seed)
+    left = held(site.tts)
+    for key, column in cells_of(SAMPLES, 0, 20).items():
+        assert left[key].items() >= column.items()
+
+
+def test_windows_that_wait_together_share_one_sync_and_are_all_acknowledged(site):
+    site.store(rows(0, 1))
+    before = len(site.files.operations)
+    assert site.store(*(rows(row, row + 1) for row in range(1, 9))) == [ack(row, row + 1) for row in range(1, 9)]
+    assert Counter(site.files.operations[before:])["fdatasync"] == 1
+    assert site.stored() == [span(0, 9)]
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 9)
+
+
+def test_a_window_that_comes_again_is_acknowledged_again_and_changes_nothing(site):
+    site.store(rows(0, 8))
+    before = held(site.tts)
+    assert site.store(rows(0, 8), attempt=2) == [ack(0, 8, attempt=2)]
+    assert held(site.tts) == before
+    assert [one.windows for one in site.ledger.sources()] == [1]
+
+
+def test_a_window_without_data_is_stored_too(site):
+    empty = Collected("fs", "fs-lmt", "lmt", Window(*span(3, 4)), [])
+    assert site.store(empty) == [Ack(EPOCH, "fs-lmt", *span(3, 4), 1, 0, {})]
+    assert site.stored() == [span(3, 4)]
+    assert list(site.tts.iterdir()) == []
+
+
+# ---- what fails on the way
+
+
+def test_after_a_failed_sync_nothing_of_it_is_acknowledged_and_the_same_windows_are_stored_by_the_next_attempt(site):
+    site.store(rows(0, 8))
+    site.files.fail("fdatasync", 1, errno.EIO)
+    lost = [rows(8, 12), rows(12, 16)]
+    assert site.store(*lost) == [Reload(EPOCH), *(rejected(one, "its file was set aside", retry=True) for one in lost)]
+    assert site.stored() == [span(0, 8)]
+    assert [path.name for path in site.tts.rglob("*.aside-*")] == ["fs.hdf5.aside-20180129T000000Z"]
+    assert site.store(*lost, attempt=2) == [ack(8, 12, attempt=2), ack(12, 16, attempt=2)]
+    assert site.stored() == [span(0, 16)]
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 16)
+
+
+def test_a_day_that_failed_takes_no_other_day_with_it(site):
+    site.store(rows(0, 8), rows(30, 34))
+    site.files.fail("fdatasync", 1, errno.EIO)
+    first, other = rows(8, 12), rows(34, 38)
+    assert site.store(first, other) == [Reload(EPOCH), ack(34, 38), rejected(first, "its file was set aside", retry=True)]
+    assert site.stored() == [span(0, 8), span(30, 38)]
+
+
+def test_a_file_that_vanished_is_forgotten_by_the_ledger_and_its_windows_are_collected_again(site):
+    site.store(rows(0, 8), rows(30, 34))
+    next(site.tts.rglob("2018-01-29/fs.hdf5")).unlink()
+    late = rows(8, 12)
+    assert site.store(late) == [Reload(EPOCH), rejected(late, "its file was set aside", retry=True)]
+    assert site.stored() == [span(30, 34)]
+    assert site.store(rows(0, 8), late, attempt=2) == [ack(0, 8, attempt=2), ack(8, 12, attempt=2)]
+    expected = cells_of(SAMPLES, 0, 12)
+    assert {key: column for key, column in filled(held(site.tts)).items() if key[0] == 0} == expected
+
+
+def test_while_the_ledger_fails_nothing_is_acknowledged_and_once_it_is_well_everything_is(site):
+    site.store(rows(0, 8))
+    site.ledger._sql.execute("PRAGMA query_only = 1")
+    refused = rows(8, 12)
+    assert site.store(refused) == [rejected(refused, "ledger: attempt to write a readonly database", retry=True)]
+    site.ledger._sql.execute("PRAGMA query_only = 0")
+    assert site.stored() == [span(0, 8)]
+    assert site.store(refused, attempt=2) == [ack(8, 12, attempt=2)]
+    assert site.stored() == [span(0, 12)]
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 12)
+
+
+def test_a_file_that_is_lost_while_the_ledger_fails_is_forgotten_as_soon_as_the_ledger_is_well(site):
+    site.store(rows(0, 8), rows(30, 34))
+    next(site.tts.rglob("2018-01-29/fs.hdf5")).unlink()
+    site.ledger._sql.execute("PRAGMA query_only = 1")
+    late = rows(8, 12)
+    assert site.store(late) == [rejected(late, "ledger: attempt to write a readonly database", retry=True)]
+    site.ledger._sql.execute("PRAGMA query_only = 0")
+    assert site.store(late, attempt=2) == [Reload(EPOCH), ack(8, 12, attempt=2)]
+    assert site.stored() == [span(8, 12), span(30, 34)]
+
+
+def test_a_full_disk_refuses_for_now_and_stores_once_there_is_room(site):
+    site.files.fail("allocate", 1, errno.ENOSPC)
+    one = rows(0, 8)
+    (answer,) = site.store(one)
+    assert (type(answer), answer.retry, "No space left on device" in answer.message) == (Reject, True, True)
+    assert site.stored() == []
+    assert site.store(one, attempt=2) == [ack(0, 8, attempt=2)]
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 8)
+
+
+def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monkeypatch):
+    bad = rows(0, 8)
+
+    class Faulty:
+        commit, close, rest = site.sink.commit, site.sink.close, site.sink.rest
+
+        @staticmethod
+        def apply(collected):
+            if collected.window == bad.window:
+                raise ZeroDivisionError("a bug")
+            return site.sink.apply(collected)
+
+    monkeypatch.setattr(site.writer, "sink", Faulty)
+    answers = site.store(bad, rows(8, 12))
+    assert answers == [rejected(bad, "a fault in the writer, see its log: ZeroDivisionError: a bug", retry=True), ack(8, 12)]
+    assert site.stored() == [span(8, 12)]
+
+
+def test_a_stopping_writer_stores_what_has_arrived(site):
+    site.send(rows(0, 8))
+    site.receiver.waits = 1
+    site.writer.run(lambda: True)
+    assert site.answers(1) == [ack(0, 8)]
+    assert site.stored() == [span(0, 8)]
+
+
+def test_a_beat_comes_a_few_times_a_second_and_no_more_often(site):
+    for moment in (0.3, 0.4, 0.5, 0.56):
+        site.now = moment
+        site.writer.turn(0)
+    assert site.answers(2) == [Beat(EPOCH), Beat(EPOCH)]
+
+
+# ---- the feed
+
+
+DIPPING = {"OST0000": {0: 10, 1: 50, 2: 30, 3: 60}, "OST0001": {0: 1, 2: 5}}
+
+
+def test_the_feed_tells_exactly_the_cells_that_changed_as_the_file_has_them_also_those_that_became_missing_again(site):
+    late = {"OST0000": {1: 50}, "OST0001": {}}
+    first = {name: {row: value for row, value in column.items() if row != 1} for name, column in DIPPING.items()}
+    site.store(rows(0, 4, first))
+    assert held(site.tts)[0, COUNTER, "OST0000"] == {1: 20.0, 2: 30.0}
+    assert [(type(one), one.watermark) for one in site.published()] == [(Update, span(0, 4)[1])] * 2
+    site.store(rows(1, 2, late))
+    told = {}
+    for event in site.published():
+        times, columns, values = event.batch.time.tolist(), event.batch.column.tolist(), event.batch.value.tolist()
+        told |= {
+            ((t - model.EPOCH) // HOUR, event.dataset, event.batch.columns[c]): v for t, c, v in zip(times, columns, values, strict=True)
+        }
+    now = held(site.tts)[0, COUNTER, "OST0000"]
+    assert now == {0: 40.0, 2: 10.0}
+    assert {key: value for key, value in told.items() if not np.isnan(value)} == {
+        (0, COUNTER, "OST0000"): 40.0, (2, COUNTER, "OST0000"): 10.0, (1, GAUGE, "OST0000"): 50.0,
+    }  # fmt: skip
+    assert [key for key, value in told.items() if np.isnan(value)] == [(1, COUNTER, "OST0000")]
+
+
+def test_the_feed_is_silent_about_what_was_not_stored(site):
+    site.store(rows(0, 8))
+    site.published()
+    site.files.fail("fdatasync", 1, errno.EIO)
+    site.store(rows(8, 12))
+    assert site.published() == []
+
+
+def test_a_subscriber_that_comes_late_is_told_how_far_the_archive_has_got(site):
+    site.store(rows(0, 8))
+    site.published()
+    site.reader = Reader()
+    site.subscriber.unsubscribe(b"")
+    site.subscriber.subscribe(b"fs/")
+    while not site.feed.poll():
+        pass
+    events = site.published()
+    assert events == [Gap("fs", dataset, 1, None, span(0, 8)[1]) for dataset in (COUNTER, GAUGE)]
+
+
+# ---- what may not come in
+
+
+def changed(frames, piece=None, **changes):
+    header = json.loads(frames[1])
+    return [frames[0], json.dumps(header | {"piece": header["piece"] | (piece or {})} | changes).encode(), *frames[2:]]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        pytest.param(lambda f: [*f[:5], f[5][:-8]], "shape", id="fewer values than cells"),
+        pytest.param(lambda f: [*f[:5], f[5][: len(f[5]) // 2]], "shape", id="values of four bytes"),
+        pytest.param(lambda f: [*f[:3], f[3] + b"\0" * 8, *f[4:]], "shape", id="more times than cells"),
+        pytest.param(lambda f: changed(f, form="text"), "header", id="a form that is none"),
+        pytest.param(lambda f: [b"other/x", *f[1:]], "topic", id="another topic"),
+        pytest.param(lambda f: changed(f, version=2), "version", id="another version"),
+        pytest.param(lambda f: [*f[:4], np.full(len(f[4]) // 4, 3, "<u4").tobytes(), f[5]], "column", id="a column beyond the names"),
+        pytest.param(lambda f: [*f[:2], b"a\n\nb", *f[3:]], "columns", id="a column without a name"),
+        pytest.param(lambda f: [*f[:2], b"a\na\nb", *f[3:]], "columns", id="a column twice"),
+        pytest.param(lambda f: [*f[:2], b"a\n\xff\nb", *f[3:]], "columns", id="a name that is no text"),
+        pytest.param(lambda f: changed(f, {"start": 2**50, "end": 2**51}), "header", id="a window beyond any calendar"),
+        pytest.param(lambda f: changed(f, {"end": 0}), "window", id="a window that ends before it starts"),
+    ],
+)
+def test_a_malformed_message_is_counted_stores_nothing_and_the_next_window_goes_through(site, damage, reason):
+    whole = model.window(SAMPLES, 0, 8)
+    bad = Collected(whole.system, whole.source, whole.kind, whole.window, whole.batches[:1])
+    site.dealer.send_multipart(damage(pieces(bad)[0]))
+    good = site.store(rows(8, 16))
+    assert good[-1] == ack(8, 16)
+    assert [(one.retry, one.message.partition(":")[0]) for one in good[:-1]] in ([], [(False, reason)])
+    assert dict(site.receiver.dropped) == {reason: 1}
+    assert site.stored() == [span(8, 16)]
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 8, 16)
+
+
+def batch(dataset=GAUGE, form="gauge", step=HOUR, columns=("OST0000",), time=0, value=1.0):
+    values = np.atleast_1d(np.array(value, np.float64 if form == "gauge" else np.int64))
+    return Batch(dataset, form, step, columns, np.full(len(values), model.EPOCH + time), np.zeros(len(values), np.uint32), values)
+
+
+def window_of(*batches, first=0, last=1):
+    return Collected("fs", "fs-lmt", "lmt", Window(*span(first, last)), batches)
+
+
+UNTHINKABLE = {
+    "a dataset that TTS does not know": (window_of(batch("datatargets/nonsense")), "nonsense"),
+    "a group that TTS does not know": (window_of(batch("moon/phase")), "moon"),
+    "another step than the file's": (window_of(batch(step=HOUR // 2)), "rows are"),
+    "steps that differ within the window": (window_of(batch(), batch("dataservers/memused", step=60)), "step"),
+    "a counter where the file has a gauge": (window_of(batch(form="counter", value=1)), "cpuload"),
+    "a gauge where the file has a counter": (window_of(batch(COUNTER)), "readbytes"),
+    "one dataset in two forms": (window_of(batch("fullness/bytes"), batch("fullness/bytes", form="counter", value=1)), "fullness/bytes"),
+    "a window across midnight": (window_of(batch(), first=23, last=25), "crosses the end of"),
+}
+
+
+@pytest.mark.parametrize("name", UNTHINKABLE)
+def test_a_window_that_can_never_be_stored_is_refused_by_name_for_good_and_the_next_one_goes_through(site, name):
+    bad, sentence = UNTHINKABLE[name]
+    site.store(rows(0, 8))
+    refused, *rest = site.store(bad, rows(8, 16), attempt=2)
+    assert (type(refused), refused.retry, rest) == (Reject, False, [ack(8, 16, attempt=2)])
+    assert sentence in refused.message
+    assert site.stored() == [span(0, 16)]
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 16)
+
+
+IMPOSSIBLE = {
+    "not a number": batch(value=np.nan),
+    "infinity": batch(value=np.inf),
+    "minus infinity": batch(value=-np.inf),
+    "a counter below zero": batch(COUNTER, form="counter", value=-5),
+    "a time before the window": batch(time=-1),
+    "a time behind the window": batch(time=HOUR),
+    "a time before time": batch(time=-(2**62)),
+    "a time beyond any calendar": batch(time=2**62),
+}
+REASONS = {
+    "not a number": "not a number",
+    "infinity": "not a number",
+    "minus infinity": "not a number",
+    "a counter below zero": "negative counter",
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_cell_that_can_not_be_right_is_dropped_counted_in_acknowledgement_and_ledger_and_the_others_are_stored(site, name):
+    reason = REASONS.get(name, "outside the window")
+    bad, good = IMPOSSIBLE[name], batch("dataservers/memused", value=7.0)
+    assert site.store(window_of(bad, good)) == [Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 1, {reason: 1})]
+    assert [one.dropped for one in site.ledger.sources()] == [{reason: 1}]
+    assert filled(held(site.tts, (COUNTER, GAUGE, "dataservers/memused"))) == {(0, "dataservers/memused", "OST0000"): {0: 7.0}}
+
+
+def test_what_the_collector_and_the_sink_dropped_is_told_as_one_sum(site):
+    said = Collected(
+        "fs", "fs-lmt", "lmt", Window(*span(0, 1)), [batch(value=[np.nan, 1.0])], records=5, dropped={"null": 2, "not a number": 1}
+    )
+    assert site.store(said) == [Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 1, {"null": 2, "not a number": 2})]
+    assert [one.dropped for one in site.ledger.sources()] == [{"null": 2, "not a number": 2}]
+
+
+def test_two_parts_of_a_dataset_with_columns_of_their_own_are_both_stored(site):
+    one, other = batch(columns=("OST0000",), value=1.0), batch(columns=("OST0001",), value=2.0)
+    (answer,) = site.store(window_of(one, other))
+    assert answer == Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 2, {})
+    assert filled(held(site.tts, (GAUGE,))) == {(0, GAUGE, "OST0000"): {0: 1.0}, (0, GAUGE, "OST0001"): {0: 2.0}}

@@ -1,0 +1,336 @@
+"""Which days are sealed and when, tomorrow's files, and what is said of the disk: with real files and a real ledger."""
+
+import asyncio
+import datetime as dt
+
+import archive_model as model
+import msgspec
+import pytest
+from archive_model import NAMES
+from structlog.testing import capture_logs
+
+from collectors import lmt, lustre
+from sinks.tts.day_files import Shelf
+from sinks.tts.reopened import MARK, marked
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.config.load import ArchiveConfig, Config
+from tokiod.config.watched_folder import watched
+from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.testing.clock import FakeClock
+from tokiod.tts.layout import form_of, open_for_reading
+from tokiod.tts.live.files import Files
+from tokiod.units import Duration
+from tokiod.window import Window
+from tokiod.writer.maintenance import AGAIN, LEAD, LOOK, Upkeep
+
+HOUR, DAY = 3600, 86400
+SAMPLES = {name: {row: 100 * row + i + 1 for row in range(4 * model.ROWS)} for i, name in enumerate(NAMES)}
+LMT = lmt.Config(name="l", kind="lmt", system="fs", url="sqlite:///x", window=Duration(HOUR))
+LUSTRE = lustre.Config(name="m", kind="lustre", system="fs", mounts=("/a",), window=Duration(HOUR))
+
+
+class Disk(Files):
+    """A disk with as much room as the test says."""
+
+    free = 1 << 40
+
+    def free_space(self, path):  # noqa: ARG002 - it has no other
+        return self.free
+
+
+class Site:
+    """An archive with one system, whose windows are stored as a test likes."""
+
+    def __init__(self, directory, *sources, **options):
+        self.clock, self.disk, self.directory = FakeClock(model.EPOCH), Disk(), directory
+        archive = ArchiveConfig(path=f"{directory}/%Y-%m-%d/{{system}}.hdf5", **options)
+        self.config = Config(timezone="UTC", archive=archive, source=sources or (LMT,))
+        self.ledger = Ledger.open(directory / "ledger.sqlite3")
+        for source in self.config.source:
+            self.ledger.register(source, model.EPOCH)
+        self.boot()
+
+    def boot(self):
+        self.shelf = Shelf(daily(model.CALENDAR, self.config.archive.file), self.clock)
+        self.sink = TtsSink(self.shelf)
+        self.upkeep = Upkeep(self.config, self.shelf, self.ledger, self.clock, self.disk)
+        self.upkeep.adopt()
+
+    def store(self, first, last, source="l"):
+        """Store hours, counted from the epoch, one window after the other."""
+        for hour in range(first, last):
+            collected = model.window(SAMPLES, hour, hour + 1)
+            self.sink.apply(collected)
+            assert self.sink.commit() == []
+            self.ledger.store([StoredEntry(source, "lmt", "fs", collected.window, 1)], self.clock.time())
+        self.sink.rest()
+
+    def look(self, hours):
+        """Let upkeep look at a time, in hours from the epoch; return what it had done."""
+        self.clock.jump(model.EPOCH + hours * HOUR - self.clock.time())
+        return self.look_now()
+
+    def look_now(self):
+        done = []
+        for _ in range(4):
+            asyncio.run(self.clock.advance(LOOK))
+            self.upkeep.turn()
+            done += [(one.what, one.path.parent.name, type(one.error).__name__ if one.error else "") for one in self.sink.rest()]
+        return done
+
+    def path(self, day=0):
+        return self.directory / str(dt.date(2018, 1, 29) + dt.timedelta(days=day)) / "fs.hdf5"
+
+    def form(self, day=0):
+        with open_for_reading(self.path(day)) as file:
+            return form_of(file)
+
+
+def sealed(day="2018-01-29"):
+    return [("sealed", day, "")]
+
+
+def test_a_day_is_sealed_once_it_is_whole_and_the_next_days_first_window_is_stored(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 24)
+    assert site.look(24.5) == []
+    site.store(24, 25)
+    assert site.look(24.6) == sealed()
+    assert (site.form(), site.look(24.7)) == ("sealed", [])
+
+
+def test_what_is_lost_is_not_waited_for(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 10)
+    site.store(11, 24)
+    site.store(25, 26)
+    assert site.look(26) == []
+    for hour in (10, 24):
+        site.ledger.lost("l", Window(model.EPOCH + hour * HOUR, model.EPOCH + (hour + 1) * HOUR), "Past", "gone", 0.0)
+    assert site.look(26.1) == sealed()
+
+
+def test_what_was_never_expected_is_not_waited_for(tmp_path):
+    site = Site(tmp_path)
+    site.store(20, 25)
+    assert site.look(25) == []
+    site.ledger.register(LMT, model.EPOCH + 20 * HOUR)
+    assert site.look(25.1) == sealed()
+
+
+def test_every_source_of_the_system_is_waited_for(tmp_path):
+    site = Site(tmp_path, LMT, LUSTRE)
+    site.store(0, 25)
+    assert site.look(25) == []
+    site.ledger.lost("m", Window(model.EPOCH, model.EPOCH + 25 * HOUR), "Past", "gone", 0.0)
+    assert site.look(25.1) == sealed()
+
+
+def test_after_the_grace_time_nothing_is_waited_for(tmp_path):
+    site = Site(tmp_path, seal_after=Duration(5 * HOUR))
+    site.store(0, 10)
+    assert site.look(27) == []
+    assert site.look(28.9) == []
+    assert site.look(29) == sealed()
+
+
+def test_a_day_that_is_still_being_healed_is_left_alone(tmp_path):
+    site = Site(tmp_path, seal_after=Duration(5 * HOUR))
+    for hour in range(10):
+        site.store(hour, hour + 1)
+        assert site.look(30 + hour / 2) == []
+    assert site.look(35.4) == []
+    assert site.look(35.6) == sealed()
+
+
+def test_of_a_folder_it_is_never_known_what_is_still_to_come(tmp_path):
+    folder = watched(lmt.Saved)(name="f", kind="lmt", system="fs", watch=str(tmp_path / "in"))
+    site = Site(tmp_path, LMT, folder, seal_after=Duration(30 * HOUR))
+    site.store(0, 25)
+    assert (site.look(52), site.look(53.9), site.look(54)) == ([], [], sealed())
+
+
+def test_days_are_kept_live_as_long_as_is_wished_unless_the_disk_gets_full(tmp_path):
+    site = Site(tmp_path, keep_live_days=2)
+    site.store(0, 50)
+    assert site.look(60) == []
+    site.disk.free = 1000
+    assert site.look(60.1) == [*sealed(), *sealed("2018-01-30")]
+    assert site.form(2) == "live"
+
+
+def test_days_that_were_kept_live_long_enough_are_sealed(tmp_path):
+    site = Site(tmp_path, keep_live_days=2)
+    site.store(0, 25)
+    assert (site.look(71.9), site.look(72)) == ([], sealed())
+
+
+def test_a_day_that_a_job_still_fills_is_left_alone(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 25)
+    jobs = Jobs(site.ledger)
+    job = jobs.add(Wanted("l", Window(model.EPOCH, model.EPOCH + HOUR), force=True), 0.0)
+    assert site.look(25) == []
+    jobs.set_state(job, "done", 0.0)
+    assert site.look(25.1) == sealed()
+
+
+def test_one_day_is_sealed_after_the_other_oldest_first(tmp_path):
+    site = Site(tmp_path, seal_after=Duration(0))
+    site.store(0, 60)
+    assert site.look(60) == [*sealed(), *sealed("2018-01-30")]
+    assert site.look(73) == sealed("2018-01-31")
+
+
+@pytest.mark.parametrize("left", [LEAD + 10 * LOOK, LEAD - LOOK])
+def test_tomorrows_file_is_made_before_midnight(tmp_path, left):
+    site = Site(tmp_path)
+    site.store(0, 23)
+    assert site.look(24 - left / HOUR) == ([] if left > LEAD else [("made", "2018-01-30", "")])
+    assert site.path(1).exists() == (left < LEAD)
+
+
+def test_nothing_is_made_of_a_system_that_has_no_file_today(tmp_path):
+    site = Site(tmp_path)
+    assert site.look(23.9) == []
+    assert not site.path(1).exists()
+
+
+def test_it_is_said_days_before_the_disk_is_full_and_not_all_the_time(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 1)
+    daily_bytes = site.path().stat().st_size
+    site.disk.free = 5 * daily_bytes
+    with capture_logs() as logs:
+        site.look(2)
+        site.look(2.5)
+        site.look(3.6)
+    assert [(log["event"], log["days_left"]) for log in logs] == [("disk.low", 3)] * 2
+    site.disk.free = 20 * daily_bytes
+    with capture_logs() as logs:
+        site.look(10)
+    assert logs == []
+
+
+def test_a_file_that_nobody_can_read_or_knows_disturbs_nothing(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 25)
+    (site.path().parent / "fs2.hdf5").write_bytes(site.path(1).read_bytes())
+    other = site.path(-1)
+    other.parent.mkdir()
+    other.write_bytes(b"no HDF5")
+    (site.path().parent / "gone.hdf5").symlink_to(tmp_path / "nowhere")
+    assert site.look(25) == sealed()
+
+
+def test_what_a_predecessor_opened_up_is_sealed_and_marks_of_nothing_are_taken_away(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 25)
+    site.look(25)
+    site.store(3, 4)
+    site.sink.close()
+    gone = site.path().with_name("gone.hdf5")
+    marked(gone).touch()
+    site.boot()
+    assert (site.form(), [mark.name for mark in tmp_path.rglob(f".*{MARK}")]) == ("live", [marked(site.path()).name])
+    assert (site.look(25.5), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])
+
+
+def test_a_day_that_can_not_be_sealed_says_why_holds_up_no_other_and_is_tried_again(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 49)
+    temporary = site.path().with_name(f".{site.path().name}.tmp")
+    temporary.mkdir()
+    failed = [("sealed", "2018-01-29", "SealingFailed")]
+    assert site.look(49) == [*failed, *sealed("2018-01-30")]
+    assert site.look_now() == []
+    asyncio.run(site.clock.advance(AGAIN))
+    assert site.look_now() == failed
+    temporary.rmdir()
+    asyncio.run(site.clock.advance(AGAIN))
+    assert site.look_now() == sealed()
+
+
+def test_what_somebody_marked_is_sealed_at_once_whatever_is_missing(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 10)
+    site.store(24, 25)
+    assert site.look(25) == []
+    marked(site.path()).touch()
+    assert (site.look(25.1), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])
+
+
+def test_a_file_that_somebody_took_away_is_missed_and_its_windows_are_no_longer_stored(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 50)
+    site.look(50)
+    for day in (0, 2):
+        site.path(day).unlink()
+    asyncio.run(site.clock.advance(LOOK))
+    with capture_logs() as logs:
+        assert site.upkeep.turn()
+    assert [(log["event"], log["path"]) for log in logs] == [("file.gone", str(site.path(0))), ("file.gone", str(site.path(2)))]
+    assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 2 * DAY)]
+    asyncio.run(site.clock.advance(LOOK))
+    assert not site.upkeep.turn()
+    assert [(one.path, one.salvaged) for one in site.sink.commit()] == [(str(site.path(2)), False)]
+    site.store(48, 50)
+    assert site.form(2) == "live"
+
+
+def test_it_is_missed_also_when_it_was_taken_away_while_nobody_looked(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.look(30)
+    site.sink.close()
+    site.path(0).unlink()
+    site.boot()
+    assert site.upkeep.turn()
+    assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 30 * HOUR)]
+
+
+def test_a_file_older_than_the_sources_reach_back_may_be_moved_away(tmp_path):
+    site = Site(tmp_path, msgspec.structs.replace(LMT, retention=Duration(DAY)))
+    site.store(0, 50)
+    site.look(50)
+    site.path(0).unlink()
+    assert site.look(60) == []
+    assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 50 * HOUR)]
+
+
+def test_an_archive_that_is_not_mounted_has_lost_nothing(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.look(30)
+    away = tmp_path.with_name(f"{tmp_path.name}-away")
+    tmp_path.rename(away)
+    asyncio.run(site.clock.advance(LOOK))
+    with capture_logs() as logs:
+        assert not site.upkeep.turn()
+    assert [(log["event"], log["error"]) for log in logs] == [("upkeep.failed", f"[Errno 2] the archive is not there: '{tmp_path}'")]
+    away.rename(tmp_path)
+    assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 30 * HOUR)]
+    asyncio.run(site.clock.advance(LOOK))
+    assert not site.upkeep.turn()
+
+
+def test_an_archive_that_is_moved_as_a_whole_has_lost_nothing(tmp_path):
+    (tmp_path / "one").mkdir()
+    site = Site(tmp_path / "one")
+    site.store(0, 30)
+    site.look(30)
+    site.ledger.close()
+    (tmp_path / "one").rename(tmp_path / "two")
+    moved = Site(tmp_path / "two")
+    moved.clock = site.clock
+    moved.boot()
+    with capture_logs() as logs:
+        moved.look(60)
+    assert [log for log in logs if log["event"] == "file.gone"] == []
+    assert list(moved.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 30 * HOUR)]
+    moved.path(0).unlink()
+    with capture_logs() as logs:
+        moved.look(60.1)
+    assert [log["path"] for log in logs if log["event"] == "file.gone"] == [str(moved.path(0))]

@@ -1,0 +1,203 @@
+"""A ledger that is deleted, corrupt or older than the files, over real files: what it says once the writer has started."""
+
+import shutil
+from contextlib import closing
+
+import archive_model as model
+import pytest
+from rebuilt_site import HOUR, SAMPLES, Now, Past, Site
+from structlog.testing import capture_logs
+
+from tokiod.ledger.generation import EVERY
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.tts.sealed.seal import seal
+from tokiod.window import Window
+from tokiod.writer import proven_windows as rebuild
+from tokiod.writer.rebuild_ledger import REASON, UNSURE
+
+SURE = 1 + UNSURE // HOUR
+"""Hours at the end that are asked for again: the last difference has no second sample yet, and the hour before it is not believed."""
+
+
+@pytest.fixture
+def site(tmp_path):
+    return lambda *sources: Site(tmp_path / "tts", *sources)
+
+
+def events(logs):
+    return [log["event"] for log in logs]
+
+
+def hours(first, last):
+    return Window(model.EPOCH + first * HOUR, model.EPOCH + last * HOUR)
+
+
+def test_a_first_start_has_nothing_to_rebuild_and_a_second_none_to_doubt(site):
+    one = site()
+    with capture_logs() as logs:
+        with closing(one.start()) as ledger:
+            one.store(ledger, 0, 5)
+        with closing(one.at(5).start()) as ledger:
+            assert one.stored(ledger) == [(0, 5)]
+    assert logs == []
+
+
+def test_a_deleted_ledger_is_rebuilt_from_live_and_sealed_files_but_for_the_newest(site):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 30)
+        one.store(ledger, 33, 52)
+    sealed = one.directory / "2018-01-29" / "fs.hdf5"
+    seal(sealed, sealed, 0)
+    one.at(53).lose()
+    with capture_logs() as logs, closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(0, 29), (33, 52 - SURE)]
+        (status,) = ledger.sources()
+        assert (status.name, status.last) == ("past", hours(51 - SURE, 52 - SURE))
+    (log,) = logs
+    assert (log["event"], log["files"], log["windows"], log["reason"]) == ("ledger.rebuilt", 3, 29 + 18, "it was lost")
+    assert 0 < log["seconds"] < 5
+
+
+def test_a_corrupt_ledger_is_set_aside_and_rebuilt(site):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 20)
+    one.lose()
+    one.path.write_bytes(b"no database" * 1000)
+    with closing(one.at(20).start()) as ledger:
+        assert one.stored(ledger) == [(0, 20 - SURE)]
+        assert ledger.set_aside.read_bytes().startswith(b"no database")
+
+
+def test_yesterdays_copy_of_the_ledger_is_found_to_be_old_and_told_the_rest(site, tmp_path):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 10)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(10).start()) as ledger:
+        for hour in range(10, 30):
+            one.at(hour).store(ledger, hour, hour + 1)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    with capture_logs() as logs, closing(one.at(30).start()) as ledger:
+        assert one.stored(ledger) == [(0, 30 - SURE)]
+    assert [(log["event"], log["reason"]) for log in logs] == [("ledger.rebuilt", "it was older than the files")]
+    with capture_logs() as logs, closing(one.at(31).start()):
+        assert logs == []
+
+
+def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_has_gone_since(site, tmp_path):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 30)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(31).start()) as ledger:
+        one.store(ledger, 30, 31)
+        one.at(31 + 3 * EVERY / HOUR).store(ledger, 31, 32)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    shutil.rmtree(one.directory / "2018-01-29")
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(24, 30)]
+
+
+def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_was_lost_and_made_anew_since(site, tmp_path):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 30)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(31).start()) as ledger:
+        shutil.rmtree(one.directory / "2018-01-29")
+        one.store(ledger, 20, 24)
+        one.at(31 + 3 * EVERY / HOUR).store(ledger, 30, 31)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(21, 30)]  # hour 20 has no difference that would prove it
+
+
+def test_a_rebuilding_that_was_killed_begins_again(site, monkeypatch):
+    one = site(Now())
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 5)
+    one.at(8).lose()
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "lost", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            one.start()
+    with closing(one.start()) as ledger:
+        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(5, 8), REASON)]
+
+
+def test_of_a_source_without_a_past_what_has_a_number_is_stored_and_the_rest_behind_it_lost_with_the_reason(site):
+    one = site(Now())
+    with closing(one.start()) as ledger:
+        one.store(ledger, 2, 30)
+        one.store(ledger, 33, 52)
+    one.at(53).lose()
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(2, 30), (33, 52)]
+        assert [(row.window, row.state, row.error) for row in ledger.unstored("past")] == [
+            (hours(30, 33), "lost", REASON),
+            (hours(52, 53), "lost", REASON),
+        ]
+        # So it stays when the collectors come, who expect such a source from now on.
+        assert ledger.register(one.config.source[0], model.EPOCH + 53 * HOUR) == model.EPOCH + 2 * HOUR
+        assert len(ledger.unstored("past")) == 2
+
+
+def test_of_a_source_without_a_past_that_an_old_copy_knows_the_files_are_looked_at_before_anything_is_lost(site, tmp_path):
+    one = site(Now())
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 4)
+        ledger.register(one.config.source[0], model.EPOCH)
+        ledger.lost("past", hours(4, 5), "Past", "it was down", 0.0)
+    shutil.copy(one.path, tmp_path / "copy")
+    for hour in (5, 6):
+        with closing(one.at(hour).start()) as ledger:
+            one.store(ledger, hour, hour + 1)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    with closing(one.at(8).start()) as ledger:
+        assert one.stored(ledger) == [(0, 4), (5, 7)]
+        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(4, 5), "it was down"), (hours(7, 8), REASON)]
+
+
+def test_files_older_than_the_retention_are_not_looked_at(site):
+    one = site(Past(retention=2 * 86400))
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 100)
+    one.at(100).lose()
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(48, 100 - SURE)]
+
+
+def test_a_ledger_of_before_there_were_stamps_is_believed(site):
+    one = site()
+    with closing(Ledger.open(one.path)) as ledger:
+        ledger.store([StoredEntry("past", "lmt", "fs", hours(0, 5), 1)], 0.0)
+    with capture_logs() as logs, closing(one.at(5).start()) as ledger:
+        assert (one.stored(ledger), logs) == ([(0, 5)], [])
+
+
+def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past(site):
+    one = site(Now())
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 23)
+        with closing(model.sink_in(one.directory)) as sink:
+            for hour in (23, 24):
+                sink.apply(model.window(SAMPLES, hour, hour + 1))
+            assert sink.commit() == []
+    with capture_logs() as logs, closing(one.at(27).start()) as ledger:
+        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 25)], [])
+    assert [(log["event"], log["seconds"]) for log in logs] == [("ledger.completed", 2 * HOUR)]
+
+
+def test_of_a_source_that_can_be_asked_again_no_file_is_opened_while_the_ledger_is_trusted(site, monkeypatch):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 5)
+    monkeypatch.setattr(rebuild, "open_for_reading", None)
+    with closing(one.at(7).start()) as ledger:
+        assert one.stored(ledger) == [(0, 5)]

@@ -1,0 +1,97 @@
+"""Windows that were handed over and of which the writer has not yet said what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokiod.sink import Collected
+    from tokiod.window_result import Answer, Rejected, Stored
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Window:
+    collected: Collected
+    nbytes: int
+    answer: Answer
+
+
+class Unacknowledged:
+    """At most so many windows and bytes, over all sources: all the memory the bus takes, and how a slow writer slows the collectors.
+
+    A window bigger than `max_bytes` goes alone. First come, first served, or small windows would starve a big one.
+    Attempts are numbered through for the life of the process: the last one sent is the highest one for any window, also when the
+    same window is collected and submitted again.
+    """
+
+    def __init__(self, max_windows: int, max_bytes: int) -> None:
+        self.max_windows = max_windows
+        self.max_bytes = max_bytes
+        self.nbytes = 0
+        self.resent = 0
+        self._attempts = count(1)
+        self._windows: dict[int, _Window] = {}
+        self._unsent: asyncio.Queue[int] = asyncio.Queue()
+        self._turn = asyncio.Lock()
+        self._room = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    async def add(self, collected: Collected) -> Answer:
+        """Wait for room, then take a window; the future becomes its answer."""
+        nbytes = sum(batch.nbytes for batch in collected.batches)
+        async with self._turn:
+            while not self._has_room(nbytes):
+                self._room.clear()
+                await self._room.wait()
+            window = _Window(collected, nbytes, asyncio.get_running_loop().create_future())
+            self.nbytes += nbytes
+            self._enqueue(window)
+        return window.answer
+
+    async def next(self) -> tuple[int, Collected]:
+        """Wait for a window to send, and return the number of the attempt that this will be."""
+        while True:
+            attempt = await self._unsent.get()
+            if attempt in self._windows:
+                return attempt, self._windows[attempt].collected
+
+    def is_current(self, attempt: int) -> bool:
+        """Tell whether an attempt still waits for its answer."""
+        return attempt in self._windows
+
+    def resolve(self, attempt: int, outcome: Stored | Rejected) -> Collected | None:
+        """Pass on the answer to an attempt; None if nobody waits for it any more."""
+        window = self._windows.pop(attempt, None)
+        if window is None:
+            return None
+        self.nbytes -= window.nbytes
+        self._room.set()
+        if not window.answer.done():
+            window.answer.set_result(outcome)
+        return window.collected
+
+    def renew(self) -> None:
+        """Make a new attempt at every window, in their order: who had the others may be gone."""
+        unsent = {self._unsent.get_nowait() for _ in range(self._unsent.qsize())}
+        windows, self._windows = self._windows, {}
+        self.resent += len(windows.keys() - unsent)
+        for window in windows.values():
+            self._enqueue(window)
+
+    def cancel(self) -> None:
+        """Give all up: nobody will answer."""
+        for window in self._windows.values():
+            window.answer.cancel()
+
+    def _has_room(self, nbytes: int) -> bool:
+        return not self._windows or (len(self._windows) < self.max_windows and self.nbytes + nbytes <= self.max_bytes)
+
+    def _enqueue(self, window: _Window) -> None:
+        attempt = next(self._attempts)
+        self._windows[attempt] = window
+        self._unsent.put_nowait(attempt)

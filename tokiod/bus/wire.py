@@ -1,0 +1,259 @@
+"""The wire form of batches, and a window cut into messages.
+
+A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all arrays little-endian, C order):
+
+    topic    system/dataset, e.g. cscratch/datatargets/readbytes
+    header   JSON, see Header
+    columns  names joined by newlines, UTF-8
+    time     i8[n]  UTC epoch seconds
+    column   u4[n]  index into columns
+    value    f8[n]  or i8[n] where header.form is "counter"
+
+On the inner bus the usual case, whole rows that follow one another, needs no time and column: the header says `rows`, and value is
+the fourth frame and the last. Two messages are the first two frames alone: a window without any data (inner bus; its topic ends in
+"/"), and a heartbeat (feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two
+of them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import numpy as np
+
+from tokiod.batch import LATEST, Batch, Count, Extent, Form, Rows, Second, columns_of, even_rows, times_of
+from tokiod.errors import Malformed
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tokiod.sink import Collected
+
+VERSION = 1
+FRAMES = 6
+ROWS_FRAMES = 4
+
+Frame = bytes | memoryview
+
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+_is_name = re.compile(_NAME).fullmatch
+_is_dataset = re.compile(rf"({_NAME}/{_NAME})?").fullmatch
+Name = Annotated[str, msgspec.Meta(max_length=200)]
+"""What _is_name matches; of a dataset, _is_dataset. Looked at once, not per message."""
+Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
+Reason = Annotated[str, msgspec.Meta(max_length=200)]
+"""What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be,
+no time that no calendar has (they end with the year 9999)."""
+
+
+class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which part of which attempt at which window of which source a message on the inner bus is.
+
+    records, dropped: what the collector says of the whole window (tokiod.collector.Tally); extent: see tokiod.sink.Collected.
+    """
+
+    source: Name
+    kind: Name
+    start: Second
+    end: Second
+    attempt: Count
+    part: Count
+    parts: Count
+    records: Count | None = None
+    dropped: dict[Reason, Count] = {}
+    extent: Extent = "whole"
+
+    @property
+    def window(self) -> Window:
+        """The window it is a part of; raises ValueError for an empty one."""
+        return Window(self.start, self.end)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a feed message tells beside its cells: the writer's run, a number per topic without holes, the source's watermark."""
+
+    epoch: Epoch
+    sequence: Count
+    watermark: Count
+
+
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The JSON frame of a message."""
+
+    version: int
+    system: Name
+    dataset: Name = ""
+    form: Form = "gauge"
+    step: Count = 0
+    cells: Count = 0
+    rows: Rows | None = None
+    piece: Piece | None = None
+    stored: Stored | None = None
+
+
+_TIME: np.dtype[Any] = np.dtype("<i8")
+_COLUMN: np.dtype[Any] = np.dtype("<u4")
+_VALUE: dict[Form, np.dtype[Any]] = {"gauge": np.dtype("<f8"), "counter": np.dtype("<i8")}
+_json_to_header = msgspec.json.Decoder(Header).decode
+
+
+def topic(system: str, dataset: str = "") -> bytes:
+    """Return the first frame of a message."""
+    return f"{system}/{dataset}".encode()
+
+
+def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored: Stored | None = None) -> list[Frame]:
+    """Return a message's frames; the arrays are not copied. A piece that is known to be whole rows needs two fewer."""
+    if batch is None:
+        header = Header(VERSION, system, piece=piece, stored=stored)
+        return [topic(system), msgspec.json.encode(header)]
+    rows = None if piece is None else batch.rows
+    header = Header(VERSION, system, batch.dataset, batch.form, batch.step, len(batch), rows, piece, stored)
+    arrays = [] if rows is not None else [batch.time.astype("<i8", copy=False), batch.column.astype("<u4", copy=False)]
+    arrays.append(batch.value.astype("<i8" if batch.form == "counter" else "<f8", copy=False))
+    return [
+        topic(system, batch.dataset),
+        msgspec.json.encode(header),
+        _joined(batch.columns),
+        *(np.ascontiguousarray(a).data for a in arrays),
+    ]
+
+
+def encode_heartbeat(system: str, dataset: str, stored: Stored) -> list[Frame]:
+    """Return the frames that repeat what was last stored of a dataset."""
+    return [topic(system, dataset), msgspec.json.encode(Header(VERSION, system, dataset, stored=stored))]
+
+
+def decode_header(frames: Sequence[Frame]) -> Header:
+    """Read who a message is from and what it is, whatever its arrays hold.
+
+    Raises Malformed for a wrong number of frames, header, version or topic.
+    """
+    if len(frames) not in (2, ROWS_FRAMES, FRAMES):
+        raise Malformed("frames", f"{len(frames)} frames, expected 2, {ROWS_FRAMES} or {FRAMES}")
+    try:
+        header = _json_to_header(frames[1])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed("header", str(error)) from None
+    if header.version != VERSION:
+        raise Malformed("version", f"version {header.version}, expected {VERSION}")
+    if (header.rows is None) == (len(frames) == ROWS_FRAMES):
+        raise Malformed("frames", f"{len(frames)} frames, expected {ROWS_FRAMES} where the header tells of whole rows, and only there")
+    if header.piece is not None:
+        _check_names(header.piece.source, header.piece.kind)
+    if bytes(frames[0]) != _checked_topic(header.system, header.dataset):
+        raise Malformed("topic", f"topic {bytes(frames[0])[:100]!r} is not that of the header")
+    return header
+
+
+def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
+    """Read a message; the arrays are views of its frames, or copies where a view would not be aligned.
+
+    Raises Malformed for what decode_header does, and for a step, array length, column name or column index that can't be.
+    """
+    header = decode_header(frames)
+    if len(frames) == 2:  # noqa: PLR2004 - the topic and the header alone
+        if header.cells:
+            raise Malformed("shape", f"no arrays for {header.cells} cells")
+        return header, None
+    if not (header.dataset and header.step):
+        raise Malformed("step", f"dataset {header.dataset!r} with a step of {header.step}")
+    columns = _names(bytes(frames[2]))
+    if header.rows is not None:
+        return header, _of_rows(header, header.rows, columns, frames[3])
+    time = _array(frames[3], _TIME, header.cells)
+    column = _array(frames[4], _COLUMN, header.cells)
+    value = _array(frames[5], _VALUE[header.form], header.cells)
+    if header.cells and int(column.max()) >= len(columns):
+        raise Malformed("column", f"column {int(column.max())} of {len(columns)} in {header.dataset}")
+    return header, Batch(header.dataset, header.form, header.step, columns, time, column, value)
+
+
+def _of_rows(header: Header, rows: Rows, columns: tuple[str, ...], frame: Frame) -> Batch:
+    # The length of the values comes first: nobody's header may have us make arrays of its own size.
+    value = _array(frame, _VALUE[header.form], header.cells)
+    if not 0 < rows.count * len(columns) == header.cells or rows.end(header.step) > LATEST:
+        raise Malformed("rows", f"{rows.count} rows of {len(columns)} columns from {rows.start} on for {header.cells} cells")
+    width, step = len(columns), header.step
+    time, column = times_of(rows.start, rows.count, step, width), columns_of(rows.count, width)
+    return Batch(header.dataset, header.form, step, columns, time, column, value, rows)
+
+
+def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
+    size = memoryview(frame).nbytes
+    if size != cells * dtype.itemsize:
+        raise Malformed("shape", f"{size} bytes for {cells} cells of {dtype.str}")
+    array = np.frombuffer(frame, dtype)
+    return array if array.flags.aligned else array.copy()
+
+
+def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
+    """Yield the frames of each message; a window without data is one, too."""
+    batches: Sequence[Batch | None] = collected.batches or [None]
+    window, told = collected.window, dict(collected.dropped)
+    latest: Batch | None = None
+    for part, batch in enumerate(batches):
+        latest = None if batch is None else _with_rows(batch, latest)
+        piece = Piece(
+            collected.source,
+            collected.kind,
+            window.start,
+            window.end,
+            attempt,
+            part,
+            len(batches),
+            collected.records,
+            told,
+            collected.extent,
+        )
+        yield encode(collected.system, latest, piece)
+
+
+def _with_rows(batch: Batch, before: Batch | None) -> Batch:
+    """Return a batch that says whether it is whole rows, as the one before does that has the very same times and columns."""
+    if before is not None and batch.time is before.time and batch.column is before.column and _shape(batch) == _shape(before):
+        return replace(batch, rows=before.rows)
+    return replace(batch, rows=even_rows(batch))
+
+
+def _shape(batch: Batch) -> tuple[int, int]:
+    return batch.step, len(batch.columns)
+
+
+# A source's names are the same in every window: matching, joining and splitting them is done once, not per message.
+@lru_cache(maxsize=256)
+def _check_names(*names: str) -> None:
+    for name in names:
+        if not _is_name(name):
+            raise Malformed("header", f"{name!r} is no name of a source, kind or system")
+
+
+@lru_cache(maxsize=256)
+def _checked_topic(system: str, dataset: str) -> bytes:
+    _check_names(system)
+    if not _is_dataset(dataset):
+        raise Malformed("header", f"{dataset!r} is no name of a dataset")
+    return topic(system, dataset)
+
+
+@lru_cache(maxsize=256)
+def _joined(columns: tuple[str, ...]) -> bytes:
+    return "\n".join(columns).encode()
+
+
+@lru_cache(maxsize=256)
+def _names(frame: bytes) -> tuple[str, ...]:
+    try:
+        columns = tuple(frame.decode().split("\n")) if frame else ()
+    except UnicodeDecodeError as error:
+        raise Malformed("columns", str(error)) from None
+    if len(set(columns)) != len(columns) or any(not c or "\0" in c for c in columns):
+        raise Malformed("columns", "a column name is empty, twice there or holds a NUL")
+    return columns

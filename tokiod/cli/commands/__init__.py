@@ -1,0 +1,1 @@
+"""One module for each command, and one for each table that a command prints."""

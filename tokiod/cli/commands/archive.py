@@ -1,0 +1,176 @@
+"""`tokioctl archive KIND INPUT...`: saved files into one sealed TTS file, without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from tokiod.cli.commands.completion import file_names
+from tokiod.cli.common.base import Failed
+from tokiod.cli.common.struct_options import options_of
+from tokiod.cli.common.times import epoch, zone_of
+from tokiod.clock import SystemClock
+from tokiod.collector import Site
+from tokiod.config import plugins
+from tokiod.errors import ConfigError, TokiodError
+from tokiod.reports.archive_inputs import Job, Result, archive
+from tokiod.runtime.process_setup import one_heap
+from tokiod.runtime.secrets import secret
+from tokiod.window import Calendar, Window, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from zoneinfo import ZoneInfo
+
+    from click._termui_impl import ProgressBar
+
+    from tokiod.collector import Collector, Plugin
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """What was archived of [start, end), UTC epoch seconds: how many cells; dropped: cells that were not, by reason."""
+
+    output: str
+    start: int
+    end: int
+    cells: int
+    dropped: dict[str, int]
+
+
+class Kinds(click.Group):
+    """One subcommand per kind of collector, its own options made from the kind's Saved struct."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the kinds there are."""
+        return plugins.kinds()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Make a kind's command. Raises ConfigError for an unknown kind, with the nearest known one."""
+        return _command(cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say an unknown kind as the rest of tokiod does."""
+        try:
+            return super().resolve_command(ctx, args)
+        except ConfigError as error:
+            raise Failed("\n".join(error.faults)) from error
+
+
+@click.command(cls=Kinds, name="archive")
+def archive_command() -> None:
+    """Make a sealed TTS file of saved files, without a daemon.
+
+    Exit 0 made, 2 not.
+    """
+
+
+def _command(kind: str) -> click.Command:
+    plugin = plugins.load(kind)
+    own = [option for option in options_of(plugin.Saved) if option.name != "step"]
+    short = f"Archive saved {kind} files."
+    text = f"{short}\n\n{_first_line(plugin)}\n\nExit 0 made, 2 not."
+    return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=text, short_help=short)
+
+
+def _first_line(plugin: Plugin) -> str:
+    return (plugin.__doc__ or "").strip().partition("\n")[0]
+
+
+_COMMON: list[click.Parameter] = [
+    click.Argument(["inputs"], nargs=-1, required=True, shell_complete=file_names),
+    click.Option(
+        ["--output"], required=True, type=click.Path(path_type=Path, dir_okay=False), help="The TTS file; filled further if it exists."
+    ),
+    click.Option(["--start"], metavar="TIME", required=True, help="First time, ISO 8601, local to --timezone or with an offset."),
+    click.Option(["--end"], metavar="TIME", required=True, help="End of the last row (exclusive)."),
+    click.Option(["--init-start"], metavar="TIME", help="Where the file begins.  [default: --start]"),
+    click.Option(["--init-end"], metavar="TIME", help="Where the file ends (exclusive).  [default: --end]"),
+    click.Option(["--step"], type=click.IntRange(min=1), help="Seconds between rows.  [default: the kind's own]"),
+    click.Option(["--timezone"], metavar="ZONE", help="The site's IANA time zone.", default="UTC", show_default=True),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print one line of JSON, times in UTC epoch seconds."),
+]
+
+
+def _run(kind: str, given: dict[str, Any]) -> None:
+    try:
+        _archive(kind, given)
+    except TokiodError as error:
+        raise Failed(str(error)) from error
+    except OSError as error:
+        raise Failed(f"{error.filename or given['output']}: {error.strerror or error}") from error
+
+
+def _archive(kind: str, given: dict[str, Any]) -> None:
+    one_heap()
+    _check_directory(given["output"].parent)
+    zone = zone_of(given["timezone"])
+    calendar = Calendar(given["timezone"])
+    span = _window("start", given["start"], given["end"], zone)
+    file_span = None
+    if given["init_start"] is not None or given["init_end"] is not None:
+        file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
+    with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
+        job = Job(kind, _collector(kind, given, site), span, file_span, given["output"])
+        result = asyncio.run(_closing(job, calendar, bar.update))
+    _report(given, span, result)
+
+
+def _check_directory(directory: Path) -> None:
+    """Say before hours of reading that nothing can be put there."""
+    if not directory.is_dir():
+        raise Failed(f"--output: there is no directory {directory}")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise Failed(f"--output: the directory {directory} is not writable for this user")
+
+
+def _reading(bar: ProgressBar[int], inputs: Sequence[str]) -> Callable[[int], None]:
+    """Return what a collector tells of files that it reads as a whole: there are no seconds of the span to show meanwhile."""
+    total, done = sum(Path(name).stat().st_size for name in inputs if Path(name).is_file()), 0
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        bar.label = "archiving" if done >= total else f"reading {100 * done // total} %"
+        bar.render_progress()
+
+    return read
+
+
+def _collector(kind: str, given: dict[str, Any], site: Site) -> Collector:
+    plugin = plugins.load(kind)
+    names = {f.name for f in msgspec.structs.fields(plugin.Saved)}
+    options = {n: given[n] for n in names if given.get(n) is not None}
+    if given["step"] is not None and "step" not in names:
+        raise Failed(f"the step of {kind} is fixed by its files: leave --step out")
+    return plugin.saved(list(given["inputs"]), plugin.Saved(**options), site)
+
+
+async def _closing(job: Job, calendar: Calendar, progress: Callable[[int], None]) -> Result:
+    try:
+        return await archive(job, calendar, SystemClock(), progress)
+    finally:
+        await job.collector.close()
+
+
+def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
+    first, last = epoch(f"--{what}", start, zone), epoch(f"--{what.replace('start', 'end')}", end, zone)
+    if first >= last:
+        raise Failed(f"--{what} {start} must be before its end {end}")
+    return Window(first, last)
+
+
+def _report(given: dict[str, Any], window: Window, result: Result) -> None:
+    if given["as_json"]:
+        archived = Archived(str(given["output"]), window.start, window.end, result.cells, dict(result.dropped))
+        click.echo(msgspec.json.encode(archived).decode())
+        return
+    click.echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
+    for reason, cells in sorted(result.dropped.items()):
+        click.echo(f"dropped {cells} cells: {reason}", err=True)

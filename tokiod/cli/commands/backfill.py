@@ -1,0 +1,96 @@
+"""`tokioctl backfill`: the past of a source into the archive, by the running daemon or without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tokiod.cli.commands.backfill_in_daemon import follow, is_down
+from tokiod.cli.commands.backfill_view import tell_jobs
+from tokiod.cli.commands.completion import dataset_names, source_names
+from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.lookup import filled_datasets, polled_source
+from tokiod.cli.common.times import epoch
+from tokiod.collector import Site
+from tokiod.config import load as configuration
+from tokiod.config import plugins
+from tokiod.ledger.jobs import Wanted
+from tokiod.window import Calendar, Window, iso
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+
+UNASKED = "which can't be asked: put the files of that time into it"
+
+
+@click.command("backfill")
+@click.argument("source", required=False, shell_complete=source_names)
+@click.argument("start", required=False)
+@click.argument("end", required=False)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    shell_complete=dataset_names,
+    help="Only this dataset, e.g. dataservers/cpuload; may be repeated.",
+)
+@click.option("--force", is_flag=True, help="Collect also what is stored already.")
+@click.option("--parallel", type=click.IntRange(1, 16), default=1, show_default=True, help="Windows collected side by side.")
+@click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")
+@click.option("--list", "listed", is_flag=True, help="Show all jobs.")
+@click.option("--cancel", type=int, metavar="ID", help="End a job; what it has stored stays.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
+@config_option
+@clock_option
+def backfill_command(
+    config_path: Path, clock: Clock, source: str | None, start: str | None, end: str | None, datasets: tuple[str, ...], parallel: int,
+    cancel: int | None, *, force: bool, detach: bool, listed: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Collect SOURCE from START to END where it is not stored yet.
+
+    START, END: ISO 8601, local to the site or with an offset. The daemon does it, behind live polling; without a daemon this command does.
+    Either way it is resumed where it stopped: by the daemon, or by the same command again. Exit 0 done, 1 failed or cancelled, 2 can't be
+    done.
+    """
+    config = configuration.load(config_path)
+    if listed or cancel is not None:
+        tell_jobs(config, clock, cancel, as_json=as_json)
+        return
+    if source is None or start is None or end is None:
+        raise Failed("backfill needs SOURCE START END, or --list, or --cancel ID")
+    stanza = polled_source(config, source, UNASKED)
+    span, chosen = _span(config, stanza, clock, start, end), filled_datasets(stanza, datasets)
+    wanted = Wanted(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
+    _check_replayable(config, stanza, clock)
+    if is_down(config):
+        if detach:
+            raise Failed("--detach: no daemon runs on this archive that it could be left to; start it, or leave --detach out")
+        from tokiod.cli.commands.backfill_here import run_alone  # noqa: PLC0415 - only where nobody else collects
+
+        run_alone(config, config_path, clock, stanza, wanted, as_json=as_json)
+    else:
+        follow(config, clock, wanted, detach=detach, as_json=as_json)
+
+
+def _span(config: Config, stanza: SourceConfig, clock: Clock, start: str, end: str) -> Window:
+    """Return the span, widened to the edges of the source's windows."""
+    calendar = Calendar(config.timezone)
+    first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
+    if first >= last:
+        raise Failed(f"START {start} must be before END {end}")
+    closed = calendar.window(int(clock.time() - stanza.settle), stanza.window).start
+    first, last = calendar.window(first, stanza.window).start, calendar.window(last - 1, stanza.window).end
+    if last > closed:
+        raise Failed(f"END must not be after {iso(closed)}: what is younger is polled as soon as it is there")
+    return Window(first, last)
+
+
+def _check_replayable(config: Config, stanza: SourceConfig, clock: Clock) -> None:
+    collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
+    if not collector.replayable:
+        raise Failed(f"{stanza.name} can't be asked about the past")

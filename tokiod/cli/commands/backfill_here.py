@@ -1,0 +1,95 @@
+"""A backfill where no daemon runs: done by the command itself, with a writer of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from tokiod.archive.lock import lock_owner
+from tokiod.cli.commands.backfill_view import REFRESH, Bar, opened_ledger, report
+from tokiod.cli.common.base import INTERRUPTED, Failed
+from tokiod.ledger.jobs import Job, Jobs, Wanted
+from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.polling.process import backfill
+from tokiod.runtime import log
+from tokiod.supervisor.child_process import Child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+
+LEDGER_SECONDS = 60.0
+"""What a writer has to begin; a busy machine needs more than ten for its imports alone."""
+
+
+def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted, *, as_json: bool) -> None:
+    """Do the job here, with a writer of our own."""
+    log.setup("warning", json=False)
+    click.echo("no daemon runs on this archive: collecting here", err=True)
+    began = time.monotonic()
+    with suppress(asyncio.CancelledError, KeyboardInterrupt):
+        job = asyncio.run(_alone(config, config_path, clock, stanza, wanted))
+        with opened_ledger(config) as ledger:
+            report(job, Jobs(ledger), time.monotonic() - began, as_json=as_json)
+        return
+    click.echo("\nstopped; the job is kept: the daemon goes on with it, or the same command", err=True)
+    sys.exit(INTERRUPTED)
+
+
+async def _alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted) -> Job:
+    here = asyncio.current_task()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, here.cancel if here else sys.exit)
+    writer = _writer(config_path, clock)
+    keeping = asyncio.create_task(writer.keep())
+    try:
+        with await _opened(config, keeping) as ledger:
+            jobs = Jobs(ledger)
+            job = jobs.add(wanted, clock.time())
+            working = asyncio.create_task(backfill(config, clock, stanza, job))
+            try:
+                await _show(job, jobs, {working, keeping})
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
+            return jobs.get(job.id) or job
+    finally:
+        await writer.stop()
+        await keeping
+
+
+def _writer(config_path: Path, clock: Clock) -> Child:
+    arguments = ["--config", str(config_path), "--log-level", "warning", "--parent", str(os.getpid())]
+    arguments += ["--clock", str(clock)] if "Simulated" in type(clock).__name__ else []
+    return Child("writer", [sys.executable, "-m", "tokiod.cli.tokiod", "writer", *arguments])
+
+
+async def _show(job: Job, jobs: Jobs, until: set[asyncio.Task[None]]) -> None:
+    """Show how a job goes on until one of two tasks is over."""
+    with Bar(job, jobs) as bar:
+        while not any(task.done() for task in until):
+            await asyncio.wait(until, timeout=REFRESH, return_when=asyncio.FIRST_COMPLETED)
+            bar.show()
+
+
+async def _opened(config: Config, keeping: asyncio.Task[None]) -> Ledger:
+    """Open the ledger once the writer has made it."""
+    limit = time.monotonic() + LEDGER_SECONDS
+    while not keeping.done():
+        if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
+            with suppress(LedgerUnmade):
+                return Ledger.open(config.archive.ledger)
+        if time.monotonic() > limit:
+            raise Failed(f"the writer did not begin within {LEDGER_SECONDS:.0f} s; try again when the machine is less busy")
+        await asyncio.sleep(0.05)
+    raise Failed("the writer can't run; its message is above")

@@ -1,0 +1,141 @@
+"""Backfills as people see them: their jobs listed and cancelled, one on its way, one that has ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+import msgspec
+
+from tokiod.archive.lock import lock_owner
+from tokiod.cli.commands.status_view import span
+from tokiod.cli.common.base import Failed
+from tokiod.cli.common.tables import show, table
+from tokiod.ledger.jobs import Job, Jobs, JobState
+from tokiod.ledger.ledger import Ledger
+from tokiod.window import iso
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import Config
+
+REFRESH = 0.5
+"""Seconds between two looks at a job that is on its way."""
+
+
+class Backfill(msgspec.Struct, frozen=True):
+    """One backfill of [start, end). Times are UTC epoch seconds.
+
+    datasets: none for all; force: also what is stored is asked for; parallel: windows collected side by side; windows, records: collected
+    so far, records where the source tells; error: the last one; seconds_left: of the span, not yet collected.
+    """
+
+    id: int
+    source: str
+    start: int
+    end: int
+    datasets: list[str]
+    force: bool
+    parallel: int
+    created: float
+    state: JobState
+    error: str
+    windows: int
+    records: int
+    updated: float
+    seconds_left: int
+
+
+def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
+    """Open the ledger, as a rule to keep a job in it; who may only read the archive may list them. Raises Failed where there is none."""
+    if not config.archive.ledger.exists():
+        raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
+    return Ledger.open(config.archive.ledger) if to_write else Ledger.open_readonly(config.archive.ledger)
+
+
+def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
+    """Show all jobs, or end one and show that. Raises Failed where it can't be ended."""
+    with opened_ledger(config, to_write=cancel is not None) as ledger:
+        jobs = Jobs(ledger)
+        if cancel is not None:
+            job = jobs.get(cancel)
+            if job is None:
+                raise Failed(f"--cancel: there is no job {cancel}; --list shows those there are")
+            if job.finished:
+                raise Failed(f"--cancel: job {cancel} is {job.state} already")
+            jobs.set_state(job, "cancelled", clock.time())
+        shown = [job for job in jobs.all() if cancel in (None, job.id)]
+        if as_json:
+            click.echo(msgspec.json.encode([_told(job, jobs) for job in shown]).decode())
+        elif shown:
+            show(_table(shown, jobs))
+            if lock_owner(config.archive.lock) is None and not all(job.finished for job in shown):
+                click.echo("nobody works on them: the daemon goes on with them when it is started, and so does the same command again")
+        else:
+            click.echo("no backfills")
+
+
+def _table(shown: list[Job], jobs: Jobs) -> Table:
+    names = ("job", "source", "start", "end", "state", "done", "windows", "records", "error")
+    made = table(*names, right={"job", "done", "windows", "records"}, folded={"error"})
+    for job in shown:
+        done = 100 * (1 - _left(job, jobs) / job.span.seconds)
+        figures = (f"{done:.0f} %", str(job.windows), str(job.records))
+        made.add_row(str(job.id), job.source, iso(job.start), iso(job.end), job.state, *figures, job.error)
+    return made
+
+
+def _told(job: Job, jobs: Jobs) -> Backfill:
+    return Backfill(**{**msgspec.to_builtins(job), "seconds_left": _left(job, jobs)})
+
+
+def _left(job: Job, jobs: Jobs) -> int:
+    return sum(window.seconds for window in jobs.rest(job))
+
+
+class Bar:
+    """How far a job is, on a terminal: the share of its span, windows, records a second, the time that is left."""
+
+    def __init__(self, job: Job, jobs: Jobs) -> None:
+        self._job, self._jobs = job, jobs
+        self._left = _left(job, jobs)
+        self._began, self._records = time.monotonic(), job.records
+        self._bar: Any = click.progressbar(
+            length=self._left, label=f"job {job.id}", file=sys.stderr, hidden=not sys.stderr.isatty(), item_show_func=lambda _: self._said()
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.__exit__(*error)
+
+    def show(self) -> Job:
+        """Look at the job again and show it."""
+        self._job = self._jobs.get(self._job.id) or self._job
+        left = _left(self._job, self._jobs)
+        self._bar.update(max(0, self._left - left), self._job)
+        self._left = left
+        return self._job
+
+    def _said(self) -> str:
+        rate = (self._job.records - self._records) / max(time.monotonic() - self._began, 0.001)
+        return f"{self._job.windows} windows, {rate:,.0f} records/s" + (f"; {self._job.error}" if self._job.error else "")
+
+
+def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
+    """Say what has become of a job in so many seconds; ends the command where that is nothing good."""
+    if as_json:
+        click.echo(msgspec.json.encode(_told(job, jobs)).decode())
+    else:
+        text = f"job {job.id}: {job.state}, {job.windows} windows, {job.records} records, {span(_left(job, jobs))} left"
+        click.echo(text + (f" after {seconds:.1f} s" if seconds else ""))
+    if job.error:
+        click.echo(f"job {job.id}: {job.error}", err=True)
+    if job.finished and job.state != "done":
+        sys.exit(1)

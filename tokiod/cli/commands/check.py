@@ -1,0 +1,45 @@
+"""`tokiod check`: is this configuration right? Touches nothing: no server, no archive, no secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tokiod.cli.common.base import config_option
+from tokiod.config import load as configuration
+from tokiod.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+    from pathlib import Path
+
+WRONG = 2
+
+
+@click.command("check")
+@config_option
+def check_command(config_path: Path) -> None:
+    """Check a configuration file, tell every fault with its line.
+
+    Nothing is touched: no server, no archive, no secret. Exit 0 it is fine, 2 it is not.
+    """
+    try:
+        config = configuration.load(config_path)
+    except ConfigError as error:
+        click.echo(error, err=True)
+        raise SystemExit(WRONG) from None
+    for warning in configuration.warnings(config):
+        click.echo(f"{config_path}: warning: {warning}", err=True)
+    click.echo(f"{config_path}: fine: {_summary(config)}")
+
+
+def _summary(config: configuration.Config) -> str:
+    systems = {source.system for source in config.source}
+    datasets = {(source.system, dataset) for source in config.source for dataset in source.datasets()}
+    counts = (_count(config.source, "source"), _count(systems, "system"), _count(datasets, "dataset"))
+    return f"{', '.join(counts)}, days of {config.timezone} in {config.archive.root}"
+
+
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

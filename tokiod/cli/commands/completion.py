@@ -1,0 +1,95 @@
+"""`tokioctl completion SHELL`: what a shell needs to complete both programs, names of the configuration among it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from tokiod.config import load as configuration
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from tokiod.config.load import Config
+
+PROGRAMS = ("tokiod", "tokioctl")
+SHELLS = ("bash", "zsh", "fish")
+
+
+# \b keeps click from filling the lines that follow. For fish it is no file in completions/: one of those is read for one program alone.
+_HELP = """\
+Print the script by which a shell completes both programs.
+
+It completes commands, options, files, and the names of sources, systems and datasets in the configuration.
+
+\b
+bash, in ~/.bashrc:                   eval "$(tokioctl completion bash)"
+zsh, in ~/.zshrc behind compinit:     eval "$(tokioctl completion zsh)"
+fish, in ~/.config/fish/config.fish:  tokioctl completion fish | source
+
+Exit 0 printed, 2 no such shell.
+"""
+
+
+@click.command("completion", help=_HELP)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion_command(shell: str) -> None:
+    """Print a shell's script for both programs."""
+    made = get_completion_class(shell)
+    if made is None:
+        raise click.UsageError(f"{shell} is not known")
+    for program in PROGRAMS:
+        one = made(click.Command(program), {}, program, f"_{program.upper()}_COMPLETE")
+        # Not source(), which runs bash to look at its version.
+        click.echo(one.source_template % one.source_vars())
+
+
+def source_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature
+    """Complete the name of a [[source]]."""
+    config = _config(ctx)
+    return _matching([] if config is None else [source.name for source in config.source], incomplete)
+
+
+def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+    """Complete the name of a system."""
+    config = _config(ctx)
+    return _matching([] if config is None else [source.system for source in config.source], incomplete)
+
+
+def file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+    """Complete the name of a file, as the shell does it."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def system_or_file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a system, and where there is none like that, of a file: bash shows either, never both."""
+    return system_names(ctx, param, incomplete) or file_names(ctx, param, incomplete)
+
+
+def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+    """Complete SYSTEM/DATASET."""
+    config = _config(ctx)
+    names = [] if config is None else [f"{source.system}/{dataset}" for source in config.source for dataset in source.datasets()]
+    return _matching(names, incomplete)
+
+
+def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+    """Complete the logical name of a dataset that a source fills."""
+    config = _config(ctx)
+    return _matching([] if config is None else [name for source in config.source for name in source.datasets()], incomplete)
+
+
+def _config(ctx: click.Context) -> Config | None:
+    """Return the configuration that the command would read; nobody is told here what is wrong with it."""
+    path = ctx.params.get("config_path") or os.environ.get("TOKIOD_CONFIG") or "/etc/tokiod/tokiod.toml"
+    try:
+        return configuration.load(Path(path))
+    except (TokiodError, OSError):
+        return None
+
+
+def _matching(names: list[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]

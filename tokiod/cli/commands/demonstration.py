@@ -1,0 +1,111 @@
+"""What `tokiod demo` plays: a simulated site archived live, the writer killed in the middle, every cell compared at the end."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+
+from tokiod.cli.commands.status import gathered
+from tokiod.cli.commands.status_view import rendered
+from tokiod.clock import SimulatedClock, SystemClock
+from tokiod.errors import TokiodError
+from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.site import Site
+from tokiod.simulator.sources import SOURCES
+from tokiod.tts.read import Reader
+
+if TYPE_CHECKING:
+    from tokiod.simulator.compare import Comparison
+
+HISTORY = 1800
+"""Simulated seconds that lie in the past when the daemon starts: it has gaps to heal at once."""
+PATIENCE = 3
+"""Real seconds until a command that hangs is ended: minutes of the demo, in which Lustre's present goes by."""
+
+
+def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> bool:
+    """Play the demo and print what happens; return whether every cell is right. Raises TokiodError where it can't go on."""
+    directory = (directory or Path(tempfile.mkdtemp(prefix="tokiod-demo-"))).absolute()
+    if (directory / "tokiod.toml").exists():
+        raise TokiodError(f"{directory} holds a demo already: remove it or name another directory")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TokiodError(f"{directory} can't be made: {error.strerror}; name another directory") from error
+    now = SystemClock().time()
+    clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
+    site = Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC")
+    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=SOURCES, command_timeout=PATIENCE)
+    console = Console()
+    console.print(
+        f"an LMT database, collectd's documents behind Elasticsearch's protocol, ESnet's rates, and programs mmperfmon, lfs and lctl,"
+        f" {rate} times as fast as life, and a daemon that archives them, in {directory}",
+        soft_wrap=True,
+    )
+    scene.prepare()
+    try:
+        scene.start_simulator()
+        scene.start_daemon()
+        _play(scene, seconds, console)
+        _wait_complete(scene, console)
+        code = scene.stop_daemon()
+        comparison = scene.compare()
+    finally:
+        scene.close()
+    _tell(scene, comparison, console)
+    return code == 0 and comparison.equal and comparison.filled > 0
+
+
+def _play(scene: Scene, seconds: int, console: Console) -> None:
+    """Show the status live; kill the writer when half of the time is over."""
+    start = SystemClock().monotonic()
+    killed = False
+    with Live(rendered(gathered(scene.config, scene.clock)), console=console, auto_refresh=False) as live:
+        while (passed := SystemClock().monotonic() - start) < seconds:
+            if not killed and passed > seconds / 2 and (pid := scene.pid("writer")) is not None:
+                killed = scene.kill("writer")
+                live.console.print(f"kill -9 {pid}: the writer is dead, the daemon goes on", style="bold red")
+            live.update(rendered(gathered(scene.config, scene.clock)), refresh=True)
+            time.sleep(0.5)  # noqa: TID251 - a person's time
+    if not console.is_terminal:
+        console.print()  # outside of a terminal rich leaves the table's last line open
+
+
+def _wait_complete(scene: Scene, console: Console) -> None:
+    """Wait until everything that happened up to now is stored."""
+    end = int(scene.clock.time()) // scene.window * scene.window
+    with console.status("waiting until the last windows are stored"):
+        wait_for(lambda: scene.complete_to(scene.site.epoch, end), 60, f"the archive did not become complete; see {scene.log}")
+
+
+def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
+    for difference in comparison.differences[:20]:
+        console.print(str(difference), style="red", highlight=False)
+    verdict = ", ".join(f"{comparison.counts[kind]} {kind}" for kind in ("lost", "extra", "different"))
+    console.print(
+        f"{comparison.cells} cells compared with what the simulator knows, {comparison.filled} hold a number: {verdict}",
+        style="bold",
+        soft_wrap=True,
+    )
+    beside = Path(sys.executable).parent
+    console.print("look at the files (h5dump is in Debian's hdf5-tools) and at the archive:")
+    for source in scene.sources:
+        for path in scene.files(source):
+            for row in _first_number(path, source.shown):
+                console.print(f"  h5dump -d /{source.shown} -s {row},0 -c 12,4 {path}", highlight=False, soft_wrap=True)
+    console.print(f"  {beside}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
+    console.print(f"the log: {scene.log}", highlight=False, soft_wrap=True)
+
+
+def _first_number(path: Path, dataset: str) -> list[int]:
+    """Return the first row with a number, or nothing: the daemon asks for hours before the site began, and makes tomorrow early."""
+    with Reader(path) as file:
+        _, _, cells = file.read(dataset, 0, 2**62)
+    return [int(row) for row in np.flatnonzero(~np.isnan(cells).all(axis=1))[:1]]

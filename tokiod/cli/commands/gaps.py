@@ -1,0 +1,72 @@
+"""`tokioctl gaps`: what is missing in the archive, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tokiod.cli.commands.completion import source_names
+from tokiod.cli.commands.status_view import span
+from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.lookup import polled_source
+from tokiod.cli.common.tables import show, table
+from tokiod.config import load as configuration
+from tokiod.ledger.ledger import Ledger
+from tokiod.reports.gaps import gaps, seconds
+from tokiod.window import iso
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from tokiod.clock import Clock
+    from tokiod.reports.gaps import Gap
+
+UNKNOWABLE = "and nobody knows which files it should have had; `tokioctl status` shows what it had"
+
+
+@click.command("gaps")
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...", shell_complete=source_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
+@config_option
+@clock_option
+def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, as_json: bool) -> None:
+    """Show what is expected and not stored, and why.
+
+    due: not asked for yet; failed: asked for in vain, and again at "next try"; rejected: the writer can't store it; lost: can't be had
+    any more. Works from the ledger, also when the daemon is down. Exit 0 no gaps, 1 some, 2 trouble.
+    """
+    config = configuration.load(config_path)
+    for name in sources:
+        polled_source(config, name, UNKNOWABLE)
+    now = clock.time()
+    if not config.archive.ledger.exists():
+        raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
+    with Ledger.open_readonly(config.archive.ledger) as ledger:
+        found = gaps(config, ledger, now, sources)
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+    elif found:
+        show(_table(found, now), f"{span(seconds(found))} in all")
+    else:
+        click.echo(f"no gaps in {', '.join(sources) or 'any source'}")
+    sys.exit(1 if found else 0)
+
+
+def _table(found: list[Gap], now: float) -> Table:
+    names = ("source", "start", "end", "length", "state", "attempts", "next try", "reason")
+    made = table(*names, right={"length", "attempts", "next try"}, folded={"reason"})
+    for gap in found:
+        style = {"lost": "red", "rejected": "red", "failed": "yellow"}.get(gap.state, "")
+        made.add_row(*_cells(gap, now), style=style)
+    return made
+
+
+def _cells(gap: Gap, now: float) -> tuple[str, ...]:
+    next_try = "-" if gap.next_try is None else f"in {span(max(0, int(gap.next_try - now)))}"
+    length, attempts = span(gap.end - gap.start), str(gap.attempts or "-")
+    return gap.source, iso(gap.start), iso(gap.end), length, gap.state, attempts, next_try, gap.reason

@@ -1,0 +1,152 @@
+"""`tokioctl once`: one window of a source, collected and told; nothing is written anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+import numpy as np
+
+from sinks.tts.select import Selection
+from tokiod.cli.commands.completion import source_names
+from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.lookup import polled_source
+from tokiod.cli.common.tables import show, table
+from tokiod.cli.common.times import epoch
+from tokiod.collector import Site, Tally
+from tokiod.config import load as configuration
+from tokiod.config import plugins
+from tokiod.errors import TokiodError
+from tokiod.tts.schema import DATASETS, units
+from tokiod.window import Calendar, Window, iso
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sinks.tts.select import Cells
+    from tokiod.clock import Clock
+    from tokiod.collector import Collector, SourceConfig
+    from tokiod.config.load import Config
+
+WINDOWLESS = "which has no windows: `tokioctl archive` reads such files"
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """A dataset of a window: first, last: UTC epoch seconds of its samples; sum: of its values, of a counter how much it grew within."""
+
+    dataset: str
+    form: str
+    units: str
+    cells: int
+    columns: int
+    first: int | None
+    last: int | None
+    sum: float
+
+
+class Once(msgspec.Struct, frozen=True):
+    """What would be stored of a window; records: read from the source, None where it can't tell; dropped: by reason."""
+
+    source: str
+    system: str
+    start: int
+    end: int
+    datasets: list[Filled]
+    records: int | None
+    dropped: dict[str, int]
+    seconds: float
+
+
+@click.command("once")
+@click.argument("source", shell_complete=source_names)
+@click.option("--window", metavar="TIME", help="The window that holds this time, ISO 8601, local to the site or with an offset.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
+@config_option
+@clock_option
+def once_command(config_path: Path, clock: Clock, source: str, window: str | None, *, as_json: bool) -> None:
+    """Collect one window of SOURCE and print what would be stored.
+
+    It is the newest that is due, if not another is named. Nothing is touched: no ledger, no file, no daemon, which may run or not. Exit 0
+    collected, 2 not.
+    """
+    config = configuration.load(config_path)
+    stanza = polled_source(config, source, WINDOWLESS)
+    collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
+    once = asyncio.run(_once(config, clock, stanza, collector, window))
+    if as_json:
+        click.echo(msgspec.json.encode(once).decode())
+    else:
+        _tell(once)
+
+
+async def _once(config: Config, clock: Clock, stanza: SourceConfig, collector: Collector, start: str | None) -> Once:
+    tally, dropped = Tally(), Counter[str]()
+    try:
+        window = _window(Calendar(config.timezone), clock, stanza, start, replayable=collector.replayable)
+        begun = clock.monotonic()
+        async with asyncio.timeout(stanza.timeout):
+            batches = [batch async for batch in collector.collect(window, tally)]
+        seconds = clock.monotonic() - begun
+    except TimeoutError:
+        raise Failed(f"{stanza.name}: no answer within {stanza.timeout} s") from None
+    except TokiodError as error:
+        raise Failed(f"{stanza.name}: {error}") from error
+    finally:
+        await collector.close()
+    selection = Selection(window, dropped)
+    chosen = [selection.cells(batch) for batch in batches if batch.columns]
+    filled = [_filled(stanza.kind, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in _names(chosen)]
+    return Once(
+        stanza.name, stanza.system, window.start, window.end, filled, tally.records, dict(tally.dropped + dropped), round(seconds, 3)
+    )
+
+
+def _window(calendar: Calendar, clock: Clock, stanza: SourceConfig, start: str | None, *, replayable: bool) -> Window:
+    now = int(clock.time())
+    if not replayable:
+        if start is not None:
+            raise Failed(f"--window: {stanza.name} can't be asked about the past; leave it out")
+        return calendar.window(now, stanza.window)
+    closed = calendar.window(now - stanza.settle, stanza.window).start
+    window = calendar.window(closed - 1 if start is None else epoch("--window", start, calendar.zone), stanza.window)
+    if window.end > closed:
+        raise Failed(f"--window: {window} is not closed and settled yet; the newest that is ends {iso(closed)}")
+    return window
+
+
+def _names(chosen: list[Cells]) -> list[str]:
+    return sorted({cells.batch.dataset for cells in chosen})
+
+
+def _filled(kind: str, dataset: str, parts: list[Cells]) -> Filled:
+    time = np.concatenate([part.time for part in parts])
+    columns = {name for part in parts for name in part.batch.columns}
+    form = parts[0].batch.form
+    total = sum(_grown(part) if form == "counter" else float(part.value.sum()) for part in parts)
+    first, last = (int(time.min()), int(time.max())) if len(time) else (None, None)
+    return Filled(dataset, form, units(dataset, kind) if dataset in DATASETS else "", len(time), len(columns), first, last, total)
+
+
+def _grown(cells: Cells) -> float:
+    """Return by how much counters grew from sample to sample; where one fell, nothing."""
+    order = np.lexsort((cells.time, cells.column))
+    column, value = cells.column[order], cells.value[order]
+    steps = np.where(column[1:] == column[:-1], value[1:] - value[:-1], 0)
+    return float(steps[steps > 0].sum())
+
+
+def _tell(once: Once) -> None:
+    made = table("dataset", "form", "cells", "columns", "first", "last", "sum", "units", right={"cells", "columns", "sum"})
+    for one in once.datasets:
+        times = ("-" if time is None else iso(time) for time in (one.first, one.last))
+        made.add_row(one.dataset, one.form, str(one.cells), str(one.columns), *times, f"{one.sum:.6g}", one.units)
+    if once.datasets:
+        show(made)
+    cells = sum(one.cells for one in once.datasets)
+    records = "" if once.records is None else f" of {once.records} records"
+    click.echo(f"{once.source} {Window(once.start, once.end)}: {cells} cells{records} in {once.seconds:.1f} s; nothing was stored")
+    for reason, count in sorted(once.dropped.items()):
+        click.echo(f"dropped {count}: {reason}")

@@ -1,0 +1,50 @@
+"""`tokioctl ping`: whether the daemon is there and makes progress."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tokiod.cli.common.base import config_option
+from tokiod.config import load as configuration
+from tokiod.errors import TokiodError
+from tokiod.supervisor.control_socket import Ping, Pong, ask
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.supervisor.control_socket import Process
+
+PATIENCE = 5.0
+
+
+@click.command("ping")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@config_option
+def ping_command(config_path: Path, *, as_json: bool) -> None:
+    """Ask the running daemon how it is, and each of its processes.
+
+    It tells whether they make progress, what they last said, and how often they were restarted. Exit 0 ready, 1 not ready yet or one of
+    its processes hangs, 2 no daemon answers.
+    """
+    pong = ask(configuration.load(config_path).control, Ping(), PATIENCE)
+    if not isinstance(pong, Pong):
+        raise TokiodError(f"the daemon does not understand: {pong}")
+    if as_json:
+        click.echo(msgspec.json.encode(pong).decode())
+    else:
+        state = "not all of it makes progress" if not pong.alive else "ready" if pong.ready else "not ready yet"
+        click.echo(f"tokiod {pong.version}, process {pong.pid}, up {pong.seconds:.0f} s: {state}")
+        for process in pong.processes:
+            click.echo(f"  {_line(process)}")
+    sys.exit(0 if pong.alive and pong.ready else 1)
+
+
+def _line(process: Process) -> str:
+    place = "not running" if process.pid is None else f"process {process.pid}"
+    restarts = f", restarted {process.restarts} time{'' if process.restarts == 1 else 's'}" if process.restarts else ""
+    silent = "" if process.alive else f", silent for {process.silent_for:.0f} s"
+    return f"{process.name}: {place}{restarts}{silent}" + (f": {process.status}" if process.status else "")

@@ -1,0 +1,133 @@
+"""`tokioctl plot`: a day of a dataset as a heat map, into a picture or the terminal."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+
+from tokiod.cli.commands.completion import dataset_names, system_or_file_names
+from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.lookup import instead
+from tokiod.cli.common.tables import Printer
+from tokiod.cli.common.times import epoch_or_ago, zone_of
+from tokiod.config import load as configuration
+from tokiod.errors import ConfigError
+from tokiod.reports.heat_map import Picture, characters, drawn
+from tokiod.tts.layout import NotLive, open_for_reading
+from tokiod.tts.read import Reader
+from tokiod.tts.schema import group_of, units
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from tokiod.clock import Clock
+
+WIDTH, HEIGHT = 80, 24
+FORMATS = (".png", ".svg", ".pdf")
+WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --output the terminal will do"
+
+
+@click.command("plot")
+@click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
+@click.argument("dataset", shell_complete=dataset_names)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="The picture: .png, .svg or .pdf.  [default: the terminal]")
+@click.option(
+    "--start",
+    metavar="TIME|SPAN",
+    help="ISO 8601, local to the site or with an offset, or a span before now such as 1h.  [default: the file's]",
+)
+@click.option("--end", metavar="TIME|SPAN", help="The same of the last row's end (exclusive).  [default: the file's, or now]")
+@click.option("--timezone", metavar="ZONE", help="The IANA time zone of all times.  [default: the configuration's, else UTC]")
+@config_option
+@clock_option
+def plot_command(
+    config_path: Path, clock: Clock, what: str, dataset: str, output: Path | None, start: str | None, end: str | None, timezone: str | None
+) -> None:
+    """Draw DATASET of a file, or of a SYSTEM's day, as a heat map.
+
+    DATE: YYYY-MM-DD at the site, today by default. Components over time; above it the sum over all components, beside it each component's
+    sum over time (means of what can't be summed). Missing cells are blank. Exit 0 drawn, 2 not.
+    """
+    if output is not None and output.suffix not in FORMATS:
+        raise Failed(f"--output: {output} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    path, zone_name = _file(what, config_path, clock)
+    zone = zone_of(timezone or zone_name)
+    first = 0 if start is None else epoch_or_ago("--start", start, zone, clock.time())
+    last = int(clock.time()) if end is None else epoch_or_ago("--end", end, zone, clock.time())
+    picture = _picture(path, dataset, zone, first, last)
+    if output is not None:
+        _save(picture, output)
+        return
+    console = Printer(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console.print(characters(picture, min(console.width, 200), HEIGHT), soft_wrap=True)
+
+
+def _file(what: str, config_path: Path, clock: Clock) -> tuple[Path, str]:
+    """Return the file that is meant, and the name of the site's zone."""
+    if Path(what).is_file() or "/" in what or what.endswith((".hdf5", ".h5")):
+        try:
+            return Path(what), configuration.load(config_path).timezone
+        except ConfigError:
+            return Path(what), "UTC"
+    config = configuration.load(config_path)
+    system, _, date = what.partition(":")
+    systems = {source.system for source in config.source}
+    if system not in systems:
+        raise Failed(f"there is no file {what}, and no source has the system {system!r}{instead(system, systems)}")
+    calendar = Calendar(config.timezone)
+    try:
+        day = calendar.day_of_date(dt.date.fromisoformat(date)) if date else calendar.day(int(clock.time()))
+    except ValueError:
+        raise Failed(f"{date!r} is no date; write it like 2018-01-28") from None
+    return config.archive.file(day, system), config.timezone
+
+
+def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) -> Picture:
+    try:
+        with Reader(path) as reader:
+            known = reader.datasets()
+            if dataset not in known:
+                raise Failed(f"{path} has no {dataset!r}{instead(dataset, known)}")
+            stamps = reader.stamps(dataset)
+            time, columns, values = reader.read(dataset, start, end)
+        source = _source(path, dataset)
+    except FileNotFoundError:
+        raise Failed(f"there is no {path}") from None
+    except (NotLive, OSError) as error:
+        raise Failed(f"{path}: {error}") from error
+    if not len(time):
+        raise Failed(f"{path} has nothing of {dataset} between --start and --end")
+    step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else 86400
+    unit = units(dataset, source)
+    return Picture(f"{path.name}: {dataset}", unit, int(time[0]), step, columns, values, zone, _is_amount(dataset, unit))
+
+
+def _source(path: Path, dataset: str) -> str:
+    with open_for_reading(path) as file:
+        name = file[group_of(dataset)].attrs.get("source", "")
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _is_amount(dataset: str, unit: str) -> bool:
+    """Whether a cell holds what passed in its step, so that the cells of a day can be summed."""
+    return unit == "ops" or (unit == "bytes" and not dataset.partition("/")[2].startswith("mem"))
+
+
+def _save(picture: Picture, output: Path) -> None:
+    # Of a home that can't be written it would tell in lines that look like a failure, and draw all the same.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    try:
+        figure = drawn(picture)
+    except ImportError:
+        raise Failed(WITHOUT) from None
+    try:
+        figure.savefig(output, dpi=120)
+    except OSError as error:
+        raise Failed(f"--output: {output}: {error.strerror or error}") from error
+    cells = np.count_nonzero(~np.isnan(picture.values))
+    click.echo(f"{output}: {cells} of {picture.values.size} cells filled")

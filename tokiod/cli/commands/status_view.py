@@ -1,0 +1,97 @@
+"""A status as tables for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from tokiod.cli.common.tables import table, whole
+from tokiod.window import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from tokiod.reports.status import SourceLine, Status
+
+
+def rendered(now: Status) -> Group:
+    """Return the status as tables that a live display fits into its terminal."""
+    return Group(*map(whole, parts(now)))
+
+
+def parts(now: Status) -> Iterator[RenderableType]:
+    """Yield the status: a line that says how it is, tables, and what is wrong with whom."""
+    head = f"{iso(now.time)}  {now.archive}  "
+    head += "the daemon is down: this is what the ledger says" if now.writer is None else f"writer {now.writer}, {now.health}"
+    yield Text(head, style="bold red" if now.writer is None else "bold")
+    yield _sources(now)
+    if now.files:
+        yield _files(now)
+    yield from _jobs(now)
+    yield from _troubles(now)
+
+
+def _sources(now: Status) -> Table:
+    made = table("source", "state", "watermark", "lag", "last window", "cells/s", "gaps", right={"lag", "cells/s", "gaps"})
+    for line in now.sources:
+        made.add_row(*_cells(line), style="" if line.state in {"running", "stopped", "new"} else "yellow")
+    return made
+
+
+def _cells(line: SourceLine) -> tuple[str, ...]:
+    gaps = "-" if not line.gaps.spans else f"{line.gaps.spans} ({span(line.gaps.seconds)})"
+    gaps += f", {span(line.gaps.lost)} lost" if line.gaps.lost else ""
+    return (
+        line.name,
+        line.state,
+        "-" if line.watermark is None else iso(line.watermark),
+        "-" if line.lag is None else span(line.lag),
+        _window(line),
+        f"{line.cells_per_second:.0f}",
+        gaps,
+    )
+
+
+def _troubles(now: Status) -> Iterator[Text]:
+    """Say below the tables, where there is room for it, what each source's last error was."""
+    for line in now.sources:
+        if said := line.reason or line.last_error:
+            yield Text(f"{line.name}: {said}", style="yellow")
+
+
+def _window(line: SourceLine) -> str:
+    if line.last_start is None or line.last_end is None:
+        return "-"
+    return f"{iso(line.last_start)[11:]} +{span(line.last_end - line.last_start)}"
+
+
+def _files(now: Status) -> Table:
+    made = table("file being filled", "filled", right={"filled"})
+    for file in now.files:
+        made.add_row(file.path, f"{100 * file.filled:.1f} %")
+    return made
+
+
+def _jobs(now: Status) -> Iterator[Text]:
+    for job in now.jobs:
+        text = f"backfill {job.id} of {job.source}: {job.state}, {job.windows} windows, {span(job.seconds_left)} left"
+        yield Text(text + (f"; {job.error}" if job.error else ""))
+
+
+def span(seconds: int) -> str:
+    """Write a span of seconds shortly: 45s, 12m, 3h05m, 4d02h."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    days, hours_rest = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours_rest:02}h"
+    if hours:
+        return f"{hours}h{minutes_rest:02}m"
+    if minutes:
+        return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
+    return f"{rest}s"

@@ -1,0 +1,149 @@
+"""`tokioctl tail`: the feed as lines, and what was missed read from the files."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+import numpy as np
+
+from tokiod.bus.curve import ClientKeys
+from tokiod.cli.commands.completion import topic_names
+from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
+from tokiod.cli.common.lookup import check_system
+from tokiod.cli.common.times import epoch_or_ago
+from tokiod.config import load as configuration
+from tokiod.subscribe.catch_up import Archive
+from tokiod.subscribe.subscriber import Gap, Stalled, Subscriber, Update
+from tokiod.tts.schema import UNITS
+from tokiod.window import Calendar, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import Config
+
+SILENCE = 5.0
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A line: what changed in a dataset of a system, `step` seconds between its rows.
+
+    watermark: nothing of the source is missing before it; caught_up: read from the file, because it was missed in the feed.
+    cells: time, column and value of each, None where it became missing. Times are UTC epoch seconds.
+    """
+
+    system: str
+    dataset: str
+    step: int
+    watermark: int
+    caught_up: bool
+    cells: list[tuple[int, str, float | None]]
+
+
+@click.command("tail")
+@click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]", shell_complete=topic_names)
+@click.option(
+    "--since", metavar="TIME|SPAN", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h."
+)
+@click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), where the feed lets only some in.")
+@click.option("--server-key", type=click.Path(path_type=Path), help="The feed's public key, beside --key.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line for each cell, times in ISO 8601 in UTC.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each change, with its cells, times in UTC epoch seconds.")
+@config_option
+@clock_option
+def tail_command(
+    config_path: Path, clock: Clock, topic: str, since: str | None, key: Path | None, server_key: Path | None, *,
+    as_json: bool, as_csv: bool,
+) -> None:  # fmt: skip
+    """Print what the daemon stores, as it stores it, until Ctrl-C.
+
+    SYSTEM/DATASET, or the beginning of one, is what is printed, e.g. cscratch/datatargets/; everything by default. What was missed is
+    told on stderr and read from the files. An empty value became missing again. Without a daemon it waits for one.
+    Exit 0 nobody reads on, 2 it can't begin, 130 ended by Ctrl-C.
+    """
+    if as_json and as_csv:
+        raise Failed("--json or --csv, not both")
+    config = configuration.load(config_path)
+    begin = None if since is None else epoch_or_ago("--since", since, Calendar(config.timezone).zone, clock.time())
+    told = _json if as_json else _csv_lines() if as_csv else _plain
+    keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
+    # Where a server listens everywhere, it does so here.
+    endpoint = config.feed.endpoint.replace("//*:", "//127.0.0.1:")
+    try:
+        with Subscriber(endpoint, [_prefix(config, topic)], silence=SILENCE, archive=archive, since=begin, keys=keys) as subscriber:
+            _follow(subscriber, told, endpoint)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _follow(subscriber: Subscriber, told: Callable[[Update], None], endpoint: str) -> None:
+    waits = False
+    for event in subscriber:
+        match event:
+            case Update():
+                told(event)
+                sys.stdout.flush()
+            case Gap(since=int()):
+                click.echo(_gap(event), err=True)
+            case Stalled() if not waits:
+                click.echo(f"nothing comes from {endpoint}: the daemon is down, or has stored nothing yet; waiting", err=True)
+        waits = isinstance(event, Stalled)
+
+
+def _keys(config: Config, own: Path | None, server: Path | None) -> ClientKeys | None:
+    if own is not None and server is not None:
+        return ClientKeys.read(server, own)
+    if own is not None or server is not None or config.feed.secret_key_file is not None:
+        raise Failed("the feed lets only those in whose key it knows: give both --key, your secret one, and --server-key, its public one")
+    return None
+
+
+def _prefix(config: Config, topic: str) -> str:
+    system, slash, _ = topic.partition("/")
+    if topic:
+        check_system(config, system)
+    return topic if slash or not topic else f"{topic}/"
+
+
+def _gap(gap: Gap) -> str:
+    missed = "a new writer" if gap.missed is None else f"{gap.missed} messages missed"
+    return f"{gap.system}/{gap.dataset}: {missed}; catching up from the file, from {iso(min(gap.since or 0, gap.watermark))} on"
+
+
+def _plain(update: Update) -> None:
+    batch = update.batch
+    values = batch.value[~np.isnan(batch.value)]
+    said = f"{len(batch)} cells" + (f", {len(batch) - len(values)} missing" if len(values) < len(batch) else "")
+    said += f", sum {values.sum():.6g} {UNITS.get(batch.dataset, '')}".rstrip() + (", caught up" if update.caught_up else "")
+    click.echo(f"{iso(batch.time.min())} +{int(np.ptp(batch.time)) + batch.step}s {update.system}/{batch.dataset}: {said}")
+
+
+def _json(update: Update) -> None:
+    told = Told(update.system, update.batch.dataset, update.batch.step, update.watermark, update.caught_up, _cells(update))
+    click.echo(msgspec.json.encode(told).decode())
+
+
+def _csv_lines() -> Callable[[Update], None]:
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow(("time", "system", "dataset", "column", "value"))
+
+    def tell(update: Update) -> None:
+        for time, column, value in _cells(update):
+            lines.writerow((iso(time), update.system, update.batch.dataset, column, "" if value is None else value))
+
+    return tell
+
+
+def _cells(update: Update) -> list[tuple[int, str, float | None]]:
+    """Return a cell after the other, None where it is missing. Not on the way of a number: whoever prints them reads them one by one."""
+    batch = update.batch
+    names = (batch.columns[column] for column in batch.column.tolist())
+    values = (None if math.isnan(value) else value for value in batch.value.tolist())
+    return list(zip(batch.time.tolist(), names, values, strict=True))

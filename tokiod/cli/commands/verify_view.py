@@ -1,0 +1,137 @@
+"""What `tokioctl verify` prints: each window as it is found, or all of it as JSON at the end."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tokiod.reports.verify.tts_diff import Kind  # noqa: TC001 - the structs' fields are of it when they run
+from tokiod.reports.verify.verify import Verified
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from tokiod.reports.verify.tts_diff import Cell, Differing
+
+
+_CLEARED = "\r\x1b[K"
+"""Takes a bar out of the line in which it is drawn."""
+
+
+class DifferingCell(msgspec.Struct, frozen=True):
+    """A cell; kind: missing in the archive, extra there or different; time: UTC epoch seconds; archive, source: values, None if missing."""
+
+    kind: Kind
+    dataset: str
+    column: str
+    time: int
+    archive: float | None
+    source: float | None
+
+
+class Records(msgspec.Struct, frozen=True):
+    """How many records a window had when it was stored, and has now at the source."""
+
+    stored: int
+    source: int
+
+
+class DifferingWindow(msgspec.Struct, frozen=True):
+    """A window [start, end), UTC epoch seconds.
+
+    datasets: cells that differ, by dataset and kind; records: None unless their number differs; cells: the first few of each dataset.
+    """
+
+    start: int
+    end: int
+    datasets: dict[str, dict[Kind, int]]
+    records: Records | None
+    cells: list[DifferingCell]
+
+
+class NotStored(msgspec.Struct, frozen=True):
+    """A span [start, end), UTC epoch seconds, of which the ledger says that nothing is stored."""
+
+    start: int
+    end: int
+
+
+class NotCompared(msgspec.Struct, frozen=True):
+    """A span [start, end), UTC epoch seconds, that was asked for and left out; reason: a sentence."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What came of [start, end), UTC epoch seconds; windows, cells: how many were compared; differing: the windows that do."""
+
+    source: str
+    start: int
+    end: int
+    windows: int
+    cells: int
+    differing: list[DifferingWindow]
+    not_stored: list[NotStored]
+    not_compared: list[NotCompared]
+
+
+class Told:
+    """What is told of a span of a source; left_out: what can't be compared of it, and why."""
+
+    def __init__(self, source: str, span: Window, left_out: list[NotCompared], *, as_json: bool) -> None:
+        self.verified = Verified()
+        self.windows = 0
+        self._source, self._span, self._left_out, self._as_json = source, span, left_out, as_json
+        self._found: list[DifferingWindow] = []
+
+    def tell(self, differing: Differing) -> None:
+        """Print a window that differs, or keep it for the end of the JSON."""
+        self.windows += 1
+        if self._as_json:
+            self._found.append(_window(differing))
+            return
+        if sys.stderr.isatty():
+            click.echo(_CLEARED, err=True, nl=False)
+        for line in _lines(differing):
+            click.echo(line)
+
+    def end(self) -> None:
+        """Print what it comes to."""
+        if self._as_json:
+            click.echo(msgspec.json.encode(self._comparison()).decode())
+            return
+        for window in self.verified.not_stored:
+            click.echo(f"{window}: not stored")
+        for left_out in self._left_out:
+            click.echo(f"{Window(left_out.start, left_out.end)}: not compared, {left_out.reason}")
+        click.echo(f"{self._source}: {self.windows} of {self.verified.windows} windows differ; {self.verified.cells} cells compared")
+
+    def _comparison(self) -> Comparison:
+        verified = self.verified
+        not_stored = [NotStored(window.start, window.end) for window in verified.not_stored]
+        span = self._source, self._span.start, self._span.end
+        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._left_out)
+
+
+def _lines(differing: Differing) -> list[str]:
+    sums = {kind: sum(counts[kind] for counts in differing.counts.values()) for kind in ("missing", "extra", "different")}
+    said = [f"{count} {kind}" for kind, count in sums.items() if count]
+    if differing.records is not None:
+        said.append("{} records stored, {} at the source".format(*differing.records))
+    return [f"{differing.window}: {', '.join(said)}", *(f"    {cell}" for cell in differing.cells)]
+
+
+def _window(differing: Differing) -> DifferingWindow:
+    datasets = {dataset: {kind: count for kind, count in counts.items() if count} for dataset, counts in differing.counts.items()}
+    records = None if differing.records is None else Records(*differing.records)
+    return DifferingWindow(differing.window.start, differing.window.end, datasets, records, [_cell(cell) for cell in differing.cells])
+
+
+def _cell(cell: Cell) -> DifferingCell:
+    archive, source = (None if math.isnan(value) else value for value in (cell.archive, cell.source))
+    return DifferingCell(cell.kind, cell.dataset, cell.column, cell.time, archive, source)

@@ -1,0 +1,109 @@
+"""What every command shares: errors as one sentence on stderr, and the options that mean the same everywhere."""
+
+from __future__ import annotations
+
+import errno
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tokiod import __version__
+from tokiod.clock import Clock, SimulatedClock, SystemClock
+from tokiod.errors import ConfigError, TokiodError
+from tokiod.runtime.secrets import mask
+
+INTERRUPTED = 130
+HELP = ["-h", "--help"]
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a file says that takes no more; whoever writes one of the archive says so by its name."""
+
+
+class Failed(click.ClickException):
+    """A fault of the user's or the site's: its sentence, then exit 2."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        context = click.get_current_context(silent=True)
+        self.program = "tokiod" if context is None else context.find_root().info_name
+
+    def show(self, file: Any = None) -> None:
+        """Print every line of the message behind the program's name."""
+        for line in mask(self.message).splitlines():
+            click.echo(f"{self.program}: {line}", file=file, err=file is None)
+
+
+# Each command is imported when it is called: what one of them needs (HDF5, numpy, rich) is half a second for all others.
+class PlainGroup(click.Group):
+    """A group of commands whose TokiodErrors end as a sentence, not as a traceback.
+
+    modules: those of tokiod.cli.commands that hold one more command each, called as
+    the module is: NAME_command in tokiod/cli/commands/NAME.py.
+    """
+
+    def __init__(self, *args: Any, modules: tuple[str, ...] = (), **options: Any) -> None:
+        super().__init__(*args, context_settings={"help_option_names": HELP}, **options)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return their names, sorted."""
+        return sorted({*super().list_commands(ctx), *self._modules})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, None where there is no such."""
+        if cmd_name in self._modules and cmd_name not in self.commands:
+            self.add_command(getattr(import_module(f"tokiod.cli.commands.{cmd_name}"), f"{cmd_name}_command"))
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise Failed("\n".join(error.faults)) from error
+        except TokiodError as error:
+            raise Failed(str(error)) from error
+        except BrokenPipeError:
+            raise SystemExit(0) from None
+        except OSError as error:
+            if error.errno not in FULL or error.filename is not None:
+                raise
+            raise Failed(f"stdout can't be written: {error.strerror}") from error
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+
+
+class ClockType(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only
+    """A simulation's clock, EPOCH@ORIGINxRATE."""
+
+    name = "clock"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Clock:
+        """Read the text that a simulation hands to its processes."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # click hands a default through as it is
+        try:
+            return SimulatedClock.parse(value)
+        except ValueError:
+            self.fail(f"{value!r} is not EPOCH@ORIGINxRATE", param, ctx)
+
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/tokiod/tokiod.toml"),
+    show_default=True,
+    envvar="TOKIOD_CONFIG",
+    show_envvar=True,
+    help="The configuration file.",
+)
+clock_option = click.option(
+    "--clock", type=ClockType(), default=SystemClock(), hidden=True, help="Run in a simulation's time: EPOCH@ORIGINxRATE."
+)
+parent_option = click.option("--parent", type=int, hidden=True, help="End when this process ends.")
+origin_option = click.option("--origin", type=click.Path(path_type=Path), hidden=True, help="The file that the configuration is a copy of.")
+version_option = click.version_option(__version__)

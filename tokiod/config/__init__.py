@@ -1,0 +1,1 @@
+"""The configuration: TOML to checked structs, with the line of every error."""

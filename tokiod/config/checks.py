@@ -1,0 +1,256 @@
+"""What a configuration means, and where its parts contradict each other: every Fault tells both offenders.
+
+Each check looks at what had the right shape, also where something else has not, so that a person hears of everything at once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import math
+import posixpath
+import re
+from functools import lru_cache
+from itertools import combinations
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, available_timezones
+
+from tokiod.config.convert import Fault, nearest
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from tokiod.collector import SourceConfig
+    from tokiod.config.toml_lines import Key
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+LONGEST_IPC = 107
+"""Bytes of a Unix socket's path: sun_path, less its NUL."""
+
+LAST_PORT = 65535
+
+QUARTER = 900
+"""Seconds that every zone's days are multiples of since 2000: steps that divide them need no closer look, which takes 10 ms."""
+
+_DAY = 86400
+_FIXED = frozenset({"%Y", "%m", "%d", "%j", "%y"})
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_FIELD = re.compile(r"\{[^{}]*\}|[{}]")
+
+
+def timezone(zone: str, key: Key) -> Iterator[Fault]:
+    """Check that a time zone exists."""
+    if not _exists(zone):
+        yield Fault(key, f"there is no time zone {zone!r}{nearest(zone, available_timezones())}")
+
+
+def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
+    """Check that the template of the archive's files gives each day of each system a file of its own."""
+    if not path.startswith("/"):
+        yield Fault(key, f"expected an absolute path, got {path!r}")
+    if not path.isprintable():
+        yield Fault(key, f"a path of printable characters is needed, got {path!r}")
+    unknown = sorted(set(_FIELD.findall(path)) - {"{system}"})
+    if unknown:
+        yield Fault(key, f"unknown field {', '.join(unknown)}: {{system}} is the only one, the day is written %Y-%m-%d")
+    elif "{system}" not in path:
+        yield Fault(key, "has no {system}: all systems would share a file")
+    elif path.isprintable():
+        yield from _clash(path, key, systems or {"system"})
+
+
+def keys(table: str, named: Mapping[str, str | None]) -> Iterator[Fault]:
+    """Check that of keys that go together all are named or none."""
+    for name in (name for name, value in named.items() if not value and any(named.values())):
+        there = next(other for other, value in named.items() if value)
+        yield Fault((table, name), f"missing: it goes together with {there}", (table, there))
+
+
+def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> Iterator[Fault]:
+    """Check that the bus and the feed have sockets that can be bound, that strangers don't reach, and that are not one.
+
+    keyed: which of the two only those can use who have a key, whoever reaches it.
+    """
+    bus_key, feed_key = ("bus", "endpoint"), ("feed", "endpoint")
+    for endpoint, key in ((bus, bus_key), (feed, feed_key)):
+        if endpoint is not None and (reason := _unfit(endpoint, is_keyed=key[0] in keyed)):
+            yield Fault(key, reason)
+    if bus is not None and feed is not None and _same(bus) == _same(feed):
+        yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
+
+
+def http_address(address: str, key: Key) -> Iterator[Fault]:
+    """Check that an address can be listened at: an IP address, which is never looked up, and a port."""
+    host, _, port = address.rpartition(":")
+    if not _PORT.fullmatch(port) or int(port) > LAST_PORT or not _is_ip(host):
+        yield Fault(key, f'expected an IP address of this machine and a port, as in "127.0.0.1:9464" or "[::1]:9464", got {address!r}')
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether strangers don't reach an IP address and port."""
+    return _is_loopback(address.rpartition(":")[0].strip("[]"))
+
+
+def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
+    """Check one source by itself: its names, spans of time, and whatever its plugin finds."""
+    for field in ("name", "system"):
+        if not NAME.fullmatch(getattr(config, field)):
+            yield Fault(
+                (*key, field), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {getattr(config, field)!r}"
+            )
+    if not config.timeout:
+        yield Fault((*key, "timeout"), "must be longer than nothing")
+    own = [_of_plugin(fault, type(config).__struct_fields__, key) for fault in config.faults()]
+    yield from own
+    if not own:
+        yield from _spans(config, key) if config.polled else ()
+        yield from _off_grid(config, key, zone)
+
+
+def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Iterator[Fault]:
+    """Check that no two sources have one name, fill one dataset of a system, or disagree about the step of a group.
+
+    whole: the keys of those of which every field is as the file has it, not a default in place of one that is wrong.
+    """
+    for (first, one), (second, two) in combinations(configs.items(), 2):
+        if one.name == two.name:
+            yield Fault((*second, "name"), "another source has the same name", (*first, "name"))
+        if (folder := getattr(one, "watch", None)) is not None and folder == getattr(two, "watch", None):
+            yield Fault((*second, "watch"), "another source watches the same folder", (*first, "watch"))
+        if one.system == two.system and not (one.faults() or two.faults()):
+            yield from _rivals(one, two, first, second)
+            if first in whole and second in whole:
+                yield from _out_of_step(one, two, first, second)
+
+
+def _exists(zone: str) -> bool:
+    try:
+        Calendar(zone)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+# All fields are of fixed width: where two names are equal, they are equally long, so their systems are, so each field stands at the same
+# place in both and is equal too. Other templates are tried date by date, which takes 20 ms.
+def _is_plain(path: str) -> bool:
+    fields = set(re.findall(r"%.", path))
+    return "{system}" in path and fields <= _FIXED and "%Y" in fields and ({"%m", "%d"} <= fields or "%j" in fields)
+
+
+def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
+    if _is_plain(path):
+        return
+    owner: dict[str, str] = {}
+    for date in _dates():
+        dated = date.strftime(path)
+        for system in systems:
+            this = f"{date} of {system}"
+            other = owner.setdefault(dated.replace("{system}", system), this)
+            if other != this:
+                yield Fault(key, f"no file for each day: {other} and {this} would both be {dated.replace('{system}', system)}")
+                return
+
+
+def _unfit(endpoint: str, *, is_keyed: bool) -> str | None:
+    """Return what is wrong with an endpoint, never showing it: it may be a URL with a password in the wrong place."""
+    scheme, _, rest = endpoint.partition("://")
+    if scheme == "ipc" and rest.startswith("/") and not rest.endswith("/") and rest.isprintable():
+        length = len(rest.encode())
+        return f"a socket's path has at most {LONGEST_IPC} bytes, this one has {length}" if length > LONGEST_IPC else None
+    if scheme != "tcp":
+        return 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
+    host, _, port = rest.rpartition(":")
+    if not _PORT.fullmatch(port):
+        return 'expected a port, as in "tcp://127.0.0.1:5556"'
+    if _is_loopback(host.strip("[]")):
+        return None
+    if not is_keyed:
+        return "tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"
+    return None if _is_ip(host) else 'expected an IP address of this machine, "0.0.0.0" for all: names are not looked up'
+
+
+def _is_ip(host: str) -> bool:
+    """Tell whether it is an IP address, in brackets if it is one of version 6."""
+    try:
+        version = ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).version
+    except ValueError:
+        return False
+    return (version == 6) == (host[:1] == "[" and host[-1:] == "]")  # noqa: PLR2004 - IPv6
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _same(endpoint: str) -> str:
+    scheme, _, rest = endpoint.partition("://")
+    return posixpath.normpath(rest) if scheme == "ipc" else endpoint.replace("localhost", "127.0.0.1")
+
+
+def _of_plugin(fault: str, names: tuple[str, ...], key: Key) -> Fault:
+    field, _, sentence = fault.partition(": ")
+    return Fault((*key, field), sentence) if field in names else Fault(key, fault)
+
+
+def _spans(config: SourceConfig, key: Key) -> Iterator[Fault]:
+    window, step = config.window, config.step
+    if step < 1 or window < 1:
+        yield Fault((*key, "window"), f"windows of {window} s and steps of {step} s must be longer than nothing")
+        return
+    if window % step:
+        yield Fault((*key, "window"), f"a window of {window} s is not a whole number of the source's steps of {step} s")
+    if _DAY % window:
+        yield Fault((*key, "window"), f"windows of {window} s don't divide a day of {_DAY} s")
+    if config.retention < window:
+        yield Fault((*key, "retention"), f"{config.retention} s is shorter than a window of {window} s")
+
+
+def _dates() -> Iterator[dt.date]:
+    """Yield four years and a day of another decade: every date in which two that a template can't tell apart differ."""
+    yield from (dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in range(4 * 365 + 1))
+    yield dt.date(2034, 1, 1)
+
+
+def _off_grid(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
+    step = config.step
+    if step >= 1 and zone is not None and QUARTER % step and (grid := _grid(zone)) % step:
+        yield Fault(key, f"steps of {step} s don't divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
+
+
+def _weeks() -> Iterator[dt.date]:
+    """Yield days of all offsets that a zone had for a week or longer since there are archives, and will have as far as is known."""
+    return (dt.date(2000, 1, 1) + dt.timedelta(weeks=n) for n in range(40 * 52))
+
+
+@lru_cache
+def _grid(zone: str) -> int:
+    """Return the largest number of seconds that divides every midnight of a zone, and so the length of each of its days."""
+    info = ZoneInfo(zone)
+    offsets = {info.utcoffset(dt.datetime.combine(date, dt.time(), info)) or dt.timedelta() for date in _weeks()}
+    return math.gcd(_DAY, *(int(offset.total_seconds()) for offset in offsets))
+
+
+def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
+    if shared := one.datasets() & two.datasets():
+        yield Fault(second, f"{_first(shared)} of {two.system} is filled by source {one.name} too", first)
+
+
+def _out_of_step(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
+    shared = _groups(one) & _groups(two)
+    if shared and one.step != two.step:
+        where = f"{_first(shared)} of {two.system}"
+        yield Fault(second, f"has steps of {two.step} s in {where}, where source {one.name} has {one.step} s", first)
+
+
+def _first(names: AbstractSet[str]) -> str:
+    return f"{min(names)} and {len(names) - 1} more" if len(names) > 1 else min(names)
+
+
+def _groups(config: SourceConfig) -> set[str]:
+    return {dataset.partition("/")[0] for dataset in config.datasets()}

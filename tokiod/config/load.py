@@ -1,0 +1,249 @@
+"""The configuration: one TOML file, typed; unknown keys are refused, and every fault is told at once with its place.
+
+    tokiod.toml:14: source cscratch-lmt: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 30
+
+A [[source]] stanza takes its shape from the plugin that its `kind` names, so adding a kind changes nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from tokiod.collector import SourceConfig
+from tokiod.config import checks, plugins
+from tokiod.config import convert as shape
+from tokiod.config import toml_lines as places
+from tokiod.config.watched_folder import watched
+from tokiod.errors import ConfigError
+from tokiod.runtime.secrets import secret
+from tokiod.units import Duration, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.config.convert import Fault
+    from tokiod.config.toml_lines import Key
+    from tokiod.window import Day
+
+
+_FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
+
+
+class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Where the TTS files are. path: strftime fields for the site's date, and {system}.
+
+    keep_live_days: how long a day that is over and complete is still kept uncompressed, quick to write to; seal_after: how long after
+    its end a day is sealed although windows are missing; max_columns: of a dataset.
+    """
+
+    path: str
+    keep_live_days: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seal_after: Duration = Duration(2 * 86400)
+    max_columns: Annotated[int, msgspec.Meta(ge=1)] = 50_000
+
+    @property
+    def root(self) -> Path:
+        """The longest directory that all files share."""
+        return Path(*takewhile(lambda part: not set("%{") & set(part), Path(self.path).parent.parts))
+
+    @property
+    def ledger(self) -> Path:
+        """The archive's SQLite ledger."""
+        return self.root / ".tokiod" / "ledger.sqlite3"
+
+    @property
+    def lock(self) -> Path:
+        """The file that the archive's one writer holds an flock on."""
+        return self.root / ".tokiod" / "lock"
+
+    def file(self, day: Day, system: str) -> Path:
+        """Return the TTS file of a system and a site day."""
+        return Path(day.date.strftime(self.path).replace("{system}", system))
+
+    def files(self) -> Iterator[Path]:
+        """Yield the files that are there, of whatever day and system."""
+        pattern = _FIELD.sub("*", str(Path(self.path).relative_to(self.root)))
+        return (path for path in self.root.glob(pattern) if not path.name.startswith("."))
+
+
+class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The inner bus, from the collectors to the writer. At most so many windows and bytes are underway unacknowledged.
+
+    secret_key_file: the writer's CURVE key, client_secret_key_file: the collectors'; both, or neither; clients: a directory of the public
+    keys of others who may come. See tokiod.bus.curve.
+    """
+
+    endpoint: str = "ipc:///run/tokiod/bus"
+    secret_key_file: str | None = None
+    client_secret_key_file: str | None = None
+    clients: str | None = None
+    max_windows: Annotated[int, msgspec.Meta(ge=1)] = 4
+    max_bytes: Size = Size(64 * 2**20)
+
+
+class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The live feed to the world. secret_key_file: its CURVE key; clients: the directory of the public keys of those who may subscribe."""
+
+    endpoint: str = "ipc:///run/tokiod/feed"
+    secret_key_file: str | None = None
+    clients: str | None = None
+
+
+class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Where metrics and health are served by HTTP."""
+
+    address: str = "127.0.0.1:9464"
+
+
+class Config(msgspec.Struct, kw_only=True, frozen=True):
+    """A site: its IANA time zone, archive, sockets and sources. secrets: the directory that file secrets are relative to.
+
+    metrics: None for none.
+    """
+
+    timezone: str
+    archive: ArchiveConfig
+    bus: BusConfig = BusConfig()
+    feed: FeedConfig = FeedConfig()
+    metrics: MetricsConfig | None = None
+    source: tuple[SourceConfig, ...] = ()
+    secrets: Path = Path()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def run(self) -> Path:
+        """The directory of the daemon's sockets: where the bus is, or where the archive keeps its ledger."""
+        kind, _, path = self.bus.endpoint.partition("://")
+        return Path(path).parent if kind == "ipc" else self.archive.ledger.parent
+
+    @property
+    def control(self) -> Path:
+        """The Unix socket on which a daemon takes orders; its permissions say from whom."""
+        return self.run / "control"
+
+    def secret(self, reference: str) -> str:
+        """Read a secret of this site, see tokiod.runtime.secrets."""
+        return secret(reference, self.secrets)
+
+
+class _OfNoKind(SourceConfig, frozen=True):
+    """A stanza whose kind nobody knows: all kinds' own options are passed over, and it fills nothing."""
+
+    def datasets(self) -> frozenset[str]:
+        return frozenset()
+
+
+def load(path: Path, origin: Path | None = None) -> Config:
+    """Read a configuration file; a relative `secrets` directory is relative to the file's, or to that of the one it is a copy of.
+
+    Raises ConfigError with every fault at once, one line each: file:line: where: what.
+    """
+    return read(path, origin)[1]
+
+
+def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
+    """Return a configuration file's text, and what it says, see load()."""
+    text, document = places.read(path)
+    sources: dict[Key, SourceConfig] = {}
+
+    def stanzas(value: Any, key: Key) -> shape.Shaped:
+        faults = _sources(value, key, sources)
+        return tuple(sources.values()), faults
+
+    values, faults = shape.fields(document, Config, (), {"source": stanzas})
+    whole = sources.keys() - {fault.key[:2] for fault in faults}
+    faults += _meaning(values, sources, whole)
+    if faults:
+        raise ConfigError(_lines(path, text, document, faults))
+    config = Config(**values)
+    return text, msgspec.structs.replace(config, secrets=(origin or path).absolute().parent / config.secrets)
+
+
+def warnings(config: Config) -> list[str]:
+    """Return what is allowed but can hardly be meant."""
+    told = [] if config.source else ["no [[source]]: nothing is collected"]
+    if config.metrics is not None and not checks.is_loopback(config.metrics.address):
+        told.append(f"metrics.address: whoever reaches {config.metrics.address} may read the names and states of all sources")
+    return told
+
+
+def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
+    if not isinstance(stanzas, list):
+        return [shape.Fault(key, f"expected [[source]], a stanza for each source, got {type(stanzas).__name__}")]
+    faults: list[Fault] = []
+    for index, stanza in enumerate(stanzas):
+        at = (*key, index)
+        config, wrong = _source(stanza, at)
+        faults += wrong
+        if config is not None:
+            sources[at] = config
+    return faults
+
+
+def _source(stanza: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
+    """Convert a stanza by its kind. What is wrong in it is left at its default, so that it can be held against the others."""
+    faults = list(shape.told_secrets(stanza, key))
+    struct: type[SourceConfig] = _OfNoKind
+    if isinstance(stanza, dict) and isinstance(stanza.get("kind"), str):
+        try:
+            plugin = plugins.load(stanza["kind"])
+            struct = watched(plugin.Saved) if "watch" in stanza else plugin.Config
+        except ConfigError as error:
+            faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
+    if struct is _OfNoKind and isinstance(stanza, dict):
+        stanza = {name: stanza[name] for name in stanza if name in SourceConfig.__struct_fields__}
+    values, wrong = shape.fields(stanza, struct, key)
+    config, refused = shape.build(struct, values, key)
+    return config, [*faults, *(wrong or refused)]
+
+
+def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: set[Key]) -> Iterator[Fault]:
+    zone: str | None = values.get("timezone")
+    if zone is not None and (wrong := list(checks.timezone(zone, ("timezone",)))):
+        yield from wrong
+        zone = None
+    if "archive" in values:
+        yield from checks.template(values["archive"].path, ("archive", "path"), {config.system for config in sources.values()})
+    bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
+    yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
+    yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
+    yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
+    if bus.clients and not bus.secret_key_file:
+        yield shape.Fault(("bus", "clients"), "goes together with secret_key_file: without it there is nobody to be let in")
+    if isinstance(metrics := values.get("metrics"), MetricsConfig):
+        yield from checks.http_address(metrics.address, ("metrics", "address"))
+    for key, config in sources.items():
+        yield from checks.source(config, key, zone) if key in whole else ()
+    yield from checks.sources(sources, whole)
+
+
+def _lines(path: Path, text: str, document: dict[str, Any], faults: list[Fault]) -> list[str]:
+    lines = places.places(text)
+    told = sorted((places.line(lines, fault.key) or 0, _line(document, fault, lines)) for fault in faults)
+    return list(dict.fromkeys(f"{path}:{number}: {sentence}" if number else f"{path}: {sentence}" for number, sentence in told))
+
+
+def _line(document: dict[str, Any], fault: Fault, lines: dict[Key, int]) -> str:
+    other = places.line(lines, fault.other)
+    see = f" (line {other})" if other else ""
+    return f"{_where(document, fault.key)}{fault.sentence}{see}".replace("\n", " ")
+
+
+def _where(document: dict[str, Any], key: Key) -> str:
+    """Write a key for a person: `source cscratch-lmt: window: `."""
+    head, rest = key[:1], key[1:]
+    words = [shape.label(head)]
+    if head == ("source",) and rest:
+        words = [f"source {_name(document['source'][rest[0]], rest[0])}"]
+        rest = rest[1:]
+    return "".join(f"{word}: " for word in [*words, shape.label(rest)] if word)
+
+
+def _name(stanza: Any, index: Any) -> str:
+    name = stanza.get("name") if isinstance(stanza, dict) else None
+    return name if isinstance(name, str) and checks.NAME.fullmatch(name) else f"#{index + 1}"

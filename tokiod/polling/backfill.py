@@ -1,0 +1,255 @@
+"""Backfill: the past of a source, asked for by a person, collected beside its live polling and always behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from tokiod.collector import Tally
+from tokiod.errors import NotYet
+from tokiod.ledger.jobs import Jobs
+from tokiod.metrics import catalogue as metrics
+from tokiod.polling.retry import classify, decide, refusal
+from tokiod.runtime.log import Repeats
+from tokiod.runtime.secrets import mask
+from tokiod.sink import Collected
+from tokiod.window import Window, bulk_length
+from tokiod.window_result import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from random import Random
+
+    from tokiod.clock import Clock
+    from tokiod.collector import Collector, SourceConfig
+    from tokiod.ledger.jobs import Job
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.window import Calendar
+    from tokiod.window_result import Answer
+
+LOOK = 1.0
+"""Seconds between two looks for new and cancelled jobs."""
+YIELD = 0.1
+"""Seconds between two looks whether live polling has something to do."""
+MOST_FAILURES = 8
+"""Attempts at a window that failed by no fault of the source's."""
+
+
+class Lender(Protocol):
+    """Who polls the source live. A window is one's own or the other's, never both's."""
+
+    def live_is_due(self) -> bool:
+        """Whether the newest window is waited for, or being collected."""
+        ...
+
+    def lend(self, window: Window) -> bool:
+        """Leave a window to the borrower; False while any part of it is underway."""
+        ...
+
+    def take_back(self, window: Window, *, stored: bool) -> None:
+        """Take a window back; stored: it need not be asked for again."""
+        ...
+
+
+class Alone:
+    """The lender where nobody polls."""
+
+    def live_is_due(self) -> bool:
+        """Never."""
+        return False
+
+    def lend(self, _window: Window) -> bool:
+        """Gladly."""
+        return True
+
+    def take_back(self, _window: Window, *, stored: bool) -> None:
+        """As it may be."""
+
+
+class JobFailed(Exception):  # noqa: N818 - says what has happened
+    """A job can't go on until a person has done something; the text says what."""
+
+
+# A job has collectors of its own, so that it never waits for a connection that live polling uses, nor that for its. What is done of it
+# is what the ledger proves, so a kill costs the windows that were underway.
+class Backfill:
+    """Works on the jobs of one source, one after the other.
+
+    make: a new collector of a stanza; room: how much of the bus it may take, shared with other sources' jobs.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
+        self,
+        config: SourceConfig,
+        make: Callable[[SourceConfig], Collector],
+        lender: Lender,
+        ledger: Ledger,
+        submit: Callable[[Collected], Awaitable[Answer]],
+        room: asyncio.Semaphore,
+        calendar: Calendar,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        self._config = config
+        self._make = make
+        self._lender = lender
+        self._ledger = ledger
+        self._jobs = Jobs(ledger)
+        self._submit = submit
+        self._room = room
+        self._calendar = calendar
+        self._clock = clock
+        self._rng = rng
+        self._repeats = Repeats(clock)
+        self._log = structlog.get_logger().bind(source=config.name)
+
+    async def run(self) -> None:
+        """Work on jobs as they come, until cancelled."""
+        while True:
+            try:
+                for job in self._jobs.unfinished(self._config.name)[:1]:
+                    await self.work(job)
+            except sqlite3.Error as error:
+                if times := self._repeats(str(error)):
+                    self._log.error("ledger.failed", error=str(error), times=times)
+            except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
+                self._log.exception("backfill.broken")
+            await self._clock.sleep(LOOK)
+
+    async def work(self, job: Job) -> None:
+        """Work on a job to its end, which is done, failed or cancelled; or until cancelled: then it stays to be resumed."""
+        self._jobs.set_state(job, "running", self._clock.time())
+        self._log.info("backfill.started", job=job.id, span=str(job.span))
+        working = asyncio.ensure_future(self._all(job))
+        watching = asyncio.ensure_future(self._until_cancelled(job))
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            working.cancel()
+            watching.cancel()
+            await asyncio.wait({working, watching})
+        self._conclude(job, working)
+
+    def _conclude(self, job: Job, working: asyncio.Future[None]) -> None:
+        if working.cancelled():
+            self._log.info("backfill.cancelled", job=job.id)
+            return
+        error = working.exception()
+        if error is not None:
+            is_known = isinstance(error, JobFailed)
+            self._log.error("backfill.failed", job=job.id, error=str(error), exc_info=None if is_known else error)
+            self._jobs.set_state(job, "failed", self._clock.time(), mask(str(error)) or type(error).__name__)
+            return
+        self._log.info("backfill.done", job=job.id)
+        self._jobs.set_state(job, "done", self._clock.time())
+
+    async def _all(self, job: Job) -> None:
+        config = self._config.only(frozenset(job.datasets)) if job.partial else self._config
+        length = bulk_length(int(config.window))
+        left = deque(window for hole in self._jobs.rest(job) for window in self._calendar.split(hole, length))
+        collectors = [self._make(config) for _ in range(job.parallel)]
+        seams = deque(_seams(self._jobs.rest(job), config.step)) if collectors[0].needs_sample_at_end else deque()
+        tasks = [asyncio.ensure_future(self._some(job, collector, left)) for collector in collectors]
+        try:
+            await asyncio.gather(*tasks)
+            while seams:
+                await self._one(job, collectors[0], seams.popleft(), is_seam=True)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(collector.close() for collector in collectors), return_exceptions=True)
+
+    async def _some(self, job: Job, collector: Collector, left: deque[Window]) -> None:
+        while left:
+            await self._one(job, collector, left.popleft())
+
+    async def _one(self, job: Job, collector: Collector, window: Window, *, is_seam: bool = False) -> None:
+        """Collect and store a window, however often it must be asked for. Raises JobFailed where that can't help."""
+        failures = 0
+        while True:
+            await self._after_live(window)
+            stored = False
+            try:
+                collected = await self._collected(job, collector, window)
+                collected = _seam(collected) if is_seam else collected
+                if self._has_shrunk(collected):
+                    self._jobs.collected(job, window, collected.records or 0, self._clock.time())
+                    return
+                async with self._room:
+                    outcome = await (await self._submit(collected))
+                if not isinstance(outcome, Rejected):
+                    stored = collected.extent == "whole"
+                    if not is_seam:
+                        self._jobs.collected(job, window, collected.records or 0, self._clock.time())
+                    return
+                error: Exception = refusal(outcome)
+            except Exception as problem:  # noqa: BLE001 - a collector is anybody's code: retry.py decides
+                error = problem
+            finally:
+                self._lender.take_back(window, stored=stored)
+            if is_seam and isinstance(error, NotYet):
+                return  # live polling brings it
+            failures += 1
+            await self._wait(job, window, error, failures)
+            metrics.RETRIES.inc(self._config.name)
+
+    def _has_shrunk(self, collected: Collected) -> bool:
+        """Whether more records are stored than came now: the source has lost some, and nothing is replaced."""
+        known = self._ledger.records(collected.source, collected.window) if collected.extent == "whole" else None
+        if known is None or collected.records is None or collected.records >= known:
+            return False
+        self._log.warning("window.shrunk", window=str(collected.window), records=known, found=collected.records)
+        return True
+
+    async def _after_live(self, window: Window) -> None:
+        while self._lender.live_is_due() or not self._lender.lend(window):
+            await self._clock.sleep(YIELD)
+
+    async def _collected(self, job: Job, collector: Collector, window: Window) -> Collected:
+        config, tally = self._config, Tally()
+        async with asyncio.timeout(config.timeout * max(1, window.seconds / config.window)):
+            batches = [batch async for batch in collector.collect(window, tally)]
+        if job.partial:
+            batches = [batch for batch in batches if batch.dataset in job.datasets]
+        self._log.debug("window.collected", window=str(window), job=job.id)
+        return Collected(
+            config.system, config.name, config.kind, window, batches, tally.records, tally.dropped, "some" if job.partial else "whole"
+        )
+
+    async def _wait(self, job: Job, window: Window, error: Exception, failures: int) -> None:
+        """Say what went wrong and wait as the error's class demands. Raises JobFailed where waiting can't help."""
+        verdict = decide(error, failures, failures, float(self._config.settle), self._rng)
+        metrics.WINDOWS.inc(self._config.name, verdict.outcome)
+        text = f"{window}: {str(error) or ('no answer in time' if isinstance(error, TimeoutError) else type(error).__name__)}"
+        if verdict.outcome in {"fatal", "rejected"} or (verdict.outcome == "bug" and failures >= MOST_FAILURES):
+            raise JobFailed(text) from error
+        if verdict.outcome == "busy":
+            await self._clock.sleep(verdict.window_wait)
+            return
+        self._log.warning("backfill.waiting", job=job.id, window=str(window), error_class=classify(error), error=str(error))
+        self._jobs.set_state(job, "running", self._clock.time(), mask(text))
+        await self._clock.sleep(max(verdict.source_wait, verdict.window_wait, YIELD))
+
+    async def _until_cancelled(self, job: Job) -> None:
+        while True:
+            await self._clock.sleep(LOOK)
+            now = self._jobs.get(job.id)
+            if now is None or now.finished:
+                return
+
+
+def _seams(holes: list[Window], step: int) -> Iterator[Window]:
+    """Yield the steps just outside of what is filled: differences across its edges need their samples, which sealed days don't keep."""
+    for hole in holes:
+        yield Window(hole.start - step, hole.start)
+        yield Window(hole.end, hole.end + step)
+
+
+def _seam(collected: Collected) -> Collected:
+    return replace(collected, batches=[batch for batch in collected.batches if batch.form == "counter"], extent="seam")

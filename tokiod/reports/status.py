@@ -1,0 +1,221 @@
+"""What `tokioctl status` tells, gathered from the ledger, the lock and the file names: the same with the daemon up or down."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from tokiod.archive.lock import lock_owner
+from tokiod.ledger.database import understood
+from tokiod.ledger.jobs import Jobs
+from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+    from tokiod.ledger.ledger import SourceStatus
+    from tokiod.window import Day
+
+LATE = 3
+"""A source is late once the newest stored window, or all that is due and not stored, is more than so many windows."""
+
+
+class Gaps(msgspec.Struct, frozen=True):
+    """What is due and not stored: number of spans, seconds in them; lost: seconds that can't be had any more."""
+
+    spans: int
+    seconds: int
+    lost: int
+
+
+class SourceLine(msgspec.Struct, frozen=True):
+    """One source. Times are UTC epoch seconds.
+
+    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that is still to come, as
+    for a source that tells what is now; cells_per_second: cells of the last window by its length.
+    """
+
+    name: str
+    kind: str
+    system: str
+    state: str = "new"
+    reason: str = ""
+    watermark: int | None = None
+    lag: int | None = None
+    last_start: int | None = None
+    last_end: int | None = None
+    stored_at: float | None = None
+    windows: int = 0
+    cells: int = 0
+    cells_per_second: float = 0.0
+    gaps: Gaps = Gaps(0, 0, 0)
+    last_error: str = ""
+    attempts: int = 0
+    dropped: dict[str, int] = {}
+
+
+class FileLine(msgspec.Struct, frozen=True):
+    """One file that is being filled: filled is the share of its day's windows, over all sources of its system, that are stored."""
+
+    path: str
+    system: str
+    filled: float
+
+
+class JobLine(msgspec.Struct, frozen=True):
+    """One backfill that is not finished; seconds_left: of its span; error: why it waits, where it does."""
+
+    id: int
+    source: str
+    start: int
+    end: int
+    state: str
+    windows: int
+    records: int
+    seconds_left: int
+    error: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The whole picture at a time. writer: the process that holds the archive, None when the daemon is down."""
+
+    time: float
+    archive: str
+    writer: int | None
+    health: Literal["fine", "degraded", "down"]
+    sources: list[SourceLine]
+    files: list[FileLine]
+    jobs: list[JobLine] = []
+
+
+def status(config: Config, ledger: Ledger | None, now: float) -> Status:
+    """Gather the status; ledger: None where there is none yet."""
+    known = {} if ledger is None else {s.name: s for s in ledger.sources()}
+    calendar = Calendar(config.timezone)
+    sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
+    writer = lock_owner(config.archive.lock)
+    healthy = not any(map(_is_stale, sources, config.source))
+    health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
+    files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
+    return Status(now, str(config.archive.root), writer, health, sources, files, jobs)
+
+
+def read(config: Config, now: float) -> Status:
+    """Gather the status from the ledger's file. Raises TokiodError where that can't be read."""
+    if not config.archive.ledger.exists():
+        return status(config, None, now)
+    try:
+        with Ledger.open_readonly(config.archive.ledger, checked=False) as ledger:  # looking through a year's takes 10 ms and more
+            return status(config, ledger, now)
+    except LedgerUnmade:
+        return status(config, None, now)
+    except sqlite3.DatabaseError as error:
+        raise understood(error, config.archive.ledger) from None
+
+
+def stale(now: Status, config: Config) -> list[str]:
+    """Return the names of the sources that are late, or wait for their server or a person."""
+    return [line.name for line, source in zip(now.sources, config.source, strict=True) if _is_stale(line, source)]
+
+
+def _is_stale(line: SourceLine, source: SourceConfig) -> bool:
+    return line.state not in {"running", "stopped"} or _late(line, source)
+
+
+def _jobs(ledger: Ledger) -> Iterator[JobLine]:
+    jobs = Jobs(ledger)
+    for job in (job for job in jobs.all() if not job.finished):
+        left = sum(window.seconds for window in jobs.rest(job))
+        yield JobLine(job.id, job.source, job.start, job.end, job.state, job.windows, job.records, left, job.error)
+
+
+def _late(line: SourceLine, source: SourceConfig) -> bool:
+    if not source.polled:
+        return False
+    tolerated = LATE * source.window
+    return (line.lag or 0) > tolerated + source.settle or line.gaps.seconds > tolerated
+
+
+def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:
+    if known is None or ledger is None:
+        return SourceLine(config.name, config.kind, config.system)
+    if not config.polled:
+        return _folder(config, known)
+    failure = ledger.last_failure(config.name)
+    due = calendar.window(int(now - config.settle), config.window).start
+    last = known.last
+    watermark, gaps = _progress(ledger, config.name, known.since, due)
+    return SourceLine(
+        name=config.name,
+        kind=config.kind,
+        system=config.system,
+        state=known.state,
+        reason=known.state_reason,
+        watermark=watermark,
+        lag=None if last is None else max(0, int(now) - last.end),
+        last_start=None if last is None else last.start,
+        last_end=None if last is None else last.end,
+        stored_at=known.stored_at,
+        windows=known.windows,
+        cells=known.cells,
+        cells_per_second=0.0 if last is None else known.last_cells / last.seconds,
+        gaps=gaps,
+        last_error="" if failure is None else failure.error,
+        attempts=0 if failure is None else failure.attempts,
+        dropped=known.dropped,
+    )
+
+
+def _folder(config: SourceConfig, known: SourceStatus) -> SourceLine:
+    """Tell of a watched folder: it is never late and has no gaps, for nobody knows which files there should be."""
+    last = known.last
+    return SourceLine(
+        name=config.name,
+        kind=config.kind,
+        system=config.system,
+        state=known.state,
+        reason=known.state_reason,
+        last_start=None if last is None else last.start,
+        last_end=None if last is None else last.end,
+        stored_at=known.stored_at,
+        windows=known.windows,
+        cells=known.cells,
+        dropped=known.dropped,
+    )
+
+
+def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int, Gaps]:
+    """Return a source's watermark, and what is missing in [since, due), in one pass over its spans, of which a year has thousands."""
+    lost = ledger.lost_seconds(source)
+    if since is None:
+        return ledger.watermark(source), Gaps(0, 0, lost)
+    reached, spans, seconds, watermark = since, 0, 0, None
+    for start, end in ledger.settled(source, since):
+        if start > reached:
+            watermark = reached if watermark is None else watermark
+            spans, seconds = spans + (reached < due), seconds + max(0, min(start, due) - reached)
+        reached = max(reached, end)
+    spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
+    return reached if watermark is None else watermark, Gaps(spans, seconds, lost)
+
+
+def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:
+    today = calendar.day(int(now))
+    days = (calendar.day(today.start - 1), today, calendar.day(today.end))
+    for system in sorted({source.system for source in config.source}):
+        for day in days:
+            path = config.archive.file(day, system)
+            if ledger is not None and path.exists():
+                yield FileLine(str(path), system, _filled(config, ledger, system, day))
+
+
+def _filled(config: Config, ledger: Ledger, system: str, day: Day) -> float:
+    span = Window(day.start, day.end)
+    names = [source.name for source in config.source if source.system == system and source.polled]
+    stored = sum(part.seconds for name in names for part in ledger.stored(name, span).within(span.start, span.end))
+    return stored / (span.seconds * max(1, len(names)))

@@ -1,0 +1,155 @@
+"""A scratch archive: what a source tells now of windows that are stored, by the same sink, in files that go away again.
+
+Its files are those of an archive's days, cut to what is collected, so counters meet midnight as they do there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sinks.tts.day_files import Limits, Shelf
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import Place
+from tokiod.collector import Tally
+from tokiod.errors import Transient
+from tokiod.sink import Collected
+from tokiod.tts.counters.deltas import anchored
+from tokiod.tts.live.files import UNSYNCED
+from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.schema import ABSENT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tokiod.archive.layout import Layout
+    from tokiod.batch import Batch, Form
+    from tokiod.clock import Clock
+    from tokiod.collector import Collector, SourceConfig
+    from tokiod.tts.live.matrix import Matrix
+    from tokiod.window import Calendar, Day, Window
+
+TRIES = 4
+WAIT = 2.0
+"""Seconds before a source that failed is asked again, twice as long each time."""
+ROWS = 720
+"""Raw rows that are looked at at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """What is asked: a [[source]] with a collector of its own."""
+
+    config: SourceConfig
+    collector: Collector
+    calendar: Calendar
+    clock: Clock
+
+
+class Scratch:
+    """What a source tells of a span, in files of a directory.
+
+    forms: of the datasets that came.
+    """
+
+    def __init__(self, source: Source, directory: Path, span: Window, columns: int) -> None:
+        self.forms: dict[str, Form] = {}
+        self._source = source
+        self._span = span
+        self._place = _clipped(source.calendar, directory, span)
+        # Two days are needed at a time, the second for the seam. More are kept open only until they are dropped.
+        self._shelf = Shelf(self._place, source.clock, UNSYNCED, limits=Limits(keep_open=2, columns=columns))
+        self._sink = TtsSink(self._shelf, compare=False)
+
+    async def collect(self, window: Window) -> Tally:
+        """Collect a window within a day. Raises CollectError where the source can't be asked, Refused where there is no room."""
+        tally = Tally()
+        config = self._source.config
+        batches = await self._asked(window, tally)
+        self.forms.update((batch.dataset, batch.form) for batch in batches if batch.columns)
+        self._sink.apply(Collected(config.system, config.name, config.kind, window, batches))
+        return tally
+
+    def path(self, day: Day) -> Path | None:
+        """Return the file that holds a day, None where nothing came for it."""
+        place = self._place("", max(day.start, self._span.start))
+        return None if place is None or not place.path.exists() else place.path
+
+    def drop(self, day: Day) -> None:
+        """Delete a day that is no longer needed."""
+        self._shelf.commit()
+        if (path := self.path(day)) is not None:
+            path.unlink()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._sink.close()
+
+    def is_doubtful(self, day: Day, start: int) -> bool:
+        """Whether what came before this scratch could change a difference of the day, from the epoch second `start` on."""
+        path = self.path(day)
+        if path is None:
+            return False
+        file = LiveFile.open(path, UNSYNCED)
+        try:
+            return any(
+                bool(_doubtful(raw, (start - file.spec.start) // self._source.config.step, whole=file.spec.start == day.start).any())
+                for raw in file.raw.values()
+            )
+        finally:
+            file.close()
+
+    async def _asked(self, window: Window, tally: Tally) -> list[Batch]:
+        """Ask the source, again and again if it is only busy."""
+        config = self._source.config
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with asyncio.timeout(config.timeout * max(1, window.seconds / config.window)):
+                    return [batch async for batch in self._source.collector.collect(window, tally)]
+            except (Transient, TimeoutError) as error:
+                if attempt == TRIES:
+                    raise Transient(f"{window}: {str(error) or 'no answer in time'}") from error
+            tally.records = None
+            tally.dropped.clear()
+            await self._source.clock.sleep(WAIT * 2 ** (attempt - 1))
+        raise AssertionError
+
+
+def _clipped(calendar: Calendar, directory: Path, span: Window) -> Layout:
+    """Return the layout of a span: a file for each site day, or what the span has of it."""
+
+    def place(system: str, time: int) -> Place | None:
+        if not span.start <= time < span.end:
+            return None
+        day = calendar.day(time)
+        return Place(system, directory / f"{day.date}.hdf5", max(day.start, span.start), min(day.end, span.end))
+
+    return place
+
+
+def _doubtful(raw: Matrix, lead: int, *, whole: bool) -> NDArray[np.bool_]:
+    """Return the columns whose differences may depend on samples before a file's first row; see tokiod.tts.counters.deltas about anchors.
+
+    lead: rows of the file before those that matter; whole: the file begins with its day, before which only the last sample matters.
+    """
+    present, nonzero = _seen(raw, 1 if whole else 1 + lead)
+    if whole:
+        edge = raw.read(0, 2)
+        return np.asarray((edge == ABSENT).all(axis=0) & present)
+    if not lead:
+        return present
+    head = raw.read(1, 1 + lead)
+    return np.asarray(~anchored(head) & (((head[-1] == ABSENT) & present) | nonzero))
+
+
+def _seen(raw: Matrix, first: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which columns have a sample from a raw row on, and which have one that is not zero."""
+    highest = np.full(raw.width, ABSENT)
+    for start in range(first, raw.rows, ROWS):
+        np.maximum(highest, raw.read(start, min(start + ROWS, raw.rows)).max(axis=0), out=highest)
+    return highest >= 0, highest > 0

@@ -1,0 +1,1 @@
+"""What every process of tokiod needs from its host: log, secrets, service notifications, signals."""

@@ -1,0 +1,108 @@
+"""Secrets: named in the configuration, kept elsewhere, shown nowhere.
+
+Whoever talks to a server needs the text of a password, and libraries put it together with other text, so no type can keep it
+from ever being printed. Two nets instead: a Secret's repr, which tracebacks, dataclasses and structs show, is "***"; and every
+secret that was read is remembered in this process, so that mask() can take it out of whatever tokiod.runtime.log writes, in all the
+spellings that end up in logs (JSON, repr, URL).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+from tokiod.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MASK = "***"
+SHORTEST = 4
+"""Shorter ones are not looked for in logs: taking every "a" out of a log hides the log, not the secret."""
+
+_spellings: set[str] = set()
+
+
+class Secret(str):
+    """The text of a secret, whose repr doesn't tell it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(MASK)
+
+
+def secret(reference: str, config_dir: Path) -> str:
+    """Read the secret that "file:NAME" or "env:NAME" refers to, without the newline at its end.
+
+    A file is looked for in systemd's $CREDENTIALS_DIRECTORY, then relative to config_dir; an absolute path stands for itself.
+    Raises ConfigError that tells the places it looked at.
+    """
+    scheme, _, name = reference.partition(":")
+    read: Callable[[str, Path], str] | None = {"file": _from_file, "env": _from_environment}.get(scheme)
+    if read is None or not name:
+        raise ConfigError(['a secret is named by "file:NAME" or "env:NAME"'])
+    found = read(name, config_dir).removesuffix("\n").removesuffix("\r")
+    if not found:
+        raise ConfigError([f"secret {reference}: it is empty"])
+    return remember(found)
+
+
+def remember(plain: str) -> Secret:
+    """Take a text for a secret from now on."""
+    import json  # noqa: PLC0415 - 3 ms, for all who have no secret
+
+    if len(plain) >= SHORTEST:
+        plain = str(plain)
+        _spellings.update((plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]))
+        _spellings.update((repr(plain)[1:-1], quote(plain), quote(plain, safe=""), quote_plus(plain)))
+    return Secret(plain)
+
+
+def places(name: str, config_dir: Path) -> list[Path]:
+    """Return where a secret's file is looked for, in turn."""
+    directories = [Path(found) for found in [os.environ.get("CREDENTIALS_DIRECTORY", "")] if found]
+    return list(dict.fromkeys(directory / name for directory in [*directories, config_dir]))
+
+
+def mask(text: str) -> str:
+    """Return a text with "***" in place of every secret that this process has read."""
+    for spelling in sorted(_spellings, key=len, reverse=True):
+        text = text.replace(spelling, MASK)
+    return text
+
+
+def _from_environment(name: str, _config_dir: Path) -> str:
+    if name not in os.environ:
+        raise ConfigError([f"secret env:{name}: there is no environment variable {name}"])
+    return os.environ[name]
+
+
+def _from_file(name: str, config_dir: Path) -> str:
+    looked = {}
+    for path in places(name, config_dir):
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            raise ConfigError([f"secret file:{name}: {path} is not UTF-8 text"]) from None
+        except OSError as error:
+            looked[path] = error.strerror
+        else:
+            _warn_if_exposed(path, path.stat().st_mode)
+            return text
+    told = "; ".join(f"{path}: {reason}" for path, reason in looked.items())
+    raise ConfigError([f"secret file:{name}: it can't be read ({told})"])
+
+
+@lru_cache(maxsize=64)
+def _warn_if_exposed(path: Path, mode: int) -> None:
+    """Say it once: a password is read again at each new connection."""
+    if mode & stat.S_IROTH:
+        import structlog  # noqa: PLC0415 - 80 ms, for all who have a configuration
+
+        hint = "chmod o= it: any user can read it"
+        structlog.get_logger().warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint=hint)

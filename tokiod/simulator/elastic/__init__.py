@@ -1,0 +1,1 @@
+"""A simulated Elasticsearch that holds collectd's documents."""

@@ -1,0 +1,60 @@
+"""What ESnet's routers count at a site's edge: rates by interface, and when each of them can first be told."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokiod.simulator.faults import draw
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tokiod.simulator.site import Site
+
+    Floats = NDArray[np.float64]
+
+INTERVAL = 30
+"""Seconds between two points."""
+DIRECTIONS = ("in", "out")
+
+BLOCK, _SPELL = 120, 10
+"""Points that are drawn together, and those of a spell of as much traffic."""
+_LINE = 1.25e10
+"""Bytes a second that a line of 100 Gb/s takes."""
+
+
+class Esnet:
+    """The points of a site's interfaces. Point k is at origin + k * INTERVAL, the first that does not lie before the site's epoch."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.origin = -(-site.epoch // INTERVAL) * INTERVAL
+        self._block = lru_cache(maxsize=32)(self._drawn)
+
+    def rates(self, first: int, last: int) -> Floats:
+        """Return what the points [first, last) tell once they are there: f8[2, n, interfaces] by direction, NaN for what never is."""
+        return self._cut(0, first, last)
+
+    def told_at(self, first: int, last: int) -> Floats:
+        """Return from which epoch second on they are there: f8[2, n, interfaces]. Until then they are null."""
+        return self._cut(1, first, last)
+
+    def _cut(self, part: int, first: int, last: int) -> Floats:
+        blocks = range(first // BLOCK, max(-(-last // BLOCK), first // BLOCK + 1))
+        whole = np.concatenate([self._block(block)[part] for block in blocks], axis=1)
+        return whole[:, first - blocks[0] * BLOCK : last - blocks[0] * BLOCK]
+
+    def _drawn(self, block: int) -> tuple[Floats, Floats]:
+        site, shape = self.site, (2, BLOCK, self.site.interfaces)
+        level = draw(site, "esnet level", block, 2, BLOCK // _SPELL, site.interfaces).repeat(_SPELL, axis=1)
+        noise, absent, late = draw(site, "esnet point", block, 3, *shape)
+        # Quarter of the time nothing moves, and the router says so: 0, which is not null.
+        rates = np.round(_LINE * np.maximum(level - 0.25, 0) ** 3 * noise, 2)
+        silent = draw(site, "esnet silent", block, BLOCK // _SPELL, site.interfaces).repeat(_SPELL, axis=0) < site.trouble / 60
+        rates[silent | (absent < site.trouble / 100)] = np.nan
+        # Nothing is told before its interval is over.
+        taken = self.origin + INTERVAL * (block * BLOCK + np.arange(1, BLOCK + 1))[:, np.newaxis]
+        return rates, taken + site.late * late

@@ -1,0 +1,1 @@
+"""A simulated GPFS cluster with its mmperfmon command."""

@@ -1,0 +1,1 @@
+"""A simulated Lustre client with its lfs and lctl commands."""

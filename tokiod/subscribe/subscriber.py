@@ -1,0 +1,234 @@
+"""Follow what a daemon stores, and know what was missed.
+
+    for event in Subscriber("ipc:///run/tokiod/feed", ["cscratch/datatargets/"]):
+        match event:
+            case Update(): ...    # cells, as they now stand in the file
+            case Gap(): ...       # read from the file what event says
+            case Stalled(): ...   # nobody there, or nothing stored yet
+
+`async for` does the same. With an archive, what was missed is read from its files and follows the Gap as Updates, so whoever takes
+every Update has every cell, as far as tokiod.subscribe.catch_up can know:
+
+    Subscriber(endpoint, archive=Archive("/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5", "America/Los_Angeles"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import zmq
+import zmq.asyncio
+
+from tokiod.bus import wire
+from tokiod.errors import Malformed
+from tokiod.subscribe.catch_up import Archive
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from tokiod.batch import Batch
+    from tokiod.bus.curve import ClientKeys
+    from tokiod.bus.wire import Frame, Stored
+
+__all__ = ["Archive", "Event", "Gap", "Reader", "Stalled", "Subscriber", "Update"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """Cells that are stored; a value of NaN became missing again. watermark: nothing is missing in the file before it.
+
+    caught_up: they were missed, and are told as they stood in the file when it was read; some may have been told before.
+    """
+
+    system: str
+    batch: Batch
+    watermark: int
+    caught_up: bool = False
+
+    @property
+    def dataset(self) -> str:
+        """The dataset whose cells these are."""
+        return self.batch.dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages of a dataset that never came, and where to look for their cells: in the file.
+
+    missed: how many; None if the writer was started anew meanwhile, so that nobody knows.
+    since: the watermark that was last heard of, None if this is the first; watermark: the one heard of now. Live cells that were missed
+    lie between the two; a gap of the archive that was healed meanwhile may lie before.
+    """
+
+    system: str
+    dataset: str
+    missed: int | None
+    since: int | None
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Nothing came for `seconds`, not even a heartbeat: the daemon is gone, or has stored nothing yet on these topics."""
+
+    seconds: float
+
+
+Event = Update | Gap | Stalled
+
+
+class Reader:
+    """What a subscriber knows: per topic the last number heard. Pure: frames in, events out."""
+
+    def __init__(self) -> None:
+        self.malformed = 0
+        self._last: dict[tuple[str, str], Stored] = {}
+
+    def read(self, frames: Sequence[Frame]) -> list[Gap | Update]:
+        """Return what a message means: nothing, a gap, an update, or a gap and then an update. A malformed message is counted."""
+        try:
+            header, batch = wire.decode(frames)
+        except Malformed:
+            self.malformed += 1
+            return []
+        stored, last = header.stored, self._last.get((header.system, header.dataset))
+        if stored is None or (last is not None and stored.epoch == last.epoch and stored.sequence <= last.sequence):
+            return []
+        self._last[header.system, header.dataset] = stored
+        events: list[Gap | Update] = []
+        missed = _missed(last, stored, carries=batch is not None)
+        if missed != 0:
+            events.append(Gap(header.system, header.dataset, missed, last.watermark if last else None, stored.watermark))
+        if batch is not None:
+            events.append(Update(header.system, batch, stored.watermark))
+        return events
+
+
+class Follower:
+    """A reader that catches up: frames in, events out, and what was missed is read from the archive in between.
+
+    since: UTC epoch seconds from which on cells are wanted at all; of a dataset that is heard of for the first time everything from
+    there on is read. None: what was stored before the first message is not.
+    """
+
+    def __init__(self, reader: Reader, archive: Archive, since: int | None = None) -> None:
+        self._reader = reader
+        self._archive = archive
+        self._since = since
+        self._told: dict[tuple[str, str], int] = {}
+
+    def read(self, frames: Sequence[Frame]) -> Iterator[Gap | Update]:
+        """Yield what a message means; what a Gap tells of follows it. Raises TokiodError where a file can't be read."""
+        for event in self._reader.read(frames):
+            topic = event.system, event.dataset
+            if isinstance(event, Gap):
+                yield event
+            since = self._missed_since(event, is_new=topic not in self._told)
+            self._told.setdefault(topic, 0)
+            if since is not None:
+                for batch in self._archive.read(*topic, since, self._told[topic]):
+                    yield self._noted(Update(event.system, batch, event.watermark, caught_up=True))
+            if isinstance(event, Update):
+                yield self._noted(event)
+
+    def _missed_since(self, event: Gap | Update, *, is_new: bool) -> int | None:
+        if is_new or isinstance(event, Update):
+            return self._since if is_new else None
+        # A writer whose file was set aside has a watermark that fell.
+        seen = event.watermark if event.since is None else min(event.since, event.watermark)
+        return max(seen - self._archive.reach, self._since or 0)
+
+    def _noted(self, event: Update) -> Update:
+        topic = event.system, event.dataset
+        self._told[topic] = max(self._told[topic], int(event.batch.time.max(initial=0)))
+        return event
+
+
+class Subscriber:
+    """Iterate over what is stored, for ever, with `for` or `async for`; a context manager, or close() it.
+
+    topics: prefixes of system/dataset, "" for all. silence: seconds after which a Stalled comes, and again after as many.
+    high_water: messages that wait here for a slow reader; those beyond are lost and come as a Gap.
+    A new subscriber first gets a Gap per dataset that has been published: its cells are in the file, up to the watermark.
+    archive: where what was missed is read, see Follower; since: from when on, also what was stored before this subscriber came.
+    Reading it takes time, in which others wait here; what is lost meanwhile is the next Gap.
+    keys: where the feed wants some: ClientKeys.read(the feed's public key, one's own secret one), see tokiod.bus.curve.
+    Iterating raises TokiodError where a file that is there can't be read; iterating again goes on behind it.
+    """
+
+    def __init__(  # noqa: PLR0913 - each with a default, by name
+        self,
+        endpoint: str,
+        topics: Sequence[str] = ("",),
+        *,
+        silence: float = 10.0,
+        high_water: int = 1000,
+        archive: Archive | None = None,
+        since: int | None = None,
+        keys: ClientKeys | None = None,
+    ) -> None:
+        self.silence = silence
+        self._endpoint = endpoint
+        self._is_keyed = keys is not None
+        self.reader = Reader()
+        self._follower = None if archive is None else Follower(self.reader, archive, since)
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.SUB)
+        self._socket.rcvhwm = high_water
+        self._socket.linger = 0
+        for topic in topics:
+            self._socket.subscribe(topic)
+        self._socket.ipv6 = "[" in endpoint
+        if keys is not None:
+            keys.secure(self._socket)
+        self._socket.connect(endpoint)
+
+    def close(self) -> None:
+        """Unsubscribe and disconnect."""
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            if self._socket.poll(int(self.silence * 1000)):
+                yield from self._read()
+            else:
+                yield self._stalled()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        poller = zmq.asyncio.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        while True:
+            if await poller.poll(int(self.silence * 1000)):
+                events = self._read()
+                # Files are read beside the loop.
+                while event := next(events, None) if self._follower is None else await asyncio.to_thread(next, events, None):
+                    yield event
+            else:
+                yield self._stalled()
+
+    def _stalled(self) -> Stalled:
+        """Connect anew, where there are keys: libzmq gives a server up that has refused one, and it may be let in later."""
+        if self._is_keyed:
+            with suppress(zmq.ZMQError):
+                self._socket.disconnect(self._endpoint)
+            self._socket.connect(self._endpoint)
+        return Stalled(self.silence)
+
+    def _read(self) -> Iterator[Gap | Update]:
+        frames = [frame.buffer for frame in self._socket.recv_multipart(copy=False)]
+        return iter(self.reader.read(frames)) if self._follower is None else self._follower.read(frames)
+
+
+def _missed(last: Stored | None, stored: Stored, *, carries: bool) -> int | None:
+    if last is not None and last.epoch != stored.epoch:
+        return None
+    return stored.sequence - (last.sequence if last else 0) - carries

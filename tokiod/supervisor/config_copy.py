@@ -1,0 +1,89 @@
+"""The configuration that a daemon runs with: a copy, so that a file which is just being edited can't stop a child that is restarted."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tokiod.archive.lock import lock_owner
+from tokiod.bus import curve
+from tokiod.config import load as configuration
+from tokiod.config.load import Config
+from tokiod.errors import ConfigError
+from tokiod.supervisor.control_socket import Reloaded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "running.toml"
+
+
+class RunningConfig:
+    """The copy of a configuration file beside the daemon's sockets, and what another version of the file would change."""
+
+    def __init__(self, origin: Path) -> None:
+        """Read and copy the file. Raises ConfigError."""
+        self._origin = origin
+        self._text, self.config = configuration.read(origin)
+        curve.check(self.config)
+        self._copy = self.config.run / NAME
+        self._next = self._text, self.config
+        self._write(self._text)
+
+    @property
+    def arguments(self) -> list[str]:
+        """What a process is started with to read it."""
+        return ["--config", str(self._copy), "--origin", str(self._origin)]
+
+    def read(self) -> Reloaded:
+        """Read the file again, and return what it would change. Raises ConfigError, also for what a running daemon can't change."""
+        text, config = configuration.read(self._origin)
+        curve.check(config)
+        if config.run != self.config.run:
+            raise ConfigError([f"{self._origin}: bus: endpoint: its directory can't change while the daemon runs; restart it"])
+        if config.archive.lock != self.config.archive.lock and (owner := lock_owner(config.archive.lock)) is not None:
+            raise ConfigError([f"{self._origin}: archive: path: process {owner} writes to {config.archive.root}"])
+        self._next = text, config
+        return changes(self.config, config)
+
+    def accept(self) -> tuple[str, Config]:
+        """Run with what was read; return what to return_to()."""
+        before = self._text, self.config
+        self.return_to(self._next)
+        return before
+
+    def return_to(self, before: tuple[str, Config]) -> None:
+        """Run with an earlier one."""
+        self._text, self.config = before
+        self._write(self._text)
+
+    def _write(self, text: str) -> None:
+        temporary = self._copy.with_name(f".{NAME}.{os.getpid()}")
+        try:
+            if self._copy.parent == self.config.archive.ledger.parent:
+                # The bus has no directory: the writer would make this one for its lock, but is not there yet.
+                self._copy.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, "utf-8")
+            temporary.replace(self._copy)
+        except OSError as error:
+            raise ConfigError([f"{self._copy}: {error.strerror}: the directory must be there and writable"]) from None
+
+
+def changes(old: Config, new: Config) -> Reloaded:
+    """Return what is different, and whether the children have to be restarted for it.
+
+    Everything but sources and the level of the log concerns all, and so does the first or last source without a past: the ledger is
+    synced more often for it.
+    """
+    before, after = ({source.name: source for source in config.source} for config in (old, new))
+    both = before.keys() & after.keys()
+    changed = {name for name in both if before[name] != after[name]}
+    fields = [field for field in Config.__struct_fields__ if field not in {"source", "log_level"}]
+    has_past = [all(source.replayable for source in config.source) for config in (old, new)]
+    return Reloaded(
+        sorted(after.keys() - before.keys()),
+        sorted(before.keys() - after.keys()),
+        sorted(changed),
+        sorted(both - changed),
+        restarted=has_past[0] != has_past[1] or any(getattr(old, field) != getattr(new, field) for field in fields),
+    )

@@ -1,0 +1,5 @@
+"""For authors of collectors and sinks: a clock that a test moves, files that fail, contracts to inherit."""
+
+from tokiod.testing.clock import FakeClock
+
+__all__ = ["FakeClock"]

@@ -1,0 +1,266 @@
+"""Store samples of a counter in a live file and keep the cells that follow from them right, at a cost that follows the update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from tokiod.tts.counters.affected_rows import Gap, Update
+from tokiod.tts.counters.deltas import CLOSING, SLAB, Deltas, anchored
+from tokiod.tts.counters.monotonic import follows, span_onward, steps_between, steps_onward
+from tokiod.tts.counters.sealed_evidence import Evidence
+from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tokiod.tts.live.matrix import Matrix
+
+    Plain = tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]
+
+T = TypeVar("T", bound=np.generic)
+
+NEAR, FARTHER = 6, 4
+"""Rows beside an update that are looked at first, and how many times as many next while they don't tell enough of every column."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """The cells whose bits changed: row i8[n] of the day, column intp[n], value f8[n], NaN where a cell became missing."""
+
+    row: NDArray[np.int64]
+    column: NDArray[np.intp]
+    value: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: list[Changes]) -> Changes:
+        """Return all parts as one."""
+        return cls(
+            np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)]),
+            np.concatenate([np.empty(0, np.intp), *(part.column for part in parts)]),
+            np.concatenate([np.empty(0, np.float64), *(part.value for part in parts)]),
+        )
+
+
+class Counter:
+    """One counter dataset of a live file: its raw samples, where they begin and end in each column, and its cells.
+
+    cells: f8 [N, columns]. raw: i8 [N + 2, columns], rows as in counters.deltas. span: i8 [2, columns], per column the raw row of the
+    first nonzero sample in rows 1 to N + 1 and of the last sample in rows 1 to N, NO_ROW without one. keep: raw inside the day was lost by
+    an earlier sealing, so a filled cell is never emptied for want of samples, nor replaced without Evidence.
+
+    An update recomputes from rows before it that tell the state of the rule (an anchor, or the knowledge that all before is zero) to an
+    anchor behind it that owes nothing to it, or to the last sample. It compares what it computes with the file and not with what raw was,
+    because a kill may have come between raw and cells. span spares the search where no anchor is to be found: in columns that never moved,
+    and behind the last sample.
+
+    Why it survives any kill and any loss of unsynced writes: span, raw and cells are written in this order, all by assignment, and an
+    update is acknowledged only when all three are synced, so after a crash it comes again. After a kill span covers at least what raw
+    holds. After a loss of power it may not: raw then holds samples that span does not know, and updates that come before theirs take them
+    for absent. But each such sample belongs to an update that will come again, and that recomputes all cells from its first row to an
+    anchor, or, in a column that never moved, to a sample, beyond its last: the cells in which the others were mistaken.
+    """
+
+    def __init__(self, cells: Matrix, raw: Matrix, span: Matrix, *, keep: bool = False) -> None:
+        self._cells = cells
+        self._raw = raw
+        self._span = span
+        self._keep = keep
+        self._gap = Gap()
+        self.last_row = raw.rows - 1
+
+    def store(self, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64], *, compare: bool = True) -> Changes:
+        """Assign samples by raw row and column, recompute and write the cells they can affect, and return those that changed.
+
+        row 0 and last_row are the guards. Samples may come in any order, late, twice, or in place of others; values are 0 or more.
+        Without compare, no changes are returned and cells are written without a look at what they were (where raw is whole).
+        """
+        if not len(row):
+            return Changes.joined([])
+        return self._store(self._span.read(0, 2), row, column, value, compare=compare)
+
+    def store_rows(self, first: int, block: NDArray[np.int64], *, compare: bool = True) -> Changes:
+        """Do the same with whole rows of raw from row `first` on, i8[rows, columns]: at little cost where nothing falls."""
+        if not len(block):
+            return Changes.joined([])
+        span, stop = self._span.read(0, 2), first + len(block)
+        steps, span_after = self._rising(span, first, block)
+        if steps is None:
+            row, column = _grid(*block.shape)
+            return self._store(span, row + first, column, block.ravel(), compare=compare)
+        if span_after is not None:
+            self._span.write_rows(0, span_after)
+        self._gap.shrink(first, stop)
+        self._raw.write_rows(first, block)
+        cells = steps.astype(np.float64)
+        return self._rewrite(first - CLOSING, cells) if compare else self._overwrite(first - CLOSING, np.arange(block.shape[1]), cells)
+
+    def _rising(self, span: NDArray[np.int64], first: int, block: NDArray[np.int64]) -> Plain:
+        """Return the differences of whole rows where they are plain ones, and span where it changes."""
+        if self._keep:
+            return None, None  # where raw was lost, differences need Evidence
+        if not follows(span, first, first + len(block), self.last_row):
+            return steps_between(span, self._raw, first, block), None
+        steps = steps_onward(span, self._raw, first, block)
+        return steps, None if steps is None else span_onward(span, first, block)
+
+    def _store(
+        self, span: NDArray[np.int64], row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64], *, compare: bool
+    ) -> Changes:
+        update = Update(span, self.last_row, row, column, value)
+        if (update.span != span).any():
+            self._span.write_rows(0, update.span)
+        self._gap.shrink(update.start, update.stop)
+        self._raw.assign(row, column, value)
+        write = self._write if compare or self._keep else self._overwrite
+        return Changes.joined([write(top, columns, cells) for top, columns, cells in self._compute(update)])
+
+    def last_samples(self) -> NDArray[np.int64]:
+        """Return each column's last sample of the day, i8[columns], ABSENT where there is none."""
+        last: NDArray[np.int64] = self._span.read(1, 2)[0]
+        samples = np.full_like(last, ABSENT)
+        for row in np.unique(last[last != NO_ROW]).tolist():
+            here = last == row
+            samples[here] = self._raw.read(row, row + 1)[0, here]
+        return samples
+
+    def _compute(self, update: Update) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.float64]]]:
+        """Yield (first row of the day, columns, cells) of all that the update can affect."""
+        columns = update.columns
+        before, after = (self._raw.read(row, row + 1)[:, columns] for row in (0, self.last_row))
+        begin, end = self._begin(update, after[0]), self._end(update, after[0])
+        deltas, evidence = Deltas(before[0]), self._evidence(update, before[0], begin)
+        for piece in self._gap.around(begin, end):
+            if piece[0] > begin:
+                deltas.gap()
+                if evidence:
+                    evidence.gap(self._gap.start, piece[0])
+            for start in range(*piece, SLAB):
+                stop = min(start + SLAB, piece[1])
+                raw = self._choose(self._raw.read(start, stop), columns)
+                cells = deltas.feed(raw)
+                if evidence:
+                    cells[~evidence.believed(start, raw)] = MISSING
+                first = max(start, update.start, CLOSING)
+                if first < stop:
+                    yield first - CLOSING, columns, cells[first - start :]
+        closed = np.flatnonzero((update.last < end) & (after[0] != ABSENT))
+        if len(closed):
+            deltas.end_of_day(update.last != NO_ROW)
+            yield self.last_row - CLOSING, columns[closed], deltas.feed(after)[:, closed]
+
+    def _evidence(self, update: Update, before: NDArray[np.int64], begin: int) -> Evidence | None:
+        if not self._keep:
+            return None
+        evidence = Evidence(self._cells, update.columns, before, CLOSING)
+        evidence.begin(begin, update.new)
+        return evidence
+
+    def _begin(self, update: Update, after: NDArray[np.int64]) -> int:
+        """Return the row from which the rule, starting afresh, gets to the right state before the update's first row."""
+        begin, near = update.start, NEAR
+        still = update.still & (after <= 0)
+        unsure = np.flatnonzero(~update.new)
+        while begin > 1 and len(unsure):
+            begin, near = max(self._gap.before(update.start, near), 1), near * FARTHER
+            raw = self._choose(self._look(begin, update.start)[1], update.columns[unsure])
+            sampled = raw.max(axis=0, initial=ABSENT) >= 0
+            unsure = unsure[~(sampled & (still[unsure] | (update.first[unsure] >= begin) | anchored(raw)))]
+        return begin
+
+    def _end(self, update: Update, after: NDArray[np.int64]) -> int:
+        """Return the row from which on no cell owes anything to the update: anchors, or the end of what moved, lie before it."""
+        end, near, needed = update.stop, NEAR, update.stop
+        unsure = np.flatnonzero(update.last >= end)
+        while len(unsure):
+            end, near = min(self._gap.behind(update.stop, near), update.end), near * FARTHER
+            row, block = self._look(update.stop, end)
+            raw = self._choose(block, update.columns[unsure])
+            unmoved = (raw.max(axis=0, initial=ABSENT) >= 0) & (update.first[unsure] >= end)
+            sure = unmoved | (update.last[unsure] < end) | anchored(raw)
+            if end == update.end:
+                return max(needed, int(_asleep(row, raw, after[unsure] <= 0, end).max()))
+            needed = end if sure.any() else needed
+            unsure = unsure[~sure]
+        return needed
+
+    def _look(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows [start, stop) but for the gap, their numbers and what they hold; the gap is widened by what is found."""
+        pieces = self._gap.around(start, stop)
+        row = np.concatenate([np.arange(*piece) for piece in pieces])
+        raw = np.concatenate([self._raw.read(*piece) for piece in pieces])
+        if stop - start > NEAR:
+            self._gap.widen(start, row[raw.max(axis=1) >= 0], stop)
+        return row, raw
+
+    def _choose(self, block: NDArray[T], columns: NDArray[np.intp]) -> NDArray[T]:
+        return block if len(columns) == self._raw.width else block[:, columns]
+
+    def _rewrite(self, top: int, cells: NDArray[np.float64]) -> Changes:
+        """Write whole rows of cells none of which is missing, from the first to the last row that changes."""
+        changed = self._cells.read(top, top + len(cells)).view(np.int64) != cells.view(np.int64)
+        rows = np.flatnonzero(changed.any(axis=1))
+        if not len(rows):
+            return Changes.joined([])
+        first, stop = int(rows[0]), int(rows[-1]) + 1
+        changed, cells = changed[first:stop], cells[first:stop]
+        self._cells.write_rows(top + first, cells)
+        row, column = _grid(*cells.shape)
+        row = row + (top + first)
+        if changed.all():
+            return Changes(row, column, cells.ravel())
+        here = np.flatnonzero(changed)
+        return Changes(row[here], column[here], cells.ravel()[here])
+
+    def _write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
+        block = self._cells.read(top, top + len(cells))
+        changed = self._choose(block, columns).view(np.int64) != cells.view(np.int64)
+        if self._keep:
+            changed &= ~missing(cells)
+        if len(columns) == self._cells.width and changed.all():
+            self._cells.write_rows(top, cells)
+            row, column = _grid(*cells.shape)
+            return Changes(row + top, column, np.where(missing(cells), np.nan, cells).ravel())
+        place = np.flatnonzero(changed)
+        row = np.arange(len(changed)).repeat(np.count_nonzero(changed, axis=1))
+        column, value = columns[place - row * len(columns)], cells.ravel()[place]
+        if len(place):
+            block[row, column] = value
+            self._cells.write_rows(top + int(row[0]), block[row[0] : row[-1] + 1])
+        value[missing(value)] = np.nan
+        return Changes(row + top, column, value)
+
+    def _overwrite(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
+        if len(columns) < self._cells.width:
+            block = self._cells.read(top, top + len(cells))
+            block[:, columns] = cells
+            cells = block
+        self._cells.write_rows(top, cells)
+        return Changes.joined([])
+
+
+# The same for every window of a source: made once, not once per dataset and minute.
+@lru_cache(maxsize=8)
+def _grid(rows: int, columns: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Return row and column of each cell of a block, row after row."""
+    row, column = np.arange(rows).repeat(columns), np.tile(np.arange(columns), rows)
+    row.flags.writeable = column.flags.writeable = False
+    return row, column
+
+
+# A counter that fell to zero and never moved again: behind its first zero all cells are zero or missing, whatever the base is. Without this
+# every late sample from before the failover of an idle target would take a walk to the end of the day.
+def _asleep(row: NDArray[np.int64], raw: NDArray[np.int64], is_for_good: NDArray[np.bool_], end: int) -> NDArray[np.int64]:
+    """Return for each column of the day's last rows the row behind the zero from which on nothing moves; end where there is none."""
+    behind = np.arange(len(row))[:, np.newaxis] > np.where(raw > 0, np.arange(len(row))[:, np.newaxis], -1).max(axis=0, initial=-1)
+    zero = behind & (raw == 0)
+    found = np.full(raw.shape[1], end)
+    known = np.flatnonzero(is_for_good & zero.any(axis=0))
+    if len(known):  # there may be no row at all, where power was lost between span and raw
+        found[known] = row[zero[:, known].argmax(axis=0)] + 1
+    return found

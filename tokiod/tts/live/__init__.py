@@ -1,0 +1,1 @@
+"""Live files: created, filled in place, grown."""

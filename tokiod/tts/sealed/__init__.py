@@ -1,0 +1,1 @@
+"""Sealed files: written, and opened up again."""

@@ -1,0 +1,30 @@
+"""What becomes of a window: the writer's answer to it, and the outcome of an attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected", "busy"]
+"""What an attempt ended with if its window was not stored; tokiod.polling.retry decides what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The window is in the file, synced, and in the ledger. cells: assigned; dropped: cells that were not, by reason."""
+
+    cells: int
+    dropped: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The window is not stored: `retry` says whether it may be later; later: nothing is wrong, its file is just being made."""
+
+    message: str
+    retry: bool
+    later: bool = False
+
+
+Answer = asyncio.Future[Stored | Rejected]

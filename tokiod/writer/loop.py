@@ -1,0 +1,210 @@
+"""The writer: one plain loop that stores windows, and the only process that touches the archive.
+
+    receive whole windows -> apply to the files -> one sync per file -> one ledger transaction -> acknowledge -> publish
+
+Windows that wait at the same time share the sync and the transaction. What fails on the way is refused by name, with whether
+asking again can help; what was acknowledged is on the disk and in the ledger.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.ledger.integrity import blame
+from tokiod.ledger.ledger import StoredEntry
+from tokiod.metrics import catalogue as metrics
+from tokiod.runtime.log import Repeats
+from tokiod.sink import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.bus.feed import Feed
+    from tokiod.bus.receiver import Arrived, Receiver
+    from tokiod.clock import Clock
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.sink import Applied, SetAside, Sink
+
+log = structlog.get_logger()
+
+BEAT = 0.25
+"""Seconds between heartbeats; a collector gives a writer up after one second without."""
+TELL = 1.0
+"""Seconds between the feed's: each is a message per topic to every subscriber, and takes the place of one in what waits for a slow one."""
+
+_DONE = {"made": "file.made", "grown": "file.grown", "opened": "file.opened", "sealed": "file.sealed"}
+_NOT_DONE = {"made": "file.not_made", "grown": "file.not_grown", "opened": "file.not_opened", "sealed": "file.not_sealed"}
+
+SHARE = 64
+"""Windows that may share one sync: more would only delay the first one's acknowledgement."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file.
+
+    upkeep: begins what is due beside storing windows; returns whether the ledger says less than it did. alive: told with each beat how it
+    goes, in a sentence.
+    """
+
+    receiver: Receiver
+    sink: Sink
+    ledger: Ledger
+    feed: Feed
+    clock: Clock
+    monotonic: Callable[[], float]
+    upkeep: Callable[[], bool] = field(default=lambda: False)
+    alive: Callable[[str], None] = field(default=lambda _sentence: None)
+    _sentence: str = field(default="nothing stored yet")
+    _stored: int = field(default=0)
+    _useless: int = field(default=0)
+    _beaten: float = field(default=0.0)
+    _told: float = field(default=0.0)
+    _unproved: list[SetAside] = field(default_factory=list)
+    _repeats: Repeats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._repeats = Repeats(self.clock)
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Store windows until `stopping` says so; what has arrived by then is stored first."""
+        while not stopping():
+            self.turn(timeout_ms=100)
+        self.turn(timeout_ms=0)
+
+    def turn(self, timeout_ms: int) -> None:
+        """Store and acknowledge what has arrived, waiting for it at most so long."""
+        arrived = self.receiver.poll(timeout_ms)
+        while arrived and len(arrived) < SHARE and (more := self.receiver.poll(0)):
+            arrived += more
+        if arrived:
+            metrics.WAITING.set(len(arrived))
+            self._store(arrived)
+            metrics.WAITING.set(0)
+        self._rest()
+        self.beat()
+
+    def beat(self) -> None:
+        """Tell collectors that the writer lives, a few times a second, and subscribers, once."""
+        now = self.monotonic()
+        if now - self._beaten >= BEAT:
+            self._beaten = now
+            self.receiver.beat()
+            self.feed.poll()
+            if now - self._told >= TELL:
+                self._told = now
+                self.feed.beat()
+            self.alive(self._sentence)
+            useless, self._useless = self._useless, self.receiver.dropped.total()
+            metrics.USELESS.inc(by=self._useless - useless)
+
+    def _store(self, arrived: list[Arrived]) -> None:
+        applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
+        with metrics.WRITING.timing("sync"):
+            failed = self._commit()
+        self._unproved += failed
+        stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
+        try:
+            with metrics.WRITING.timing("ledger"):
+                self._forget()
+                self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
+        except sqlite3.Error as error:
+            blame(error)
+            if times := self._repeats(str(error)):
+                log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback
+            self._refuse(applied, f"ledger: {error}")
+            return
+        for one, done in stored:
+            self.receiver.ack(one, done.cells, _dropped(one, done))
+            self._publish(one, done)
+            self._stored += 1
+            self._sentence = f"{self._stored} windows stored, the last {one.collected.source} {one.collected.window}"
+        self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
+
+    def _rest(self) -> None:
+        if self.upkeep():
+            self.receiver.reload()
+        for done in self.sink.rest():
+            metrics.changed(done)
+            if done.error is None:
+                log.info(_DONE[done.what], path=str(done.path))
+            elif times := self._repeats((done.what, done.path, str(done.error))):
+                log.warning(_NOT_DONE[done.what], path=str(done.path), error=str(done.error), times=times)
+
+    def _apply(self, one: Arrived) -> Applied | None:
+        try:
+            with metrics.WRITING.timing("apply"):
+                applied = self.sink.apply(one.collected)
+        except Refused as error:
+            told = {"source": one.collected.source, "window": str(one.collected.window), "reason": str(error)}
+            if error.later:
+                log.debug("window.refused", **told)
+            elif times := self._repeats(("window.refused", one.collected.source, str(error))):
+                log.warning("window.refused", **told, times=times)
+            self.receiver.reject(one, str(error), retry=error.retry, later=error.later)
+            return None
+        except Exception as error:
+            # A fault of ours: it must not end the writer again at each attempt and stop every other source with it.
+            log.exception("window.failed", source=one.collected.source, window=str(one.collected.window))
+            self.receiver.reject(one, f"a fault in the writer, see its log: {type(error).__name__}: {error}", retry=True)
+            return None
+        metrics.WRITTEN.inc(by=applied.cells)
+        self.beat()
+        return applied
+
+    def _commit(self) -> list[SetAside]:
+        failed = self.sink.commit()
+        metrics.SET_ASIDE.inc(by=len(failed))
+        for one in failed:
+            log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
+        return failed
+
+    def _is_in(self, failed: list[SetAside], one: Arrived) -> bool:
+        collected = one.collected
+        return any(
+            f.system == collected.system and f.window.start < collected.window.end and collected.window.start < f.window.end for f in failed
+        )
+
+    def _forget(self) -> None:
+        """Take what was set aside out of the ledger, now or, should that fail, before anything else is said to be stored."""
+        for one in (one for one in self._unproved if not one.salvaged):
+            self.ledger.forget(one.system, one.window)
+        if self._unproved:
+            self._unproved.clear()
+            self.receiver.reload()
+
+    def _refuse(self, applied: list[tuple[Arrived, Applied]], message: str) -> None:
+        for one, _ in applied:
+            self.receiver.reject(one, message, retry=True)
+
+    def _publish(self, one: Arrived, done: Applied) -> None:
+        collected = one.collected
+        log.debug("window.stored", source=collected.source, window=str(collected.window), cells=done.cells)
+        if done.changes:
+            watermark = self.ledger.watermark(collected.source)
+            for batch in done.changes:
+                self.feed.publish(collected.system, batch, watermark)
+
+
+def _entry(one: Arrived, done: Applied) -> StoredEntry:
+    collected = one.collected
+    return StoredEntry(
+        collected.source,
+        collected.kind,
+        collected.system,
+        collected.window,
+        done.cells,
+        _dropped(one, done),
+        collected.records,
+        partial=collected.extent != "whole",
+    )
+
+
+def _dropped(one: Arrived, done: Applied) -> dict[str, int]:
+    """Return what the collector and the sink dropped, by reason."""
+    return dict(Counter(one.collected.dropped) + done.dropped)
