@@ -21,3 +21,10 @@ def test_every_test_that_a_promise_names_is_there():
     there = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
     assert len(named) > 30
     assert [name for name in named if not any(path == name or path.endswith(f"/{name}") for path in there)] == []
+
+
+def test_the_architecture_has_one_line_for_each_package():
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([\w.]+)`", page, re.MULTILINE)
+    packages = {f"tokiod.{path.parent.name}" for path in (ROOT / "tokiod").glob("*/__init__.py")}
+    assert sorted(rows) == sorted({"tokiod", "collectors", "sinks"} | packages)
