@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "config" / "prometheus" / "tokiod.rules.yml").read_text()
@@ -24,7 +24,7 @@ ADDED = {"instance", "job", "le"}
 def series():
     """Return every name that a histogram, counter or gauge has in Prometheus, with what it is."""
     names = {}
-    for metric in metrics.ALL:
+    for metric in catalogue.ALL:
         suffixes = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         names |= {metric.name + suffix: metric for suffix in suffixes}
     return names
@@ -59,7 +59,7 @@ def test_what_is_grouped_by_is_a_label_of_something_in_the_expression():
 def test_every_metric_is_shown_or_alerted_upon():
     """All but the few whose use is elsewhere."""
     used = {series()[name].name for _, expression in expressions() for name, _ in SERIES.findall(expression)}
-    assert {metric.name for metric in metrics.ALL} - used == {
+    assert {metric.name for metric in catalogue.ALL} - used == {
         "tokiod_backfill_jobs",
         "tokiod_backfill_left_seconds",
         "tokiod_bus_unacknowledged_bytes",
@@ -99,7 +99,7 @@ def test_the_manual_has_a_section_for_no_alert_that_there_is_not():
 
 
 def test_every_metric_is_in_the_manual_with_what_it_means():
-    for metric in metrics.ALL:
+    for metric in catalogue.ALL:
         (line,) = re.findall(rf"^\| `{metric.name}` \| (.*) \|$", OPERATIONS, re.MULTILINE)
         assert line == f"{metric.type} | {', '.join(metric.labels) or '-'} | {metric.text}", metric.name
 

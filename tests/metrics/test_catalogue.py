@@ -17,7 +17,7 @@ from tokiod.bus.sender import Sender
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.ledger.jobs import Jobs, Wanted
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.polling.backfill import Backfill, JobFailed
 from tokiod.polling.poller import Poller
 from tokiod.polling.recount import Recount
@@ -46,8 +46,8 @@ def counted(found, name):
 
 
 def test_names_are_those_that_prometheus_expects_and_texts_are_sentences():
-    assert len({metric.name for metric in metrics.ALL}) == len(metrics.ALL) > 35
-    for metric in metrics.ALL:
+    assert len({metric.name for metric in catalogue.ALL}) == len(catalogue.ALL) > 35
+    for metric in catalogue.ALL:
         assert re.fullmatch(r"tokiod_[a-z_]+", metric.name)
         assert (metric.type == "counter") == metric.name.endswith("_total"), metric.name
         assert (metric.type == "histogram") <= metric.name.endswith("_seconds"), metric.name
@@ -56,7 +56,7 @@ def test_names_are_those_that_prometheus_expects_and_texts_are_sentences():
 
 def test_no_label_is_data():
     """Sources and systems are in the configuration; everything else is a word of ours, or of the build."""
-    free = {(metric.name, label) for metric in metrics.ALL for label, given in metric.labels.items() if not given}
+    free = {(metric.name, label) for metric in catalogue.ALL for label, given in metric.labels.items() if not given}
     assert {label for _, label in free} == {"source", "system", "version", "python"}
     assert {name for name, label in free if label in {"version", "python"}} == {"tokiod_build_info"}
 
@@ -101,7 +101,7 @@ def polled(tmp_path):
                 async def submit(collected):
                     answer = asyncio.get_running_loop().create_future()
                     answer.set_result(refusal or Stored(600, {}))
-                    metrics.handed_over(collected, answer, 0.0)
+                    catalogue.count_submitted(collected, answer, 0.0)
                     return answer
 
                 poller = Poller(config, Source(clock, answers), ledger, submit, Calendar("UTC"), clock, random.Random(1))

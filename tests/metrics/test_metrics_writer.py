@@ -17,7 +17,7 @@ from tokiod.bus.protocol import Ack, Hello, Reject
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.wire import Piece
 from tokiod.ledger.ledger import Ledger
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.sink import Done
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
@@ -61,7 +61,7 @@ class Site:
 
     def has_heard_of(self, subscriptions):
         self.now += 1
-        return sum(cell._value.get() for cell in metrics.SUBSCRIBED._cells.values()) == subscriptions
+        return sum(cell._value.get() for cell in catalogue.FEED_SUBSCRIPTIONS._cells.values()) == subscriptions
 
     def store(self, first, last, attempt=1):
         """Send a window and return the writer's answer."""
@@ -124,7 +124,7 @@ def test_a_file_that_is_set_aside_is_counted(site, tmp_path):
 
 
 def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path):
-    done = [Done(what, tmp_path) for what in metrics.CHANGES]
+    done = [Done(what, tmp_path) for what in catalogue.CHANGES]
     site.writer.sink = SimpleNamespace(rest=lambda: [*done, replace(done[0], error=OSError(errno.ENOSPC, "full")), done[3]])
     site.writer.turn(0)
     found = {key[1:]: value for key, value in values(tmp_path).items() if key[0] == "tokiod_file_changes_total"}

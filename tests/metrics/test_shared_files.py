@@ -8,10 +8,10 @@ import sys
 import pytest
 from counted import configured, counting_here, process, run, values
 
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.metrics import shared_files as counting
 
-COUNT = 'metrics.WINDOWS.inc("a", "stored"); metrics.STAGE.observe(0.3, "a", "collect"); metrics.UNACKNOWLEDGED.set(3); '
+COUNT = 'catalogue.WINDOWS.inc("a", "stored"); catalogue.STAGE.observe(0.3, "a", "collect"); catalogue.UNACKNOWLEDGED_WINDOWS.set(3); '
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
 COUNTED = {
     ("tokiod_windows_total", "a", "stored"): 1,
@@ -57,7 +57,7 @@ def test_a_histogram_counts_a_value_in_every_bucket_that_it_fits_into(tmp_path):
 
 def test_the_roles_are_summed_up_each_from_its_own_process(tmp_path):
     run(tmp_path, "collectors", COUNT)
-    run(tmp_path, "writer", 'metrics.WRITTEN.inc(by=600); metrics.WINDOWS.inc("a", "stored")')
+    run(tmp_path, "writer", 'catalogue.WRITER_CELLS.inc(by=600); catalogue.WINDOWS.inc("a", "stored")')
     assert without_buckets(values(tmp_path)) == {key: pytest.approx(value) for key, value in COUNTED.items()} | {
         ("tokiod_writer_cells_total",): 600
     }
@@ -76,7 +76,7 @@ def test_ten_thousand_deaths_leave_as_many_files_as_one(tmp_path):
 def test_the_room_for_all_that_is_counted_is_taken_before_so_that_a_full_disk_kills_nobody(tmp_path, sources):
     """A write into a mapped page that the disk has no room for ends the process with SIGBUS."""
     config = configured(tmp_path, *[f"a-source-of-a-rather-long-name-{number}" for number in range(sources)])
-    for role in metrics.ROLES:
+    for role in catalogue.ROLES:
         with counting_here(config, role):
             for prefix in counting.PREFIXES:
                 path = tmp_path / "metrics" / f"{prefix}_{role}.db"
@@ -105,37 +105,37 @@ def test_a_role_that_a_living_process_has_is_not_given_to_another_which_goes_on_
 
 def test_clear_empties_what_nobody_counts_into_and_leaves_the_living_alone(tmp_path):
     run(tmp_path, "collectors", COUNT)
-    with process(tmp_path, "writer", "metrics.WRITTEN.inc(by=5); print(flush=True); signal.pause()") as running:
+    with process(tmp_path, "writer", "catalogue.WRITER_CELLS.inc(by=5); print(flush=True); signal.pause()") as running:
         running.stdout.readline()
-        counting.clear(tmp_path / "metrics", metrics.ROLES)
+        counting.clear(tmp_path / "metrics", catalogue.ROLES)
         assert values(tmp_path) == {("tokiod_writer_cells_total",): 5}
         running.kill()
-    counting.clear(tmp_path / "metrics", metrics.ROLES)
+    counting.clear(tmp_path / "metrics", catalogue.ROLES)
     assert values(tmp_path) == {}
 
 
 def test_what_is_no_configured_source_or_known_word_is_not_counted(tmp_path):
     with counting_here(configured(tmp_path, "a"), "collectors"):
-        metrics.WINDOWS.inc("a", "stored")
-        metrics.WINDOWS.inc("somebody's text", "stored")
-        metrics.WINDOWS.inc("a", "something new")
-        metrics.STAGE.observe(1.0, "c", "collect")
+        catalogue.WINDOWS.inc("a", "stored")
+        catalogue.WINDOWS.inc("somebody's text", "stored")
+        catalogue.WINDOWS.inc("a", "something new")
+        catalogue.STAGE.observe(1.0, "c", "collect")
         assert values(tmp_path) == {("tokiod_windows_total", "a", "stored"): 1}
 
 
 def test_every_label_set_is_there_from_the_start_so_that_a_first_increase_is_seen(tmp_path):
     with counting_here(configured(tmp_path, "a", "b"), "collectors"):
-        (family,) = (one for one in counting.collect(tmp_path / "metrics", metrics.ROLES) if one.name == "tokiod_windows")
+        (family,) = (one for one in counting.collect(tmp_path / "metrics", catalogue.ROLES) if one.name == "tokiod_windows")
     found = {(sample.labels["source"], sample.labels["outcome"]): sample.value for sample in family.samples}
-    assert found == {(source, outcome): 0 for source in ("a", "b") for outcome in metrics.OUTCOMES}
+    assert found == {(source, outcome): 0 for source in ("a", "b") for outcome in catalogue.OUTCOMES}
 
 
 def test_sources_of_another_configuration_are_counted_too_and_the_others_go_on(tmp_path):
     with counting_here(configured(tmp_path, "a"), "collectors"):
-        metrics.WINDOWS.inc("a", "stored")
-        metrics.count(configured(tmp_path, "b", "a"), "collectors")
-        metrics.WINDOWS.inc("a", "stored")
-        metrics.WINDOWS.inc("b", "lost")
+        catalogue.WINDOWS.inc("a", "stored")
+        catalogue.start_counting(configured(tmp_path, "b", "a"), "collectors")
+        catalogue.WINDOWS.inc("a", "stored")
+        catalogue.WINDOWS.inc("b", "lost")
         assert values(tmp_path) == {("tokiod_windows_total", "a", "stored"): 2, ("tokiod_windows_total", "b", "lost"): 1}
 
 
@@ -145,10 +145,10 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 import tokiod.polling.process, tokiod.writer.process, tokiod.supervisor.supervisor
-from tokiod.metrics import catalogue as metrics; from tokiod.supervisor import metrics_http as metrics_server
+from tokiod.metrics import catalogue; from tokiod.supervisor import metrics_http as metrics_server
 off = SimpleNamespace(metrics=None, run=Path(sys.argv[1]), source=())
-metrics.count(off, "collectors")
-metrics.WINDOWS.inc("a", "stored")
+catalogue.start_counting(off, "collectors")
+catalogue.WINDOWS.inc("a", "stored")
 print(metrics_server.serve(off, None), "prometheus_client" in sys.modules)
 """
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60).stdout

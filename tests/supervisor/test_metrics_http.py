@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.supervisor import metrics_http as metrics_server
 from tokiod.supervisor import metrics_snapshot as metrics_now
 from tokiod.supervisor.metrics_http import Health, serve
@@ -162,7 +162,7 @@ def test_the_sources_are_told_from_the_ledger(open_site):
     assert found["tokiod_source_lag_seconds", "a"] == 75
     assert found["tokiod_source_watermark_timestamp_seconds", "a"] == NOON
     assert (found["tokiod_source_gap_seconds", "a"], found["tokiod_source_lost_seconds", "a"]) == (60, 3600)
-    assert {state: found["tokiod_source_state", "a", state] for state in metrics.STATES} == dict.fromkeys(metrics.STATES, 0) | {
+    assert {state: found["tokiod_source_state", "a", state] for state in catalogue.STATES} == dict.fromkeys(catalogue.STATES, 0) | {
         "running": 1
     }
 
@@ -174,15 +174,15 @@ def test_the_files_of_yesterday_today_and_tomorrow_and_the_disk_are_told(open_si
         path.parent.mkdir()
         path.write_bytes(b"x" * size)
     found = site.metrics()
-    assert [found["tokiod_file_size_bytes", day, "fs-a"] for day in metrics.DAYS] == [10, 20, 30]
-    assert [found["tokiod_file_filled_ratio", day, "fs-a"] for day in metrics.DAYS] == [0, pytest.approx(1 / 24), 0]
+    assert [found["tokiod_file_size_bytes", day, "fs-a"] for day in catalogue.DAYS] == [10, 20, 30]
+    assert [found["tokiod_file_filled_ratio", day, "fs-a"] for day in catalogue.DAYS] == [0, pytest.approx(1 / 24), 0]
     assert 0 < found["tokiod_archive_free_bytes",] < found["tokiod_archive_size_bytes",]
 
 
 def test_what_the_processes_count_is_told_with_what_is_known_of_them(open_site):
     site = open_site("a")
     with counting_here(site.config, "collectors"):
-        metrics.WINDOWS.inc("a", "stored")
+        catalogue.WINDOWS.inc("a", "stored")
         found = site.metrics()
     assert found["tokiod_windows_total", "stored", "a"] == 1
     assert (found["tokiod_process_up", "collectors"], found["tokiod_process_up", "writer"]) == (1, 0)
@@ -195,13 +195,13 @@ def test_every_metric_has_the_name_type_and_help_that_tokiod_metrics_gives_it(op
     with counting_here(site.config, "collectors"):
         text = site.get("/metrics")[1]
     told = {family.name: (family.type, family.documentation) for family in text_string_to_metric_families(text)}
-    mine = [metric for metric in metrics.ALL if metric.role != "writer"]
+    mine = [metric for metric in catalogue.ALL if metric.role != "writer"]
     assert told == {metric.name.removesuffix("_total"): (metric.type, metric.text) for metric in mine}
 
 
 def test_a_server_that_comes_back_begins_at_zero_but_for_processes_that_live(open_site, tmp_path):
     with counting_here(configured(tmp_path, "a"), "collectors"):
-        metrics.WINDOWS.inc("a", "stored")
+        catalogue.WINDOWS.inc("a", "stored")
         assert open_site("a").metrics()["tokiod_windows_total", "stored", "a"] == 1
 
 

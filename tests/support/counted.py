@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 
 from tokiod.config import load as configuration
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.metrics import shared_files as counting
 
 CONFIG = """\
@@ -25,9 +25,9 @@ PREAMBLE = """\
 import os, signal, sys
 from pathlib import Path
 from types import SimpleNamespace
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 sources = [SimpleNamespace(name=name) for name in sys.argv[3:]]
-metrics.count(SimpleNamespace(metrics=True, run=Path(sys.argv[1]), source=sources), sys.argv[2])
+catalogue.start_counting(SimpleNamespace(metrics=True, run=Path(sys.argv[1]), source=sources), sys.argv[2])
 """
 
 
@@ -54,7 +54,7 @@ def run(directory, role, code):
 def values(directory):
     """Return what all processes have counted, {(name, labels...): value}, but for what is zero and sums that a test can't know."""
     told = {}
-    for family in counting.collect(directory / "metrics", metrics.ROLES):
+    for family in counting.collect(directory / "metrics", catalogue.ROLES):
         for sample in family.samples:
             if sample.value:
                 told[(sample.name, *_in_order(family.name, sample.labels))] = sample.value
@@ -62,7 +62,7 @@ def values(directory):
 
 
 def _in_order(name, labels):
-    order = next((list(metric.labels) for metric in metrics.ALL if metric.name.removesuffix("_total") == name), [])
+    order = next((list(metric.labels) for metric in catalogue.ALL if metric.name.removesuffix("_total") == name), [])
     return [labels[label] for label in sorted(labels, key=[*order, "le"].index)]
 
 
@@ -71,7 +71,7 @@ def counting_here(config, role):
     """Count in this process; nothing is counted any more behind it."""
     before = os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     try:
-        metrics.count(config, role)
+        catalogue.start_counting(config, role)
         yield
     finally:
         _forget()
@@ -80,11 +80,11 @@ def counting_here(config, role):
 
 
 def _forget():
-    for metric in metrics.ALL:
+    for metric in catalogue.ALL:
         for cell in metric._cells.values():
             for value in [getattr(cell, "_value", None), getattr(cell, "_sum", None), *getattr(cell, "_buckets", [])]:
                 if value is not None:
                     value._file.close()
         metric._cells, metric._parent = {}, None
-    while metrics._roles:
-        metrics._roles.pop().__exit__()
+    while catalogue._roles:
+        catalogue._roles.pop().__exit__()

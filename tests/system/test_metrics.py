@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from promtool import promtool
 
 from tokiod.clock import SimulatedClock
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
@@ -90,7 +90,7 @@ def test_a_daemon_that_keeps_up_is_alive_and_ready_and_tells_of_every_metric(sce
     wait_for(lambda: get(scene, "/healthz") == (200, "alive\n"), 20, "not alive")
     found, name = samples(scene), scene.sources[0].name
     told = {key[0].removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for key in found}
-    assert {metric.name for metric in metrics.ALL} == told
+    assert {metric.name for metric in catalogue.ALL} == told
     assert found["tokiod_windows_total", "stored", name] >= HISTORY // 60
     assert found["tokiod_source_lag_seconds", name] < 10 * 60
     assert (found["tokiod_process_up", "writer"], found["tokiod_process_up", "collectors"]) == (1, 1)

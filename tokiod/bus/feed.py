@@ -10,7 +10,7 @@ import zmq
 from tokiod.bus import wire
 from tokiod.bus.server_socket import Listening
 from tokiod.bus.wire import Stored
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -71,7 +71,7 @@ class Feed:
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
             self._say(wire.encode(system, batch, stored=stored))
-            metrics.PUBLISHED.inc()
+            catalogue.FEED_PUBLISHED.inc()
 
     def poll(self) -> int:
         """Read who comes and goes, tell newcomers the last of every topic, and return how many subscriptions were made since the last time.
@@ -81,7 +81,7 @@ class Feed:
         self._heed_all()
         newcomers, self._newcomers = self._newcomers, 0
         if newcomers:
-            metrics.SUBSCRIBED.inc(by=newcomers)
+            catalogue.FEED_SUBSCRIPTIONS.inc(by=newcomers)
             self.beat()
         return newcomers
 
@@ -107,7 +107,7 @@ class Feed:
         try:
             socket.send_multipart(message, zmq.NOBLOCK)
         except zmq.Again:
-            metrics.FELL_BEHIND.inc()
+            catalogue.FEED_FELL_BEHIND.inc()
             socket.setsockopt(zmq.XPUB_NODROP, 0)
             socket.send_multipart(message, zmq.NOBLOCK)
             socket.setsockopt(zmq.XPUB_NODROP, 1)
@@ -116,7 +116,7 @@ class Feed:
         with suppress(zmq.Again):
             for _ in range(BURST):
                 self._newcomers += self._heed(self._listening.socket.recv(zmq.NOBLOCK))
-        metrics.TOPICS.set(len(self.subscriptions))
+        catalogue.FEED_TOPICS.set(len(self.subscriptions))
 
     def _heed(self, message: bytes) -> bool:
         """Note a subscription or its end; tells whether it is a subscription."""
@@ -128,5 +128,5 @@ class Feed:
                 self.subscriptions.discard(message[1:])
             case _:
                 self.malformed += 1
-                metrics.FEED_USELESS.inc()
+                catalogue.FEED_MALFORMED.inc()
         return False

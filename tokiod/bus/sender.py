@@ -18,7 +18,7 @@ from tokiod.bus.in_flight import Unacknowledged
 from tokiod.bus.wire import pieces
 from tokiod.clock import SystemClock
 from tokiod.errors import Malformed
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 from tokiod.window_result import Answer, Rejected, Stored
 
@@ -104,7 +104,7 @@ class Sender:
         return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent, self._answered, self._postponed)
 
     def _count(self, resent: int = 0) -> None:
-        metrics.on_bus(len(self._windows), self._windows.nbytes, resent)
+        catalogue.set_in_flight(len(self._windows), self._windows.nbytes, resent)
 
     async def welcomed(self) -> None:
         """Wait until a writer has welcomed this process."""
@@ -119,7 +119,7 @@ class Sender:
         if not self._windows:
             self._moved = begun
         answer = await self._windows.add(collected)
-        metrics.handed_over(collected, answer, asyncio.get_running_loop().time() - begun)
+        catalogue.count_submitted(collected, answer, asyncio.get_running_loop().time() - begun)
         self._count()
         return answer
 

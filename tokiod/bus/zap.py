@@ -11,7 +11,7 @@ from zmq.utils.monitor import parse_monitor_message
 from zmq.utils.z85 import encode
 
 from tokiod.clock import SystemClock
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED = REASONS = metrics.REFUSALS
+UNKNOWN, NO_KEY, WRONG_SERVER, JUNK, UNFINISHED = REASONS = catalogue.REFUSALS
 """Why connections are refused: their key is nobody's; they don't encrypt; they encrypt for another server; they don't speak ZeroMQ, or in
 a way that it does not allow; they were gone, or silent, before they had said who they are, as clients without a key are who heard that
 the server wants one."""
@@ -146,6 +146,6 @@ class Door:
     def _settle(self, reason: str, count: int = 1) -> None:
         self._settled += count
         self._refused[reason] += count
-        metrics.REFUSED.inc(self._name, reason, by=count)
+        catalogue.REFUSED_CONNECTIONS.inc(self._name, reason, by=count)
         if times := self._repeats(reason):
             log.warning(self._event, reason=reason, times=max(times, count), **(self._asker if reason == UNKNOWN else {}))

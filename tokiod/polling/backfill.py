@@ -13,7 +13,7 @@ import structlog
 from tokiod.collector import Tally
 from tokiod.errors import NotYet
 from tokiod.ledger.jobs import Jobs
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.polling.retry import classify, decide, refusal
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
@@ -197,7 +197,7 @@ class Backfill:
                 return  # live polling brings it
             failures += 1
             await self._wait(job, window, error, failures)
-            metrics.RETRIES.inc(self._config.name)
+            catalogue.RETRIES.inc(self._config.name)
 
     def _has_shrunk(self, collected: Collected) -> bool:
         """Whether more records are stored than came now: the source has lost some, and nothing is replaced."""
@@ -225,7 +225,7 @@ class Backfill:
     async def _wait(self, job: Job, window: Window, error: Exception, failures: int) -> None:
         """Say what went wrong and wait as the error's class demands. Raises JobFailed where waiting can't help."""
         verdict = decide(error, failures, failures, float(self._config.settle), self._rng)
-        metrics.WINDOWS.inc(self._config.name, verdict.outcome)
+        catalogue.WINDOWS.inc(self._config.name, verdict.outcome)
         text = f"{window}: {str(error) or ('no answer in time' if isinstance(error, TimeoutError) else type(error).__name__)}"
         if verdict.outcome in {"fatal", "rejected"} or (verdict.outcome == "bug" and failures >= MOST_FAILURES):
             raise JobFailed(text) from error

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tokiod.collector import Tally
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.sink import Collected
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Asking:
                 batches = [batch async for batch in self._collector.collect(window, tally)]
         finally:
             self._overdue = None
-        metrics.STAGE.observe(self._clock.monotonic() - begun, config.name, "collect")
+        catalogue.STAGE.observe(self._clock.monotonic() - begun, config.name, "collect")
         # What can't be asked again is never counted again; the ledger would keep its number for ever.
         records = tally.records if self._collector.replayable else None
         return Collected(config.system, config.name, config.kind, window, batches, records, tally.dropped)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.clock import Jumps
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import Asking
 from tokiod.polling.retry import Busy, decide, refusal
 from tokiod.polling.schedule import Agenda
@@ -172,7 +172,7 @@ class Poller:
         """Tell of a jump; nothing else need be done, because what is due is worked out anew in every turn."""
         if jump := self._jumps.look():
             self.counts["clock_jump"] += 1
-            metrics.JUMPS.inc(self._config.name)
+            catalogue.CLOCK_JUMPS.inc(self._config.name)
             self._log.warning("clock.jumped", seconds=round(jump, 1))
 
     def _write_off(self) -> None:
@@ -204,7 +204,7 @@ class Poller:
 
     async def _ask(self, window: Window) -> None:
         self._agenda.begin(window, self._clock.time(), self._clock.monotonic())
-        metrics.RETRIES.inc(self._config.name, by=self._attempts[window] > 0)
+        catalogue.RETRIES.inc(self._config.name, by=self._attempts[window] > 0)
         try:
             collected = await self._asking.collect(window)
         except Exception as error:  # noqa: BLE001 - a collector is anybody's code: whatever it raises, retry.py decides
@@ -237,7 +237,7 @@ class Poller:
         in_a_row = max(0, self._busy - (tick < self._busy_until)) if isinstance(error, Busy) else self._failures
         verdict = decide(error, in_a_row + 1, self._attempts[window] + 1, self._soon, self._rng)
         self.counts[verdict.outcome] += 1
-        metrics.WINDOWS.inc(self._config.name, verdict.outcome)
+        catalogue.WINDOWS.inc(self._config.name, verdict.outcome)
         self._not_before = max(self._not_before, tick + verdict.source_wait)
         if verdict.outcome == "busy":
             self._busy = in_a_row + 1

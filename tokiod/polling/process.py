@@ -14,7 +14,7 @@ from tokiod.bus.curve import bus_keys
 from tokiod.bus.sender import Sender
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.ledger import Ledger
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.polling.backfill import Alone
 from tokiod.polling.sources import Making, Sources, room
 from tokiod.runtime.log import Repeats
@@ -52,7 +52,7 @@ async def collect(load: Callable[[], Config], clock: Clock, notifier: Notifier =
     reloading: set when the configuration is to be read again; of that only sources may have changed.
     """
     config, told = load(), Repeats(clock)
-    metrics.count(config, "collectors")
+    catalogue.start_counting(config, "collectors")
     ledger: Ledger | None = None
     sources: Sources | None = None
 
@@ -92,7 +92,7 @@ async def _reload_when_asked(load: Callable[[], Config], sources: Sources, notif
         notifier.reloading()
         try:
             config = load()
-            metrics.count(config, "collectors")
+            catalogue.start_counting(config, "collectors")
             await sources.take(config)
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say

@@ -11,7 +11,7 @@ import structlog
 from tokiod.errors import TokiodError
 from tokiod.ledger.counts import Counted, Counts
 from tokiod.ledger.jobs import Jobs, Wanted
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Recount:
         self._asked = {start: asked for start, asked in self._asked.items() if start > window.start - FORGET}
         self._asked[window.start] = known, found
         self._log.info("window.grown", window=str(window), records=known, found=found)
-        metrics.LATE.inc(self._name, by=found - known)
+        catalogue.LATE_RECORDS.inc(self._name, by=found - known)
         self._jobs.add(Wanted(self._name, window, force=True), self._clock.time())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
 
@@ -66,7 +66,7 @@ class SourceState:
             return False
         if times := self._repeats((reason, message)):
             self._log.warning("window.lost", window=str(span), reason=message, times=times)
-        metrics.WINDOWS.inc(self._config.name, "lost", by=math.ceil(span.seconds / self._config.window))
+        catalogue.WINDOWS.inc(self._config.name, "lost", by=math.ceil(span.seconds / self._config.window))
         return True
 
     def expected(self, since: int) -> bool:

@@ -20,7 +20,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import structlog
 
 from tokiod.clock import SystemClock
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.metrics import shared_files as counting
 from tokiod.supervisor.metrics_snapshot import Health, Now, Watch, said
 
@@ -56,7 +56,7 @@ def serve(config: Config, health: Callable[[], Health], clock: Clock | None = No
     if config.metrics is None:
         return None
     try:
-        counting.clear(config.run / "metrics", metrics.ROLES)
+        counting.clear(config.run / "metrics", catalogue.ROLES)
     except OSError as error:
         log.warning("metrics.failed", reason=f"nothing is counted: {error}")
     return Server(config.metrics.address, Watch(config, clock or SystemClock()), health)

@@ -18,7 +18,7 @@ import structlog
 
 import tokiod
 from tokiod.errors import TokiodError
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.metrics import shared_files as counting
 from tokiod.reports.status import read, stale
 from tokiod.runtime.log import Repeats
@@ -77,7 +77,7 @@ def look(config: Config, now: float) -> Look:
 def _files(config: Config, status: Status, now: float) -> Iterator[tuple[str, str, float, int]]:
     calendar = Calendar(config.timezone)
     today = calendar.day(int(now))
-    days = dict(zip(metrics.DAYS, (calendar.day(today.start - 1), today, calendar.day(today.end)), strict=True))
+    days = dict(zip(catalogue.DAYS, (calendar.day(today.start - 1), today, calendar.day(today.end)), strict=True))
     for file in status.files:
         for name, day in days.items():
             if (path := config.archive.file(day, file.system)) == Path(file.path):
@@ -132,43 +132,43 @@ class Now:
     def collect(self) -> Iterator[Any]:
         """Yield all metrics."""
         directory = self._watch.config.run / "metrics"
-        yield from counting.collect(directory, metrics.ROLES)
-        yield from _processes(self._health(), {role: counting.process(directory, role) for role in metrics.ROLES})
-        yield _family(metrics.ENDED, {(): self._ended.total()})
+        yield from counting.collect(directory, catalogue.ROLES)
+        yield from _processes(self._health(), {role: counting.process(directory, role) for role in catalogue.ROLES})
+        yield _family(catalogue.HTTP_ENDED, {(): self._ended.total()})
         seen = self._watch.latest()
-        yield _family(metrics.READABLE, {(): seen is not None})
+        yield _family(catalogue.LEDGER_READABLE, {(): seen is not None})
         if seen is not None:
             yield from _sources(seen)
             yield from _archive(seen)
 
 
 def _processes(health: Health, processes: Mapping[Role, int | None]) -> Iterator[Any]:
-    yield _family(metrics.BUILD, {(tokiod.__version__, platform.python_version()): 1})
-    yield _family(metrics.ALIVE, {(): health.alive})
-    yield _family(metrics.READY, {(): health.ready})
-    yield _family(metrics.UP, {(role,): process is not None for role, process in processes.items()})
-    yield _family(metrics.RESIDENT, {(role,): size for role, process in processes.items() if (size := _resident(process))})
-    yield _family(metrics.RESTARTS, {(role,): dict(health.restarts).get(role, 0) for role in processes})
+    yield _family(catalogue.BUILD, {(tokiod.__version__, platform.python_version()): 1})
+    yield _family(catalogue.ALIVE, {(): health.alive})
+    yield _family(catalogue.READY, {(): health.ready})
+    yield _family(catalogue.PROCESS_UP, {(role,): process is not None for role, process in processes.items()})
+    yield _family(catalogue.PROCESS_RESIDENT_BYTES, {(role,): size for role, process in processes.items() if (size := _resident(process))})
+    yield _family(catalogue.PROCESS_RESTARTS, {(role,): dict(health.restarts).get(role, 0) for role in processes})
 
 
 def _sources(seen: Look) -> Iterator[Any]:
     lines = seen.status.sources
-    yield _family(metrics.LAG, {(line.name,): line.lag for line in lines if line.lag is not None})
-    yield _family(metrics.WATERMARK, {(line.name,): line.watermark for line in lines if line.watermark is not None})
-    yield _family(metrics.GAPS, {(line.name,): line.gaps.seconds for line in lines})
-    yield _family(metrics.LOST, {(line.name,): line.gaps.lost for line in lines})
-    yield _family(metrics.STATE, {(line.name, state): line.state == state for line in lines for state in metrics.STATES})
-    yield _family(metrics.STALE, {(line.name,): line.name in seen.stale for line in lines})
+    yield _family(catalogue.SOURCE_LAG_SECONDS, {(line.name,): line.lag for line in lines if line.lag is not None})
+    yield _family(catalogue.SOURCE_WATERMARK, {(line.name,): line.watermark for line in lines if line.watermark is not None})
+    yield _family(catalogue.SOURCE_GAP_SECONDS, {(line.name,): line.gaps.seconds for line in lines})
+    yield _family(catalogue.SOURCE_LOST_SECONDS, {(line.name,): line.gaps.lost for line in lines})
+    yield _family(catalogue.SOURCE_STATE, {(line.name, state): line.state == state for line in lines for state in catalogue.STATES})
+    yield _family(catalogue.SOURCE_STALE, {(line.name,): line.name in seen.stale for line in lines})
 
 
 def _archive(seen: Look) -> Iterator[Any]:
     jobs = seen.status.jobs
-    yield _family(metrics.FILLED, {(system, day): filled for system, day, filled, _ in seen.files})
-    yield _family(metrics.SIZE, {(system, day): size for system, day, _, size in seen.files})
-    yield _family(metrics.JOBS, {(): len(jobs)})
-    yield _family(metrics.JOBS_LEFT, {(): sum(job.seconds_left for job in jobs)})
-    yield _family(metrics.FREE, {(): seen.free})
-    yield _family(metrics.CAPACITY, {(): seen.capacity})
+    yield _family(catalogue.FILE_FILLED, {(system, day): filled for system, day, filled, _ in seen.files})
+    yield _family(catalogue.FILE_SIZE_BYTES, {(system, day): size for system, day, _, size in seen.files})
+    yield _family(catalogue.BACKFILL_JOBS, {(): len(jobs)})
+    yield _family(catalogue.BACKFILL_SECONDS_LEFT, {(): sum(job.seconds_left for job in jobs)})
+    yield _family(catalogue.ARCHIVE_FREE_BYTES, {(): seen.free})
+    yield _family(catalogue.ARCHIVE_SIZE_BYTES, {(): seen.capacity})
 
 
 def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Any:

@@ -17,7 +17,7 @@ import structlog
 
 from tokiod.ledger.integrity import blame
 from tokiod.ledger.ledger import StoredEntry
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 from tokiod.sink import Refused
 
@@ -83,9 +83,9 @@ class Writer:
         while arrived and len(arrived) < SHARE and (more := self.receiver.poll(0)):
             arrived += more
         if arrived:
-            metrics.WAITING.set(len(arrived))
+            catalogue.WAITING_WINDOWS.set(len(arrived))
             self._store(arrived)
-            metrics.WAITING.set(0)
+            catalogue.WAITING_WINDOWS.set(0)
         self._rest()
         self.beat()
 
@@ -101,16 +101,16 @@ class Writer:
                 self.feed.beat()
             self.alive(self._sentence)
             useless, self._useless = self._useless, self.receiver.dropped.total()
-            metrics.USELESS.inc(by=self._useless - useless)
+            catalogue.BUS_DROPPED.inc(by=self._useless - useless)
 
     def _store(self, arrived: list[Arrived]) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
-        with metrics.WRITING.timing("sync"):
+        with catalogue.WRITER_STAGE.timing("sync"):
             failed = self._commit()
         self._unproved += failed
         stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
         try:
-            with metrics.WRITING.timing("ledger"):
+            with catalogue.WRITER_STAGE.timing("ledger"):
                 self._forget()
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except sqlite3.Error as error:
@@ -130,7 +130,7 @@ class Writer:
         if self.upkeep():
             self.receiver.reload()
         for done in self.sink.rest():
-            metrics.changed(done)
+            catalogue.count_file_change(done)
             if done.error is None:
                 log.info(_DONE[done.what], path=str(done.path))
             elif times := self._repeats((done.what, done.path, str(done.error))):
@@ -138,7 +138,7 @@ class Writer:
 
     def _apply(self, one: Arrived) -> Applied | None:
         try:
-            with metrics.WRITING.timing("apply"):
+            with catalogue.WRITER_STAGE.timing("apply"):
                 applied = self.sink.apply(one.collected)
         except Refused as error:
             told = {"source": one.collected.source, "window": str(one.collected.window), "reason": str(error)}
@@ -153,13 +153,13 @@ class Writer:
             log.exception("window.failed", source=one.collected.source, window=str(one.collected.window))
             self.receiver.reject(one, f"a fault in the writer, see its log: {type(error).__name__}: {error}", retry=True)
             return None
-        metrics.WRITTEN.inc(by=applied.cells)
+        catalogue.WRITER_CELLS.inc(by=applied.cells)
         self.beat()
         return applied
 
     def _commit(self) -> list[SetAside]:
         failed = self.sink.commit()
-        metrics.SET_ASIDE.inc(by=len(failed))
+        catalogue.FILES_QUARANTINED.inc(by=len(failed))
         for one in failed:
             log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
         return failed

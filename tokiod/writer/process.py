@@ -21,7 +21,7 @@ from tokiod.errors import ConfigError
 from tokiod.ledger.database import LedgerUnreadable
 from tokiod.ledger.integrity import LedgerLost, Watch
 from tokiod.ledger.ledger import Ledger
-from tokiod.metrics import catalogue as metrics
+from tokiod.metrics import catalogue
 from tokiod.tts.live.create import sweep
 from tokiod.tts.live.files import REAL
 from tokiod.window import Calendar
@@ -58,7 +58,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             Feed(config.feed.endpoint, epoch, guard=feed_guard(config)) as feed,
         ):
             watch = Watch(ledger, clock.monotonic)
-            metrics.count(config, "writer")
+            catalogue.start_counting(config, "writer")
             told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
             shelf = Shelf(layout, clock, REAL, Threads(), limits)
@@ -111,7 +111,7 @@ def _reload(load: Callable[[], Config], parts: tuple[Upkeep, Receiver, Feed], no
         upkeep.reconfigure(config)
         receiver.readmit()
         feed.readmit()
-        metrics.count(config, "writer")
+        catalogue.start_counting(config, "writer")
     except ConfigError as error:
         log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
     notifier.ready()
