@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from tokiod.batch import SHARED, columns_of, times_of, times_of_rows
+from tokiod.batch import MAX_CACHED_CELLS, Batch, Rows, even_rows, row_times
 
 
-@pytest.mark.parametrize(("count", "shared"), [(SHARED // 8, True), (SHARED // 8 + 1, False)])
+@pytest.mark.parametrize(("count", "shared"), [(MAX_CACHED_CELLS // 8, True), (MAX_CACHED_CELLS // 8 + 1, False)])
 def test_they_are_kept_for_the_next_message_unless_that_is_large(count, shared):
-    time, column = times_of(100, count, 5, 8), columns_of(count, 8)
+    rows = Rows(100, count)
+    time, column = rows.arrays(5, 8)
     assert time.tolist() == [100 + 5 * row for row in range(count) for _ in range(8)]
     assert column.tolist() == list(range(8)) * count
-    assert (times_of(100, count, 5, 8) is time, columns_of(count, 8) is column) == (shared, shared)
+    assert [one is other for one, other in zip(rows.arrays(5, 8), (time, column), strict=True)] == [shared, shared]
     assert (time.dtype, column.dtype, time.flags.writeable, column.flags.writeable) == (np.int64, np.uint32, False, False)
-    assert times_of_rows(time, column, 8).tolist() == list(range(100, 100 + 5 * count, 5))
+    batch = Batch("g/d", "gauge", 5, tuple("abcdefgh"), time, column, np.zeros(8 * count))
+    assert row_times(batch).tolist() == list(range(100, 100 + 5 * count, 5))
+    assert even_rows(batch) == rows

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sinks.tts.select import Cells, Selection
-from tokiod.batch import Batch
+from tokiod.batch import Batch, Rows
 from tokiod.sink import Applied, Refused
 from tokiod.tts.counters.counter import Changes
 from tokiod.tts.schema import ABSENT
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from sinks.tts.day_files import Shelf
     from sinks.tts.open_day_file import Volume
-    from sinks.tts.select import RowsOfFile
     from tokiod.archive.layout import Place
     from tokiod.sink import Collected, Done, SetAside
 
@@ -73,7 +72,7 @@ class _Application:
 
     def apply(self, collected: Collected) -> Applied:
         place = self.shelf.place(collected.system, collected.window.start)
-        selection = Selection(collected.window, self.applied.dropped)
+        selection = Selection(collected.window, self.applied.dropped, 0 if place is None else place.start)
         chosen = [selection.cells(batch) for batch in collected.batches]
         if place is None or (collected.extent == "seam" and not self.shelf.holds(place)):
             self._close_span(collected, chosen)
@@ -89,14 +88,14 @@ class _Application:
     def _store(self, volume: Volume, cells: Cells) -> None:
         batch = cells.batch
         self.applied.cells += len(cells.time)
-        rows = _whole_rows(volume, cells)
-        if batch.form == "gauge" and rows is not None:
-            self._rewrite(volume, cells, rows)
+        first = cells.first if volume.is_whole(batch) else None
+        if batch.form == "gauge" and first is not None:
+            self._rewrite(volume, cells, first)
             return
-        if batch.form == "counter" and rows is not None:
-            block = cells.value.reshape(rows.count, -1)
-            self._changed(volume, batch, volume.counter(batch.dataset).store_rows(rows.first + 1, block, compare=self.compare))
-            width = len(batch.columns) if rows.first == 0 else 0
+        if batch.form == "counter" and first is not None:
+            block = cells.value.reshape(-1, len(batch.columns))
+            self._changed(volume, batch, volume.counter(batch.dataset).store_rows(first + 1, block, compare=self.compare))
+            width = len(batch.columns) if first == 0 else 0
             self._tell_neighbours(volume, cells, np.arange(len(cells.time)) < width)
             return
         row, column = (cells.time - volume.place.start) // batch.step, volume.columns(batch)[cells.column]
@@ -108,21 +107,21 @@ class _Application:
         if changed is not None:
             self._changed(volume, batch, Changes(row[changed], column[changed], cells.value[changed]))
 
-    def _rewrite(self, volume: Volume, cells: Cells, rows: RowsOfFile) -> None:
+    def _rewrite(self, volume: Volume, cells: Cells, first: int) -> None:
         """Write consecutive whole rows of a gauge; mostly all of them change, and then nothing is said cell by cell."""
-        matrix, first, block = volume.file.cells[cells.batch.dataset], rows.first, cells.value.reshape(rows.count, -1)
+        batch, matrix = cells.batch, volume.file.cells[cells.batch.dataset]
+        block = cells.value.reshape(-1, len(batch.columns))
         if not self.compare:
             matrix.write_rows(first, block)
             return
-        different = matrix.read(first, first + rows.count).view(np.int64) != block.view(np.int64)
+        different = matrix.read(first, first + len(block)).view(np.int64) != block.view(np.int64)
         matrix.write_rows(first, block)
         if not different.all():
             row, column = np.nonzero(different)
-            self._changed(volume, cells.batch, Changes(row + first, column, block[different]))
+            self._changed(volume, batch, Changes(row + first, column, block[different]))
             return
-        batch, time = cells.batch, cells.batch.time
-        if not rows.aligned:
-            time = (volume.place.start + np.arange(first, first + rows.count) * batch.step).repeat(block.shape[1])
+        rows = Rows(volume.place.start + first * batch.step, len(block))
+        time = batch.time if batch.rows == rows else rows.arrays(batch.step, len(batch.columns))[0]
         self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, batch.columns, time, batch.column, cells.value))
 
     def _tell_neighbours(self, volume: Volume, cells: Cells, first: NDArray[np.bool_]) -> None:
@@ -170,10 +169,3 @@ class _Application:
         names = volume.file.spec.matrices[batch.dataset].columns
         column = changes.column.astype(np.uint32)
         self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, names, time, column, changes.value))
-
-
-def _whole_rows(volume: Volume, cells: Cells) -> RowsOfFile | None:
-    """Return where cells stand that are consecutive whole rows of the file, None for others."""
-    if cells.whole is None or not volume.is_whole(cells.batch):
-        return None
-    return cells.whole.rows(volume.place.start, cells.batch.step)

@@ -146,7 +146,7 @@ class Receiver:
         self._peers[peer].heard = self._monotonic()
         header = wire.decode_header(message)
         try:
-            arrived = self._staging.add(peer, *wire.decode(message))
+            arrived = self._staging.add(peer, header, wire.decode_batch(header, message))
         except Malformed as error:
             if header.piece:
                 self._staging.settle(peer, header.piece)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import numpy as np
 
-from tokiod.batch import LATEST, Batch, Count, Extent, Form, Rows, Second, columns_of, even_rows, times_of
+from tokiod.batch import LATEST, Batch, Count, Extent, Form, Rows, Second, even_rows
 from tokiod.errors import Malformed
 from tokiod.window import Window
 
@@ -154,26 +154,31 @@ def decode_header(frames: Sequence[Frame]) -> Header:
 
 
 def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
-    """Read a message; the arrays are views of its frames, or copies where a view would not be aligned.
-
-    Raises Malformed for what decode_header does, and for a step, array length, column name or column index that can't be.
-    """
+    """Read a message. Raises Malformed as decode_header and decode_batch do."""
     header = decode_header(frames)
+    return header, decode_batch(header, frames)
+
+
+def decode_batch(header: Header, frames: Sequence[Frame]) -> Batch | None:
+    """Read the arrays of a message, None if it has none; they are views of its frames, or copies where a view would not be aligned.
+
+    Raises Malformed for an invalid step, array length, column name or column index.
+    """
     if len(frames) == 2:  # noqa: PLR2004 - the topic and the header alone
         if header.cells:
             raise Malformed("shape", f"no arrays for {header.cells} cells")
-        return header, None
+        return None
     if not (header.dataset and header.step):
         raise Malformed("step", f"dataset {header.dataset!r} with a step of {header.step}")
     columns = _names(bytes(frames[2]))
     if header.rows is not None:
-        return header, _of_rows(header, header.rows, columns, frames[3])
+        return _of_rows(header, header.rows, columns, frames[3])
     time = _array(frames[3], _TIME, header.cells)
     column = _array(frames[4], _COLUMN, header.cells)
     value = _array(frames[5], _VALUE[header.form], header.cells)
     if header.cells and int(column.max()) >= len(columns):
         raise Malformed("column", f"column {int(column.max())} of {len(columns)} in {header.dataset}")
-    return header, Batch(header.dataset, header.form, header.step, columns, time, column, value)
+    return Batch(header.dataset, header.form, header.step, columns, time, column, value)
 
 
 def _of_rows(header: Header, rows: Rows, columns: tuple[str, ...], frame: Frame) -> Batch:
@@ -181,9 +186,8 @@ def _of_rows(header: Header, rows: Rows, columns: tuple[str, ...], frame: Frame)
     value = _array(frame, _VALUE[header.form], header.cells)
     if not 0 < rows.count * len(columns) == header.cells or rows.end(header.step) > LATEST:
         raise Malformed("rows", f"{rows.count} rows of {len(columns)} columns from {rows.start} on for {header.cells} cells")
-    width, step = len(columns), header.step
-    time, column = times_of(rows.start, rows.count, step, width), columns_of(rows.count, width)
-    return Batch(header.dataset, header.form, step, columns, time, column, value, rows)
+    time, column = rows.arrays(header.step, len(columns))
+    return Batch(header.dataset, header.form, header.step, columns, time, column, value, rows)
 
 
 def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:

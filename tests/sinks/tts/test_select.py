@@ -1,4 +1,4 @@
-"""What may be stored of whole rows, against a look at each cell: times that are even, uneven, and such as nobody has."""
+"""What may be stored of whole rows, against a look at each cell: times that are even, uneven and invalid."""
 
 from collections import Counter
 from dataclasses import replace
@@ -32,7 +32,7 @@ even = st.builds(
 wild = st.lists(
     st.one_of(st.integers(START - 10, START + 70), st.integers(LEAST, MOST), st.sampled_from([LEAST, MOST])), min_size=1, max_size=6
 )
-# Each 2**62 + 1 behind the one before, modulo 2**64: the fifth is 4 s behind the first.
+# Each 2**62 + 1 after the one before, modulo 2**64: the fifth is 4 s after the first.
 turned = st.integers(START, START + 50).map(lambda t: [(t + i * (2**62 + 1) + 2**63) % 2**64 - 2**63 for i in range(5)])
 
 
@@ -46,23 +46,17 @@ def test_what_lies_in_the_window_is_stored_and_the_rest_counted(times):
 
 
 @given(st.one_of(even, wild, turned), st.integers(0, 9))
-def test_rows_of_a_file_are_told_where_they_follow_one_another(times, beyond):
+def test_the_first_row_is_known_where_whole_rows_follow_one_another_in_the_file(times, beyond):
     start = START - 3600 - beyond
-    cells = Selection(WINDOW, Counter()).cells(of_rows(times))
-    if cells.whole is None:
-        return
+    cells = Selection(WINDOW, Counter(), start).cells(of_rows(times))
     rows = [(time - start) // STEP for time in times]
-    if rows != list(range(rows[0], rows[0] + len(rows))):
-        assert cells.whole.rows(start, STEP) is None
-        return
-    told = cells.whole.rows(start, STEP)
-    assert (told.first, told.count) == (rows[0], len(rows))
-    assert told.aligned == all((time - start) % STEP == 0 for time in times)
+    is_stored = all(WINDOW.start <= time < WINDOW.end for time in times)
+    is_consecutive = rows == list(range(rows[0], rows[0] + len(rows)))
+    assert cells.first == (rows[0] if is_stored and is_consecutive else None)
 
 
 def plain(cells, dropped):
-    where = None if cells.whole is None else cells.whole.rows(START - 3600, STEP)
-    return [array.tobytes() for array in (cells.time, cells.column, cells.value)], where, dropped
+    return [array.tobytes() for array in (cells.time, cells.column, cells.value)], cells.first, dropped
 
 
 strange = [-0.0, -1.5, 5e-324, 1.7976931348623157e308, np.inf, -np.inf, np.nan, -np.nan], [0, -1, LEAST, MOST]
