@@ -32,7 +32,7 @@ from tokiod.ledger.counts import Counts
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
-from tokiod.tts.live.create import sweep
+from tokiod.tts.live.files import sweep
 from tokiod.window import Calendar
 from tokiod.writer.loop import Writer
 

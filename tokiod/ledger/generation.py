@@ -13,6 +13,8 @@ import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from tokiod.tts.live.files import replace_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -54,9 +56,7 @@ class Stamp:
         self._advanced = now
         # Where it can't be written (a full disk), an old copy may be taken for the ledger: no reason to store nothing.
         with suppress(OSError):
-            temporary = self._path.with_suffix(".stamp-new")
-            temporary.write_text(str(number - 1))
-            temporary.replace(self._path)
+            replace_file(self._path, str(number - 1).encode())
 
     def keep(self, now: float) -> None:
         """Go to the next number where that is due; to be called whenever something was stored."""

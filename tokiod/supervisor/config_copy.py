@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from typing import TYPE_CHECKING
 
 from tokiod.archive.lock import lock_owner
@@ -11,6 +11,7 @@ from tokiod.config import load as configuration
 from tokiod.config.load import Config
 from tokiod.errors import ConfigError
 from tokiod.supervisor.control_socket import Reloaded
+from tokiod.tts.live.files import NameNotDurable, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +59,13 @@ class RunningConfig:
         self._write(self._text)
 
     def _write(self, text: str) -> None:
-        temporary = self._copy.with_name(f".{NAME}.{os.getpid()}")
         try:
             if self._copy.parent == self.config.archive.ledger.parent:
                 # The bus has no directory: the writer would make this one for its lock, but is not there yet.
                 self._copy.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(text, "utf-8")
-            temporary.replace(self._copy)
+            # A copy that a power loss takes away is made again by the next start.
+            with contextlib.suppress(NameNotDurable):
+                replace_file(self._copy, text.encode())
         except OSError as error:
             raise ConfigError([f"{self._copy}: {error.strerror}: the directory must be there and writable"]) from None
 

@@ -187,5 +187,5 @@ def _stepped(operation: str) -> Callable[..., Any]:
     return method
 
 
-for _operation in ("open", "pread_into", "allocate", "fstat", "stat", "listdir", "free_space", "make_directory"):
+for _operation in ("open", "create", "write", "pread_into", "allocate", "fstat", "stat", "listdir", "free_space", "make_directory"):
     setattr(FaultyFiles, _operation, _stepped(_operation))

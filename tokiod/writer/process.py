@@ -22,8 +22,7 @@ from tokiod.ledger.database import LedgerUnreadable
 from tokiod.ledger.integrity import LedgerLost, Watch
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
-from tokiod.tts.live.create import sweep
-from tokiod.tts.live.files import REAL
+from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Calendar
 from tokiod.writer.loop import Writer
 from tokiod.writer.maintenance import Upkeep

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tokiod.sink import Refused
 from tokiod.testing.files import FaultyFiles, SimulatedKill
-from tokiod.tts.live.create import sweep
+from tokiod.tts.live.files import sweep
 from tokiod.window import Window
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from tokiod.sink import Done
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
-from tokiod.tts.live.create import sweep
-from tokiod.tts.live.files import REAL
+from tokiod.tts.live.files import REAL, sweep
 
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(2 * model.ROWS)} for i, name in enumerate(NAMES)}
 

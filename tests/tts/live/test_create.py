@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
-from tokiod.tts.live.create import SLICE, create, sweep
-from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.create import SLICE, create
+from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec

@@ -4,8 +4,9 @@ import os
 import numpy as np
 import pytest
 
+from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.create import create
-from tokiod.tts.live.files import REAL, UNSYNCED
+from tokiod.tts.live.files import REAL, UNSYNCED, NameNotDurable, replace_file, sweep
 from tokiod.tts.live.live_file import LiveFile
 
 
@@ -91,3 +92,68 @@ def test_a_file_layer_without_syncs_makes_the_same_file(tmp_path, spec, monkeypa
     live.commit()
     live.close()
     assert (tmp_path / "unsynced.hdf5").read_bytes() == (tmp_path / "synced.hdf5").read_bytes()
+
+
+OLD, NEW = b"old" * 1000, b"new" * 2000
+
+
+@pytest.fixture
+def target(tmp_path):
+    path = tmp_path / "file"
+    replace_file(path, OLD)
+    return path
+
+
+def outcome(path):
+    """Return what the file holds, and the names that are next to it."""
+    return path.read_bytes(), sorted(name.name for name in path.parent.iterdir() if name != path)
+
+
+def test_a_file_is_replaced_whole_by_six_operations_the_directory_synced_last(target):
+    files = FaultyFiles(target.parent)
+    replace_file(target, NEW, files)
+    assert files.operations == ["create", "write", "fsync", "close", "rename", "fsync_directory"]
+    assert outcome(target) == (NEW, [])
+    assert target.stat().st_mode & 0o111 == 0
+
+
+def test_an_empty_file_replaces_another(target):
+    replace_file(target, b"")
+    assert outcome(target) == (b"", [])
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "fsync", "rename"])
+def test_until_the_rename_a_failure_leaves_the_old_file_alone(target, operation):
+    files = FaultyFiles(target.parent)
+    files.fail(operation, 1, errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left") as error:
+        replace_file(target, NEW, files)
+    assert (type(error.value), outcome(target)) == (OSError, (OLD, []))
+
+
+def test_a_directory_that_can_not_be_synced_has_the_new_file_and_the_error_says_that_it_may_not_last(target):
+    files = FaultyFiles(target.parent)
+    files.fail("fsync_directory", 1, errno.EIO)
+    with pytest.raises(NameNotDurable, match="the directory can't be synced") as error:
+        replace_file(target, NEW, files)
+    assert (error.value.errno, error.value.filename, outcome(target)) == (errno.EIO, str(target.parent), (NEW, []))
+    files.power_loss(0)
+    assert target.read_bytes() in {OLD, NEW}
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+def test_a_kill_at_any_operation_leaves_the_old_or_the_new_file_and_what_sweep_removes(target, step):
+    files = FaultyFiles(target.parent)
+    files.kill_at(step)
+    with pytest.raises(SimulatedKill):
+        replace_file(target, NEW, files)
+    sweep(target.parent)
+    assert outcome(target) == (NEW if step > 5 else OLD, [])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_after_a_power_loss_a_file_that_was_replaced_is_the_new_one(target, seed):
+    files = FaultyFiles(target.parent)
+    replace_file(target, NEW, files)
+    files.power_loss(seed)
+    assert outcome(target) == (NEW, [])

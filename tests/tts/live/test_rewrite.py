@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live import create as create_module
-from tokiod.tts.live.create import create, sweep
+from tokiod.tts.live.create import create
+from tokiod.tts.live.files import sweep
 from tokiod.tts.live.grow import copy, grow
 from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed
 from tokiod.tts.schema import ABSENT

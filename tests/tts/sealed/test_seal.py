@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
-from tokiod.tts.live.create import create, sweep
-from tokiod.tts.live.files import Files
+from tokiod.tts.live.create import create
+from tokiod.tts.live.files import Files, sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
 from tokiod.tts.schema import ABSENT, natural_key
 from tokiod.tts.sealed import chunks

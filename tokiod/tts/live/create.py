@@ -6,7 +6,6 @@ synced here; one fsync of the whole file then covers both, since it is the file 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +14,7 @@ import h5py
 import numpy as np
 
 from tokiod.tts.layout import FORM, OWN, RAW_SEALED, Place, places
-from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, group_of, units
 
 if TYPE_CHECKING:
@@ -94,33 +93,6 @@ def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
         files.fsync(fd)
     finally:
         files.close(fd)
-
-
-@contextlib.contextmanager
-def replacing(target: Path, files: Files) -> Iterator[Path]:
-    """Yield a temporary name beside target; give what was made there, and synced, target's name, durably, or take it away again."""
-    temporary = beside(target)
-    try:
-        yield temporary
-        files.rename(temporary, target)
-    except Exception:
-        with contextlib.suppress(OSError):
-            files.unlink(temporary)
-        raise
-    files.fsync_directory(target.parent)
-
-
-def beside(target: Path) -> Path:
-    """Return the temporary name of what is to take target's; sweep() takes it away."""
-    return target.with_name(f".{target.name}.tmp")
-
-
-def sweep(directory: Path, files: Files = REAL) -> list[str]:
-    """Take away what a killed predecessor left half made in a directory; return the names."""
-    leftovers = [name for name in files.listdir(directory) if name.startswith(".") and name.endswith(".tmp")]
-    for name in leftovers:
-        files.unlink(directory / name)
-    return leftovers
 
 
 def write_frame(file: Any, spec: FileSpec) -> None:

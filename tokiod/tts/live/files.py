@@ -1,18 +1,32 @@
 """The one layer through which the archive does file operations, so that a test can fail, drop or reorder any of them.
 
 tokiod.testing.files.FaultyFiles is the other implementation: kills at every step, power loss and full disks run in milliseconds.
+
+To replace one file is four operations, here and nowhere else: write a temporary file next to it, sync that, rename it, sync the directory.
+
+    failure             under the name            outcome
+    write, sync         the old file              OSError; the temporary file is removed
+    rename              the old file              OSError; the temporary file is removed
+    directory sync      the new file, for now     NameNotDurable: after a power loss it may be the old file again
+    kill before rename  the old file              a temporary file is left, which sweep() removes
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+
+class NameNotDurable(OSError):  # noqa: N818 - what has happened
+    """A file has its new name, but its directory could not be synced: a power loss may bring the old file back."""
 
 
 class Files:
@@ -22,9 +36,19 @@ class Files:
         """Open a file that exists."""
         return os.open(path, flags | os.O_CLOEXEC)
 
+    def create(self, path: Path) -> int:
+        """Create an empty file, or empty the one that exists, and open it."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
     def close(self, fd: int) -> None:
         """Close a descriptor."""
         os.close(fd)
+
+    def write(self, fd: int, content: bytes) -> None:
+        """Write all of `content` at the current position."""
+        left = memoryview(content)
+        while left:
+            left = left[os.write(fd, left) :]
 
     def pwrite(self, fd: int, data: NDArray[Any], offset: int) -> None:
         """Write a whole C-contiguous array at an offset in bytes."""
@@ -109,3 +133,55 @@ class UnsyncedFiles(Files):
 
 REAL = Files()
 UNSYNCED = UnsyncedFiles()
+
+
+def temporary_path(target: Path) -> Path:
+    """Return the path of the temporary file that replaces `target`, next to it."""
+    return target.with_name(f".{target.name}.tmp")
+
+
+def put_in_place(temporary: Path, target: Path, files: Files = REAL) -> None:
+    """Rename a complete and synced file to `target`, durably.
+
+    Raises OSError where the old file keeps the name, NameNotDurable where the new file has it.
+    """
+    files.rename(temporary, target)
+    try:
+        files.fsync_directory(target.parent)
+    except OSError as error:
+        raise NameNotDurable(error.errno, f"the directory can't be synced: {error.strerror}", str(target.parent)) from error
+
+
+@contextlib.contextmanager
+def replacing(target: Path, files: Files = REAL) -> Iterator[Path]:
+    """Yield a temporary name next to `target`; put the file that the caller made there, and synced, in place.
+
+    Raises what the caller raises, and the errors of put_in_place(); the temporary file is then removed.
+    """
+    temporary = temporary_path(target)
+    try:
+        yield temporary
+        put_in_place(temporary, target, files)
+    except Exception:
+        with contextlib.suppress(OSError):
+            files.unlink(temporary)
+        raise
+
+
+def replace_file(target: Path, content: bytes, files: Files = REAL) -> None:
+    """Replace a small file, or make it, whole and durably. Raises OSError, NameNotDurable."""
+    with replacing(target, files) as temporary:
+        fd = files.create(temporary)
+        try:
+            files.write(fd, content)
+            files.fsync(fd)
+        finally:
+            files.close(fd)
+
+
+def sweep(directory: Path, files: Files = REAL) -> list[str]:
+    """Remove the temporary files that a killed process left in a directory; return their names."""
+    leftovers = [name for name in files.listdir(directory) if name.startswith(".") and name.endswith(".tmp")]
+    for name in leftovers:
+        files.unlink(directory / name)
+    return leftovers

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokiod.tts.live.create import Plan, build, no_pause, replacing
+from tokiod.tts.live.create import Plan, build, no_pause
+from tokiod.tts.live.files import replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.live.rewrite import Growing, content_of
 

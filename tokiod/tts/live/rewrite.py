@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tokiod.tts.live.create import SLICE, Plan, beside, build
-from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.create import SLICE, Plan, build
+from tokiod.tts.live.files import REAL, Files, put_in_place, temporary_path
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of, missing
 from tokiod.tts.sealed.seal import SealingFailed, write_sealed, write_unsealed
@@ -54,7 +54,7 @@ class _Beside:
     def __init__(self, path: Path, files: Files) -> None:
         self._path = path
         self._files = files
-        self._temporary = beside(path)
+        self._temporary = temporary_path(path)
         self._made: LiveFile | None = None
 
     def abandon(self) -> None:
@@ -64,8 +64,7 @@ class _Beside:
             self._files.unlink(self._temporary)
 
     def _take_name(self) -> None:
-        self._files.rename(self._temporary, self._path)
-        self._files.fsync_directory(self._path.parent)
+        put_in_place(self._temporary, self._path, self._files)
 
     def _named(self) -> LiveFile:
         """Give what was made the name. Raises RuntimeError before work()."""

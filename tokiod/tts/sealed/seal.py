@@ -19,8 +19,8 @@ import h5py
 import numpy as np
 
 from tokiod.tts.layout import FORM, OWN, PROVED, NotLive, edges_name, form_of, open_for_reading, read_spec
-from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, replacing, write_attributes, write_frame
-from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, write_attributes, write_frame
+from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of
 from tokiod.tts.sealed.chunks import LEVEL, Chunks, ahead, holds, pack
