@@ -1,12 +1,12 @@
-"""collectd's documents in Elasticsearch or OpenSearch, as its write_http or Logstash puts them there, or saved pages of them.
+"""collectd's documents in Elasticsearch or OpenSearch, as write_http or Logstash stores them, or saved pages of them.
 
-fields.py         what a site calls their fields                        series.py     the names of what they measure
-documents.py      pages to samples: hits.py, odd.py, stamps.py, tail.py  cells.py      samples to batches
-query.py          what is asked; mapping.py: by which names             server.py     one transport for all servers
-search.py         page after page; scroll.py, point_in_time.py: how     answers.py    is this all?
-collector.py      the join of them; stanza.py: made of a stanza
-config.py         what it may be told; metrics.py: which dataset each fills
-saved_pages.py    the same over saved pages: pages.py, sliding.py cut them out, parsing.py decodes them, spool.py keeps their samples
+config            what a [[source]] and `archive` take     datasets          metrics to datasets, names of fields
+collector         live: fetch, parse, join                 client            requests, and the meaning of errors
+query             what an index is queried for             search            page after page, by scroll or point in time
+parse             pages to samples                         parse_hits        pages to documents
+parse_timestamps  ISO 8601 to milliseconds                 series            names to columns
+to_batches        samples to batches                       saved_files       saved pages
+saved_inputs      pages cut out of files                   parse_workers     pages of large files, in worker processes
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ def live(config: Config, site: Site) -> Collector:
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
-    from collectors.collectd_es.saved_pages import opened
+    from collectors.collectd_es.saved_files import opened
 
     return opened(inputs, options, site)

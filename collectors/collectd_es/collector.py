@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from collectors.collectd_es import point_in_time, scroll
-from collectors.collectd_es.answers import ContextGone, Incomplete, NoIndex, check_shards
-from collectors.collectd_es.cells import batches
-from collectors.collectd_es.documents import Decoder, Samples
-from collectors.collectd_es.fields import NAMES, NUMBERS
-from collectors.collectd_es.hits import Shards  # noqa: TC001 - msgspec reads annotations
-from collectors.collectd_es.mapping import Mapping, asked_for, usable_names
-from collectors.collectd_es.query import query
-from collectors.collectd_es.search import Search, quoted
+from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, check_shards
+from collectors.collectd_es.datasets import NAMES, NUMBERS
+from collectors.collectd_es.parse import Decoder, Samples
+from collectors.collectd_es.parse_hits import Shards  # noqa: TC001 - msgspec reads annotations
+from collectors.collectd_es.query import Mapping, asked_for, query, usable_names
+from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
+from collectors.collectd_es.to_batches import batches
 from tokiod.errors import Transient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
-    from collectors.collectd_es.fields import Fields
-    from collectors.collectd_es.point_in_time import Product
+    from collectors.collectd_es.client import Server
+    from collectors.collectd_es.datasets import Fields
     from collectors.collectd_es.query import Read, Wanted
+    from collectors.collectd_es.search import Product
     from collectors.collectd_es.series import Series
-    from collectors.collectd_es.server import Server
     from tokiod.batch import Batch
     from tokiod.collector import Tally
     from tokiod.window import Window
@@ -126,13 +124,13 @@ class CollectdEs:
 
     async def _by_scroll(self, search: Search) -> list[Samples]:
         slices = self._options.slices
-        return await _together(scroll.read_slice(self._server, search, number, slices, self._decode) for number in range(slices))
+        return await _together(read_scroll_slice(self._server, search, number, slices, self._decode) for number in range(slices))
 
     async def _by_point_in_time(self, search: Search) -> list[Samples]:
         options, product = self._options, self._product or "elasticsearch"
-        sort = point_in_time.order(product, options.fields.time, search.keys)
-        async with point_in_time.opened(self._server, search, product) as pit:
-            slices = [point_in_time.Slice(self._server, search, pit, sort, n, options.slices) for n in range(options.slices)]
+        sort = sort_order(product, options.fields.time, search.keys)
+        async with open_point_in_time(self._server, search, product) as pit:
+            slices = [PointInTimeSlice(self._server, search, pit, sort, n, options.slices) for n in range(options.slices)]
             return await _together(one.read(self._decode) for one in slices)
 
     async def _search(self, window: Window) -> Search | None:

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from collectors.collectd_es.fields import Fields
-from collectors.collectd_es.fields import faults as field_faults
-from collectors.collectd_es.metrics import DATASETS
+from collectors.collectd_es.datasets import DATASETS, Fields
+from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.query import Read  # noqa: TC001 - msgspec reads annotations
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.units import Duration

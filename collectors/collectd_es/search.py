@@ -1,4 +1,8 @@
-"""What both ways of reading ask, and the loop that both are: page after page, the next one asked for before this one is decoded."""
+"""Read all pages of a search, by a scroll or a point in time. The next page is requested before this one is decoded.
+
+scroll          every server has it; it only moves forward, so a lost page loses the whole attempt
+point in time   the indices as they are now, in a fixed order, so that a page can be requested again
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,19 @@ import asyncio
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from urllib.parse import quote
 
-from collectors.collectd_es.answers import ContextGone, check_all_read, check_whole
+from collectors.collectd_es.client import ContextGone, NoIndex, check_all_read, check_whole
+from collectors.collectd_es.parse import last_sort
 from tokiod.errors import Malformed, Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
 
-    from collectors.collectd_es.documents import Answer, Samples
+    from collectors.collectd_es.client import Server
+    from collectors.collectd_es.parse import Answer, Samples
     from collectors.collectd_es.query import Query
 
 RETRY_SECONDS = 0.2
@@ -158,3 +165,121 @@ async def _given_up(task: asyncio.Future[bytes] | None) -> None:
     if task is not None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+_SCROLL_ID = re.compile(rb'"_scroll_id"\s*:\s*"([^"]+)"')
+
+
+async def read_scroll_slice(server: Server, search: Search, number: int, slices: int, decode: Callable[[bytes], Answer]) -> list[Samples]:
+    """Return the samples of one of a search's slices. Raises Transient or Fatal; then all slices must be asked again."""
+    parameters = f"?scroll={search.keep_alive}s&allow_partial_search_results=false{search.leniency}{search.filter}"
+    target, body = f"/{search.path}/_search{parameters}", search.body(number, slices) | {"sort": ["_doc"]}
+    scrolls = _Scrolls(server)
+    async with server.lent(server.ask("POST", target, body), scrolls.give_back) as first:
+        return await read(_ScrollPages(server, search, first), decode, search.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scrolls:
+    server: Server
+
+    async def give_back(self, first: bytes) -> None:
+        await self.server.ask("DELETE", "/_search/scroll", {"scroll_id": [_id(first)]})
+
+
+@dataclass(frozen=True, slots=True)
+class _ScrollPages:
+    server: Server
+    search: Search
+    opened: bytes
+    retries: ClassVar[int] = 0
+
+    async def first(self) -> bytes:
+        return self.opened
+
+    async def after(self, body: bytes) -> bytes:
+        following = {"scroll": f"{self.search.keep_alive}s", "scroll_id": _id(body)}
+        return await self.server.ask("POST", f"/_search/scroll?{self.search.filter[1:]}", following)
+
+
+def _id(body: bytes) -> str:
+    """Find the scroll's name at the head of an answer, before the rest of it is decoded."""
+    if (found := named(_SCROLL_ID, body)) is None:
+        raise Transient("an answer without a scroll id")
+    return found
+
+
+Product = Literal["elasticsearch", "opensearch"]
+
+_PIT_ID = re.compile(rb'"pit_id"\s*:\s*"([^"]+)"')
+
+
+def open_point_in_time(server: Server, search: Search, product: Product) -> AbstractAsyncContextManager[str]:
+    """Open a point in time, and close it in the end; all slices read from the same. Raises Transient or Fatal."""
+    if product == "opensearch":
+        # Where a shard is gone it would open one without that shard, and never say so again.
+        target = f"/{search.path}/_search/point_in_time?keep_alive={search.keep_alive}s&allow_partial_pit_creation=false"
+        name, closing = "pit_id", lambda pit: server.ask("DELETE", "/_search/point_in_time", {"pit_id": [pit]})
+    else:
+        target = f"/{search.path}/_pit?keep_alive={search.keep_alive}s"
+        name, closing = "id", lambda pit: server.ask("DELETE", "/_pit", {"id": pit})
+
+    async def opening() -> str:
+        answer = await server.json("POST", target + search.leniency, dict[str, Any])
+        if not isinstance(pit := answer.get(name), str):
+            raise Transient(f"{server} opened a point in time and did not name it")
+        return pit
+
+    return server.lent(opening(), closing)
+
+
+def sort_order(product: Product, time: str, names: Sequence[str]) -> list[Any]:
+    """Return what to sort by, so that no two documents are equal: search_after would skip the second one.
+
+    Elasticsearch has an order of its own that costs nothing. OpenSearch before 3.3 has none: the fields that tell documents apart,
+    and for those that stand twice their number in the shard.
+    """
+    if product == "elasticsearch":
+        return ["_shard_doc"]
+    # An index without a document has no mapping, not even of _seq_no, and without unmapped_type that is an error.
+    types = [(time, "date"), *((name, "keyword") for name in names), ("_seq_no", "long")]
+    return [{name: {"order": "asc", "unmapped_type": type_}} for name, type_ in types]
+
+
+@dataclass(slots=True)
+class PointInTimeSlice:
+    """One slice of a search in a point in time, whose name may change from page to page: the latest is right."""
+
+    server: Server
+    search: Search
+    pit: str
+    sort: list[Any]
+    number: int
+    slices: int
+    retries: ClassVar[int] = 2
+
+    async def read(self, decode: Callable[[bytes], Answer]) -> list[Samples]:
+        """Return its samples. Raises Transient or Fatal."""
+        return await read(self, decode, self.search.size)
+
+    async def first(self) -> bytes:
+        """Ask for the first page."""
+        return await self._ask({})
+
+    async def after(self, body: bytes) -> bytes:
+        """Ask for the documents behind the last one of a page."""
+        if (last := last_sort(body)) is None:
+            raise Transient("an answer without sort values")
+        self.pit = named(_PIT_ID, body) or self.pit
+        return await self._ask({"search_after": last, "track_total_hits": False})
+
+    async def _ask(self, more: dict[str, Any]) -> bytes:
+        body = self.search.body(self.number, self.slices) | {"pit": self._pit(), "sort": self.sort} | more
+        try:
+            return await self.server.ask("POST", f"/_search?allow_partial_search_results=false{self.search.filter}", body)
+        except NoIndex as error:
+            # One of those that it was opened over has been deleted since.
+            raise ContextGone(str(error)) from None
+
+    def _pit(self) -> dict[str, str]:
+        return {"id": self.pit, "keep_alive": f"{self.search.keep_alive}s"}

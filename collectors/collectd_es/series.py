@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collectors.collectd_es.metrics import COMPLEMENTS, DATASETS, MEANS, METRICS
+from collectors.collectd_es.datasets import COMPLEMENTS, DATASETS, MEANS, METRICS
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import re
 import ssl
 from typing import TYPE_CHECKING
 
+from collectors.collectd_es.client import Access, Server, basic
 from collectors.collectd_es.collector import CollectdEs, Options
 from collectors.collectd_es.query import Wanted
 from collectors.collectd_es.series import Series
-from collectors.collectd_es.server import Access, Server, basic
 
 if TYPE_CHECKING:
     from collectors.collectd_es import Config

@@ -1,9 +1,9 @@
-"""ESnet's rates of router interfaces, as its SNMP service gives them out, or as they were saved.
+"""ESnet's rates of router interfaces, from its SNMP service or from saved files.
 
-names.py    interfaces, directions, datasets      points.py   what the service answers
-rows.py     points to rows of the archive         batches.py  rows of all interfaces to batches
-service.py  what is asked over HTTP, politely     collector.py  the join of them
-config.py   what it may be told                   saved_rates.py  the join over saved rates
+config        what a [[source]] and `archive` take         datasets      directions to datasets, interface names
+collector     live: fetch, parse, join                     client        requests to the service over HTTP
+parse         answers and saved files to points            to_batches    points to rows and batches
+saved_files   saved rates
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def live(config: Config, site: Site) -> Collector:
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector over saved rates. Raises TokiodError for a file that can't be read, and options that can't be."""
-    from collectors.esnet_snmp.saved_rates import opened
+    from collectors.esnet_snmp.saved_files import opened
 
     return opened(inputs, options, site)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
-from collectors.esnet_snmp.batches import batches, count
-from collectors.esnet_snmp.names import DATASETS, sent
-from collectors.esnet_snmp.points import parse
-from collectors.esnet_snmp.service import Service, Unknown
+from collectors.esnet_snmp.client import Service, Unknown
+from collectors.esnet_snmp.datasets import DATASETS, sent
+from collectors.esnet_snmp.parse import parse
+from collectors.esnet_snmp.to_batches import batches, count
 from tokiod.errors import Fatal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from collectors.esnet_snmp import Config
-    from collectors.esnet_snmp.batches import Series
-    from collectors.esnet_snmp.points import Points
+    from collectors.esnet_snmp.parse import Points
+    from collectors.esnet_snmp.to_batches import Series
     from tokiod.batch import Batch
     from tokiod.collector import Site, Tally
     from tokiod.window import Window

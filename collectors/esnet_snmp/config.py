@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from collectors.esnet_snmp.names import DATASETS, name_faults
+from collectors.esnet_snmp.datasets import DATASETS, name_faults
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.units import Duration
 

@@ -1,11 +1,10 @@
 """LMT, the Lustre Monitoring Tool: what cerebrod stores in MySQL every 5 s, or a copy of that in SQLite.
 
-tables.py     what is read, and which datasets it becomes
-stamps.py     local time stamps to UTC
-inventory.py  which OSTs, OSSs and MDTs the file system has
-cells.py      rows to batches
-database.py   what is asked of a database: sqlite.py (and copy.py), mysql.py
-collector.py  the join of them; config.py: what it may be told; stanza.py: made of that
+config            what a [[source]] and `archive` take     datasets          tables and columns to datasets
+collector         live: fetch, parse, join                 client            what a database is queried for
+client_mysql      a MySQL or MariaDB server                client_sqlite     a SQLite file
+parse_inventory   OSTs, OSSs, MDSs and MDTs                parse_timestamps  local time stamps to UTC
+to_batches        rows to batches                          saved_files       saved copies
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from collectors.lmt.cells import Span, batches
-from collectors.lmt.database import Ask
-from collectors.lmt.inventory import INFO, Info, Inventory, inventory
-from collectors.lmt.stamps import DAY, HOUR, REACH, LocalTime, seconds, text
-from collectors.lmt.tables import NEEDED, TABLES, MdtNames, Table
+from collectors.lmt.client import Ask
+from collectors.lmt.datasets import NEEDED, TABLES, MdtNames, Table
+from collectors.lmt.parse_inventory import INFO, Info, Inventory, inventory
+from collectors.lmt.parse_timestamps import DAY, HOUR, REACH, LocalTime, seconds, text
+from collectors.lmt.to_batches import Span, batches
 from tokiod.collector import Tally
 from tokiod.errors import Fatal, NotYet
 from tokiod.sample_spans import spans_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from collectors.lmt.database import Database, Schema
+    from collectors.lmt.client import Database, Schema
     from tokiod.batch import Batch
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 
 import msgspec
 
-from collectors.lmt.tables import DATASETS, MdtNames
+from collectors.lmt.datasets import DATASETS, MdtNames
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.units import Duration
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo
 
+from collectors.lmt.client_mysql import Mysql, Server
+from collectors.lmt.client_sqlite import Sqlite
 from collectors.lmt.collector import Lmt, Options
 from collectors.lmt.config import SQLITE, url_faults
-from collectors.lmt.copies import Copies
-from collectors.lmt.mysql import Mysql, Server
-from collectors.lmt.sqlite import Sqlite
+from collectors.lmt.saved_files import Copies
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from collectors.lmt.client import Database
     from collectors.lmt.config import Config, Saved
-    from collectors.lmt.database import Database
     from tokiod.collector import Collector, SavedCollector, Site
 
 MAGIC = b"SQLite format 3\0"

@@ -1,10 +1,10 @@
-"""Lustre, as a client of it sees it: `lfs df` and `lctl dl -t`.
+"""Lustre, as one of its clients sees it: `lfs df` and `lctl dl -t`.
 
-df.py        what lfs df prints            dl.py      what lctl dl -t prints
-homes.py     which server a target is at home on, and which targets are away
-snapshots.py what was seen at one moment, and batches of such
-datasets.py  what they fill                config.py    what it may be told
-mounted.py   the join of them over the commands; saved_outputs.py: over their saved outputs
+config        what a [[source]] and `archive` take         datasets      outputs to datasets
+collector     live: run both commands, parse, join
+parse_df      what lfs df prints                           parse_dl      what lctl dl -t prints
+homes         the server where each target is at home      to_batches    what was seen at one moment to batches
+saved_files   saved outputs
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["Config", "Saved", "live", "saved"]
 
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of a file system that is mounted."""
-    from collectors.lustre.mounted import Lustre
+    from collectors.lustre.collector import Lustre
 
     return Lustre(config, site)
 
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
-    from collectors.lustre.saved_outputs import opened
+    from collectors.lustre.saved_files import opened
 
     return opened(inputs, options, site)

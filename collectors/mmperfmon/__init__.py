@@ -1,10 +1,12 @@
 """Spectrum Scale (GPFS): what `mmperfmon query` prints.
 
-inputs.py   the outputs in files and archives          legend.py   what columns are
-tables.py   an output's tables; rows.py: an odd one's  stamps.py   local time stamps to UTC
-metrics.py  which dataset each fills; series.py: where  cells.py    tables to batches
-config.py   what it may be told; saved_outputs.py: the join of them over saved outputs, whose rows wait in spool.py; parsing.py: many
-queries.py  what is asked; collector.py: the join of them over the command
+config            what a [[source]] and `archive` take     datasets          metrics to datasets
+collector         live: fetch, parse, join                 command           one run of the command
+parse             an output: bytes to tables               parse_legend      what its columns are
+parse_rectangles  regular outputs, much faster             parse_timestamps  local time stamps to UTC
+series            metrics to columns                       to_batches        tables to batches
+saved_files       saved outputs                            saved_inputs      outputs in files, directories and archives
+parse_workers     many outputs, in worker processes
 """
 
 from __future__ import annotations
@@ -31,6 +33,6 @@ def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - mmperfmon i
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that can't be read, and options that can't be."""
-    from collectors.mmperfmon.saved_outputs import opened
+    from collectors.mmperfmon.saved_files import opened
 
     return opened(inputs, options, site)

@@ -6,11 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
-from collectors.mmperfmon.cells import Buckets, Rows, batches, measured
-from collectors.mmperfmon.metrics import maps
-from collectors.mmperfmon.queries import Asked, command_line, printed
+from collectors.mmperfmon.command import Asked, command_line, printed
+from collectors.mmperfmon.datasets import maps
+from collectors.mmperfmon.parse import UNWHOLE, parse
 from collectors.mmperfmon.series import Series
-from collectors.mmperfmon.tables import UNWHOLE, parse
+from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
 from tokiod.errors import Transient
 from tokiod.toolkit.commands import Commands
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from collectors.mmperfmon.config import Config
-    from collectors.mmperfmon.metrics import Maps
-    from collectors.mmperfmon.output import Output
+    from collectors.mmperfmon.datasets import Maps
+    from collectors.mmperfmon.parse_legend import Output
     from tokiod.batch import Batch
     from tokiod.collector import Tally
     from tokiod.window import Window

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from collectors.mmperfmon.metrics import datasets_of, map_faults, maps
-from collectors.mmperfmon.queries import COMMAND, QUERIES, counters
+from collectors.mmperfmon.command import COMMAND, QUERIES, counters
+from collectors.mmperfmon.datasets import datasets_of, map_faults, maps
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
 from tokiod.units import Duration

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collectors.mmperfmon.metrics import OF_SERVER, OF_TARGET
+from collectors.mmperfmon.datasets import OF_SERVER, OF_TARGET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from collectors.mmperfmon.legend import Legend, Metric
-    from collectors.mmperfmon.metrics import Maps
+    from collectors.mmperfmon.datasets import Maps
+    from collectors.mmperfmon.parse_legend import Legend, Metric
 
 _NETWORK = ("net_r", "net_s")
 _LOOPBACK = "lo"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collectors.mmperfmon.cells import Rows
+from collectors.mmperfmon.to_batches import Rows
 from tokiod.sample_spans import spans_of
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.lustre import df
+from collectors.lustre import parse_df
 from collectors.lustre.datasets import FULLNESS
-from collectors.lustre.snapshots import Columns, batches, fullness
+from collectors.lustre.to_batches import Columns, batches, fullness
 from tests.bench.measure import Row, paired, timed
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def rows(_directory: Path, *, quick: bool) -> Iterator[Row]:
         [line.split() for line in text.splitlines()]
 
     def ours() -> None:
-        cells = fullness(df.parse(text).targets)
+        cells = fullness(parse_df.parse(text).targets)
         columns.add(cells)
         found = list(batches([(0, cells)], 60, columns, FULLNESS))
         assert [len(batch) for batch in found] == [TARGETS, TARGETS]

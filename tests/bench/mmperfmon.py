@@ -10,8 +10,8 @@ import sys
 import tarfile
 from typing import TYPE_CHECKING
 
-from collectors.mmperfmon.inputs import outputs
-from collectors.mmperfmon.tables import parse
+from collectors.mmperfmon.parse import parse
+from collectors.mmperfmon.saved_inputs import outputs
 from tests.bench.measure import Row, paired, rated
 from tests.support.mmperfmon_outputs import output, stamps
 

@@ -15,9 +15,9 @@ import pytest
 from collector_contract import CollectorContract, collected, samples, within
 
 from collectors import lmt
-from collectors.lmt import mysql
-from collectors.lmt.database import Ask
-from collectors.lmt.tables import DATASETS, TABLES
+from collectors.lmt import client_mysql
+from collectors.lmt.client import Ask
+from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.testing.clock import FakeClock
@@ -354,7 +354,7 @@ def test_the_server_reads_ranges_of_an_index_in_its_order_and_never_a_whole_tabl
 
     async def plan(collector):
         await collected(collector, Window(START, START + STEP))
-        return await mariadb.execute(f"EXPLAIN {mysql._joined(collector._database._idle[0], ask)}", database=name)
+        return await mariadb.execute(f"EXPLAIN {client_mysql._joined(collector._database._idle[0], ask)}", database=name)
 
     ((_, _, _, how, _, key, *_, extra),) = within(live(mariadb, name), plan)
     assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")

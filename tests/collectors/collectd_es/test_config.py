@@ -5,8 +5,7 @@ import re
 import pytest
 
 from collectors import collectd_es
-from collectors.collectd_es.fields import Fields
-from collectors.collectd_es.metrics import DATASETS
+from collectors.collectd_es.datasets import DATASETS, Fields
 from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.testing.clock import FakeClock

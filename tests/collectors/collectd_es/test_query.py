@@ -6,16 +6,13 @@ import re
 import msgspec
 import pytest
 
-from collectors.collectd_es.answers import ContextGone, Incomplete, NoIndex, check_all_read, check_shards, check_whole, refused
+from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, check_all_read, check_shards, check_whole, refused
 from collectors.collectd_es.collector import indices
-from collectors.collectd_es.documents import Decoder
-from collectors.collectd_es.fields import Fields
-from collectors.collectd_es.hits import Shards
-from collectors.collectd_es.mapping import asked_for, usable_names
-from collectors.collectd_es.metrics import DATASETS
-from collectors.collectd_es.point_in_time import order
-from collectors.collectd_es.query import TERMS, Wanted, query
-from collectors.collectd_es.search import Search, named, total_found
+from collectors.collectd_es.datasets import DATASETS, Fields
+from collectors.collectd_es.parse import Decoder
+from collectors.collectd_es.parse_hits import Shards
+from collectors.collectd_es.query import TERMS, Wanted, asked_for, query, usable_names
+from collectors.collectd_es.search import Search, named, sort_order, total_found
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Transient
 from tokiod.window import Window
@@ -219,6 +216,6 @@ def test_names_stand_in_a_url_as_they_are_or_quoted():
 
 
 def test_elasticsearch_has_an_order_of_its_own_and_opensearch_needs_all_that_tells_documents_apart():
-    assert order("elasticsearch", "@timestamp", ("hostname",)) == ["_shard_doc"]
-    names = [next(iter(one)) for one in order("opensearch", "@timestamp", ("hostname", "plugin"))]
+    assert sort_order("elasticsearch", "@timestamp", ("hostname",)) == ["_shard_doc"]
+    names = [next(iter(one)) for one in sort_order("opensearch", "@timestamp", ("hostname", "plugin"))]
     assert names == ["@timestamp", "hostname", "plugin", "_seq_no"]

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from collectors.collectd_es import search
-from collectors.collectd_es.answers import ContextGone, Incomplete
-from collectors.collectd_es.documents import Decoder
+from collectors.collectd_es.client import ContextGone, Incomplete
+from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.series import Series
 from tokiod.errors import Transient
 

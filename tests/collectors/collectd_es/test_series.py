@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from collectors.collectd_es.metrics import DATASETS, MEANS
+from collectors.collectd_es.datasets import DATASETS, MEANS
 from collectors.collectd_es.series import Key, Name, Series
 
 

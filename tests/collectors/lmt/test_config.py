@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from collectors import lmt
-from collectors.lmt import mysql
+from collectors.lmt import client_mysql
 from tokiod.collector import Site
 from tokiod.config import load as config
 from tokiod.errors import ConfigError
@@ -98,7 +98,7 @@ def test_a_configuration_file_may_hold_it(tmp_path):
 
 
 def test_a_password_is_not_shown_by_what_holds_it():
-    server = mysql.Server("h", 1, "u", "db", 5, password=lambda: "hunter2", tls=lambda: None)
+    server = client_mysql.Server("h", 1, "u", "db", 5, password=lambda: "hunter2", tls=lambda: None)
     assert "hunter2" not in repr(server) + str(server)
 
 
@@ -118,7 +118,7 @@ def test_a_password_is_not_shown_by_what_holds_it():
     ],
 )
 def test_a_servers_zone_counts_if_it_is_one(told, system, zone):
-    assert mysql.zone(told, system) == zone
+    assert client_mysql.zone(told, system) == zone
 
 
 def test_nothing_is_opened_before_the_first_window_is_asked_for(tmp_path):

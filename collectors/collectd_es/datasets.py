@@ -1,0 +1,76 @@
+"""Which datasets collectd's metrics fill, and what a site calls the fields of the documents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+METRICS = {
+    "disk": {
+        "disk_octets": {"": {"read": "datatargets/readrates", "write": "datatargets/writerates"}},
+        "disk_ops": {"": {"read": "datatargets/readoprates", "write": "datatargets/writeoprates"}},
+    },
+    "memory": {
+        "memory": {
+            "cached": {"value": "dataservers/memcached"},
+            "buffered": {"value": "dataservers/membuffered"},
+            "free": {"value": "dataservers/memfree"},
+            "used": {"value": "dataservers/memused"},
+            "slab_recl": {"value": "dataservers/memslab"},
+            "slab_unrecl": {"value": "dataservers/memslab_unrecl"},
+        }
+    },
+    "cpu": {
+        "percent": {
+            "idle": {"value": "dataservers/cpuload"},
+            "user": {"value": "dataservers/cpuuser"},
+            "system": {"value": "dataservers/cpusys"},
+        }
+    },
+}
+"""plugin, type, type instance, and the field of each dataset's values."""
+
+DATASETS = tuple(d for types in METRICS.values() for kinds in types.values() for fields in kinds.values() for d in fields.values())
+MEANS = frozenset(METRICS["cpu"]["percent"][kind]["value"] for kind in ("idle", "user", "system"))
+"""A cell of these is the mean over the cores of a host."""
+
+COMPLEMENTS = frozenset({"dataservers/cpuload"})
+"""Of these, 100 minus the value is stored: busy is what is not idle."""
+
+NAMES = ("plugin", "host", "type", "plugin_instance", "type_instance")
+"""The texts that name a series: of a few thousand different ones in billions of documents."""
+
+NUMBERS = ("value", "read", "write")
+
+FieldName = Annotated[str, msgspec.Meta(pattern=r"\A[^.\0]+(\.[^.\0]+)*\Z", max_length=200)]
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The names of the fields; a dot goes into a nested object: "host.name" is {"host": {"name": ...}}."""
+
+    time: FieldName = "@timestamp"
+    host: FieldName = "hostname"
+    plugin: FieldName = "plugin"
+    type: FieldName = "collectd_type"
+    type_instance: FieldName = "type_instance"
+    plugin_instance: FieldName = "plugin_instance"
+    value: FieldName = "value"
+    read: FieldName = "read"
+    write: FieldName = "write"
+
+    def path(self, role: str) -> tuple[str, ...]:
+        """Return the way to a field through a document's objects."""
+        return tuple(str(getattr(self, role)).split("."))
+
+
+def faults(fields: Fields) -> list[str]:
+    """Return what is wrong between the names, each as "field: sentence"."""
+    paths = {role: fields.path(role) for role in fields.__struct_fields__}
+    first = {path: role for role, path in reversed(paths.items())}
+    same = [(role, first[path]) for role, path in paths.items() if first[path] != role]
+    inside = [(role, first[path[:n]]) for role, path in paths.items() for n in range(1, len(path)) if path[:n] in first]
+    return [
+        *(f"{role}: {getattr(fields, role)!r} is the name of {other} already" for role, other in same),
+        *(f"{role}: {getattr(fields, role)!r} can't be inside {other}, which is a field of its own" for role, other in inside),
+    ]

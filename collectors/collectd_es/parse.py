@@ -1,0 +1,260 @@
+"""Pages of documents to samples.
+
+Each document has a key of five texts. A small number, its code, stands for them:
+
+kind    plugin, type, type instance and plugin instance    what is measured: a few dozen
+host    hostname                                           where: a few hundred or thousand
+
+Kind and host together give the code. One table of all keys would have tens of thousands of entries in no order, most of them outside of
+the processor's caches; these two tables and their numbers fit.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.collectd_es.datasets import NUMBERS, Fields
+from collectors.collectd_es.parse_hits import Body, Page, Reader, Shards, Source, Total, last_sort
+from collectors.collectd_es.parse_timestamps import BAD, milliseconds
+from collectors.collectd_es.series import Key
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from collectors.collectd_es.parse_hits import Source
+    from collectors.collectd_es.series import Series
+
+MOST_KEYS = 1_000_000
+"""Different keys that are remembered; with more, all are forgotten and resolved again."""
+MOST_TEXTS = 100_000
+"""Kinds and hosts that are remembered; with more, all are forgotten."""
+MOST_PAIRS = 1 << 23
+"""Pairs of a kind and a host that are remembered: each takes four bytes, whether there is such a key or not."""
+
+NOT_YET = np.iinfo(np.int32).min
+
+
+class Crowded(Exception):  # noqa: N818 - nothing went wrong
+    """So many kinds and hosts at once that there is no table of their pairs; fewer documents have fewer."""
+
+
+class Codes:
+    """Codes of all keys that were seen.
+
+    tables: {field: i8[codes]}, the number of the series that a field holds the values of, -1 for none; reasons: why keys are of no series,
+    at -1 - code where the code is below zero.
+    """
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+        self._forget()
+
+    def of(self, sources: list[Source]) -> NDArray[np.int64]:
+        """Return i8[n], the code of each document. What an earlier call returned may mean nothing any more. Raises Crowded."""
+        kinds, hosts = self._kinds, self._hosts
+        try:
+            # Loops over documents are comprehensions with the attribute's name in them, see Decoder.
+            kind = _integers([kinds[s.plugin][s.type][s.type_instance][s.plugin_instance] for s in sources])
+            host = _integers([hosts[s.host] for s in sources])
+        except KeyError:
+            self._learn(sources)
+            return self.of(sources)
+        codes = self._pairs[kind, host].astype(np.int64)
+        new = np.flatnonzero(codes == NOT_YET)
+        if len(new):
+            self._resolve((int(kind[n]), int(host[n]), sources[n]) for n in new.tolist())
+            return self.of(sources)
+        return codes
+
+    def _forget(self) -> None:
+        self._kinds: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
+        self._hosts: dict[str, int] = {}
+        self._kind_count = 0
+        self._pairs = np.empty((0, 0), np.int32)
+        self._numbers: dict[str, list[int]] = {field: [] for field in NUMBERS}
+        self.reasons: list[str] = []
+        self.tables = {field: np.array([], np.int64) for field in NUMBERS}
+
+    def _learn(self, sources: list[Source]) -> None:
+        """Give numbers to kinds and hosts that are new; where they become too many, forget the others."""
+        for is_last in (False, True):
+            for s in sources:
+                kinds = self._kinds.setdefault(s.plugin, {}).setdefault(s.type, {}).setdefault(s.type_instance, {})
+                if s.plugin_instance not in kinds:
+                    kinds[s.plugin_instance] = self._kind_count
+                    self._kind_count += 1
+                self._hosts.setdefault(s.host, len(self._hosts))
+            if self._kind_count * len(self._hosts) <= MOST_PAIRS and self._kind_count + len(self._hosts) <= MOST_TEXTS:
+                break
+            self._forget()
+            if is_last:
+                raise Crowded
+        known, self._pairs = self._pairs, np.full((self._kind_count, len(self._hosts)), NOT_YET, np.int32)
+        self._pairs[: known.shape[0], : known.shape[1]] = known
+
+    def _resolve(self, documents: Iterable[tuple[int, int, Source]]) -> None:
+        """Ask for the series of each document's key, once."""
+        if len(self._numbers["value"]) > MOST_KEYS:
+            self._forget()
+            return
+        for kind, host, s in documents:
+            if self._pairs[kind, host] == NOT_YET:
+                self._pairs[kind, host] = self._code(Key(s.host, s.plugin, s.type, s.type_instance, s.plugin_instance))
+        self.tables = {field: np.array(numbers, np.int64) for field, numbers in self._numbers.items()}
+
+    def _code(self, key: Key) -> int:
+        numbers = self._series.resolve(key)
+        if isinstance(numbers, str):
+            if numbers not in self.reasons:
+                self.reasons.append(numbers)
+            return -1 - self.reasons.index(numbers)
+        for field, known in self._numbers.items():
+            known.append(numbers.get(field, -1))
+        return len(self._numbers["value"]) - 1
+
+
+def _integers(numbers: list[int]) -> NDArray[np.int64]:
+    """Return i8[n]; struct takes a third of numpy's time to read a list."""
+    return np.frombuffer(struct.pack(f"{len(numbers)}q", *numbers), np.int64)
+
+
+__all__ = ["Answer", "Decoder", "Samples", "last_sort"]
+
+_Found = tuple["NDArray[np.int64]", "NDArray[Any]", "NDArray[np.float64]"]
+"""Time, series and value of samples, see Samples."""
+
+FEW = 2000
+"""Documents that are looked at at a time where there are too many different ones among all of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """n measurements.
+
+    time: i8[n] UTC epoch milliseconds; series: u4[n] numbers of a Series; value: f8[n], finite.
+    documents: how many were read, the dropped ones included; dropped: documents, or values of them, that gave no sample, by reason.
+    """
+
+    time: NDArray[np.int64]
+    series: NDArray[np.uint32]
+    value: NDArray[np.float64]
+    documents: int
+    dropped: Counter[str]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """A page of a search and what the server said of it; None for what it did not say.
+
+    last_sort: the sort values of the last hit; hits: how many there are in this page.
+    """
+
+    samples: Samples
+    scroll_id: str | None
+    pit_id: str | None
+    timed_out: bool | None
+    terminated_early: bool | None
+    shards: Shards | None
+    total: Total | None
+    last_sort: list[Any] | None
+    hits: int
+
+
+# Loops over documents are comprehensions with the attribute's name in them: attrgetter or getattr(document, name) take five times
+# as long, and there is no other way from attributes to arrays. Everything behind them is numpy.
+_VALUES: dict[str, Callable[[list[Source]], list[float | None]]] = {
+    "value": lambda sources: [s.value for s in sources],
+    "read": lambda sources: [s.read for s in sources],
+    "write": lambda sources: [s.write for s in sources],
+}
+
+
+class Decoder:
+    """Decodes the pages of one source; one per process, since it learns names."""
+
+    def __init__(self, series: Series, fields: Fields | None = None) -> None:
+        self._codes = Codes(series)
+        self._reader = Reader(fields or Fields())
+
+    def hits(self, body: Body) -> Samples:
+        """Read a JSON list of hits; raises Malformed for what is none."""
+        return self._samples(self._reader.read(body, whole=False))
+
+    def answer(self, body: Body) -> Answer:
+        """Read a whole answer to a search; raises Malformed for what is none."""
+        page = self._reader.read(body, whole=True)
+        said = page.response
+        total = Total(said.hits.total) if isinstance(said.hits.total, int) else said.hits.total
+        return Answer(
+            self._samples(page), said.scroll_id, said.pit_id, said.timed_out, said.terminated_early, said.shards, total,
+            last_sort(body) if page.documents else None, page.documents,
+        )  # fmt: skip
+
+    def _samples(self, page: Page) -> Samples:
+        sources = page.sources
+        try:
+            parts = [self._found(sources, page.dropped)]
+        except Crowded:
+            parts = [self._found(sources[place : place + FEW], page.dropped) for place in range(0, len(sources), FEW)]
+        time, series, value = (np.concatenate(some) if len(some) > 1 else some[0] for some in zip(*parts, strict=True))
+        return Samples(time, series, value, page.documents, page.dropped)
+
+    def _found(self, sources: list[Source], dropped: Counter[str]) -> _Found:
+        """Return the samples of documents; count those that give none."""
+        sources, codes, time = self._usable(sources, dropped)
+        found: dict[str, _Found] = {}
+        for field, table in self._codes.tables.items():
+            number = table[codes]
+            where = np.flatnonzero(number >= 0)
+            if 2 * len(where) > len(sources):
+                found[field] = time[where], number[where], _floats(_VALUES[field](sources))[where]
+            elif len(where):
+                found[field] = time[where], number[where], _floats(_VALUES[field]([sources[i] for i in where.tolist()]))
+        _count_without_value(found, dropped)
+        time, number, value = (np.concatenate([part[i] for part in found.values()]) if found else np.array([]) for i in range(3))
+        there = ~np.isnan(value)
+        if not there.all():
+            time, number, value = time[there], number[there], value[there]
+        return time.astype(np.int64, copy=False), number.astype(np.uint32), value
+
+    def _usable(self, sources: list[Source], dropped: Counter[str]) -> tuple[list[Source], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the documents that have a series and a time, their codes and times; count the others."""
+        codes = self._codes.of(sources)
+        time = milliseconds([s.time for s in sources])
+        useless = (codes < 0) | (time == BAD)
+        if not useless.any():
+            return sources, codes, time
+        for code, count in zip(*np.unique(codes[codes < 0], return_counts=True), strict=True):
+            dropped[self._codes.reasons[-1 - code]] += int(count)
+        timeless = np.flatnonzero((codes >= 0) & (time == BAD)).tolist()
+        dropped.update("unreadable time stamp" if sources[i].time else "no time stamp" for i in timeless)
+        useful = np.flatnonzero(~useless)
+        return [sources[i] for i in useful.tolist()], codes[useful], time[useful]
+
+
+def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
+    """Return f8[n], NaN for None, which struct refuses; it takes a third of numpy's time to read a list."""
+    try:
+        return np.frombuffer(struct.pack(f"{len(numbers)}d", *numbers), np.float64)
+    except struct.error:
+        return np.array(numbers, np.float64)
+
+
+def _count_without_value(found: dict[str, _Found], dropped: Counter[str]) -> None:
+    """Count the documents without any value; a disk's with one of read and write has one."""
+    lacking = {field: np.isnan(value) for field, (*_, value) in found.items()}
+    none = np.count_nonzero(lacking.get("value", False))
+    if "read" in lacking:
+        none += np.count_nonzero(lacking["read"] & lacking["write"])
+    if none:
+        dropped["no value"] += int(none)

@@ -1,0 +1,258 @@
+# ruff: noqa: S608 - statements are made of names and integers of our own, which no driver can pass as parameters
+"""A SQLite file with LMT's tables: a saved copy, or a live one that grows or is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import apsw
+import numpy as np
+
+from collectors.lmt.datasets import ABSENT
+from tokiod.errors import CollectError, Fatal, Transient
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from collectors.lmt.client import Ask, Schema
+
+T = TypeVar("T")
+
+FAILURES: tuple[type[Exception], ...] = (apsw.Error, OSError, ValueError)
+
+IMPATIENCE = 0.05
+"""Seconds after which a cancelled query that did not stop is interrupted again: it may not have begun the first time."""
+
+
+class Sqlite:
+    """The file at `path`, opened when it is first asked, and anew when another one stands there."""
+
+    local: ClassVar[str] = "datetime(TIMESTAMP)"
+
+    def __init__(self, path: Path, *, finished: bool) -> None:
+        self.finished = finished
+        self._path = path
+        self._copy: Copy | None = None
+        self._inode: tuple[int, int] | None = None
+        self._lock = asyncio.Lock()
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    async def schema(self) -> Schema:
+        """Return which tables and columns there are."""
+        return await self._run(lambda copy: copy.schema)
+
+    async def zone(self) -> dt.tzinfo | None:
+        """Return None: a file doesn't tell."""
+        return None
+
+    async def select(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a small result."""
+        return await self._run(lambda copy: copy.db.execute(sql).fetchall())
+
+    async def numbers(self, ask: Ask) -> list[NDArray[Any]]:
+        """Return what ask.named says, an array each."""
+        return await self._run(lambda copy: copy.numbers(ask))
+
+    async def count(self, ask: Ask) -> int:
+        """Return how many rows there are."""
+        return await self._run(lambda copy: copy.count(ask))
+
+    async def close(self) -> None:
+        """Close the file."""
+        async with self._lock:
+            self._drop()
+
+    async def _run(self, work: Callable[[Copy], T]) -> T:
+        async with self._lock:
+            thread = asyncio.ensure_future(asyncio.to_thread(self._work, work))
+            try:
+                return await asyncio.shield(thread)
+            except asyncio.CancelledError:
+                await self._interrupt(thread)
+                raise
+
+    async def _interrupt(self, thread: asyncio.Future[Any]) -> None:
+        while not thread.done():
+            with suppress(asyncio.CancelledError, apsw.Error):
+                if self._copy is not None:
+                    self._copy.db.interrupt()
+                await asyncio.wait({thread}, timeout=IMPATIENCE)
+        thread.cancelled() or thread.exception()
+
+    def _work(self, work: Callable[[Copy], T]) -> T:
+        try:
+            return work(self._opened())
+        except FAILURES as error:
+            self._drop()
+            raise self._classified(error) from None
+
+    def _opened(self) -> Copy:
+        found = self._path.stat()
+        if self._inode != (found.st_dev, found.st_ino):
+            self._drop()
+        if not found.st_size:
+            raise ValueError("it is empty")
+        if self._copy is None:
+            self._copy = Copy(self._path, finished=self.finished)
+            self._inode = found.st_dev, found.st_ino
+        return self._copy
+
+    def _drop(self) -> None:
+        copy, self._copy, self._inode = self._copy, None, None
+        if copy is not None:
+            copy.db.close()
+
+    def _classified(self, error: Exception) -> CollectError:
+        if isinstance(error, PermissionError):
+            return Fatal(f"{self._path} can't be read: {error.strerror}; let tokiod's user read it and search its directories")
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if self.finished:
+            return Fatal(f"{self._path} is no SQLite copy of an LMT database, or a damaged one: {reason}")
+        return Transient(f"{self._path} can't be read now: {reason}; it may just be being replaced")
+
+
+ROWS_AT_ONCE = 1 << 16
+BUSY_SECONDS = 5.0
+BLOCK = 1024
+BLOCKS = 1 << 14
+WASTE = 4
+"""Reading through so many rows is faster than looking one up."""
+CACHE_KIB = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """The least and the greatest TS_ID of each block of a table's rows: a small index of a file that has none."""
+
+    start: int
+    size: int
+    least: NDArray[np.int64]
+    greatest: NDArray[np.int64]
+
+    def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the rowids [from, to] of the blocks that may hold such TS_IDs, neighbours joined."""
+        hit = np.flatnonzero((self.least <= last) & (self.greatest >= first))
+        joined = np.split(hit, np.flatnonzero(np.diff(hit) > 1) + 1) if len(hit) else []
+        return [(self.start + int(run[0]) * self.size, self.start + (int(run[-1]) + 1) * self.size - 1) for run in joined]
+
+
+# A copy's only index is its primary key, (OST_ID, TS_ID), and it may not even have that. Two things make it fast all the same.
+#
+# Which rows: `OST_ID IN (...) AND TS_ID BETWEEN` uses the key. But then SQLite looks rows up one by one, twice as slow as reading them
+# in the order of the file. So one pass over a finished file remembers which TS_IDs each block of rows has, and where the wanted rows
+# lie close together, as in a file written in the order of time, their blocks are read through. A file without an index has only this.
+#
+# How: a row as a Python tuple costs ten times what SQLite takes to step to it. group_concat() makes one text of a column's integers
+# within SQLite, without the interpreter and its lock, and numpy reads it: 1.7 times as fast. Floats would need more digits than
+# group_concat() writes, so they come as rows.
+class Copy:
+    """An open file; a thread may interrupt what another executes. Raises apsw.Error."""
+
+    def __init__(self, path: Path, *, finished: bool) -> None:
+        unlocked = "&immutable=1" if finished and not path.with_name(path.name + "-wal").exists() else ""
+        uri = f"{path.absolute().as_uri()}?mode=ro{unlocked}"
+        self.db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        self.db.set_busy_timeout(int(BUSY_SECONDS * 1000))
+        self._finished = finished
+        self._zones: dict[str, tuple[int, Zones]] = {}
+        try:
+            self.db.execute(f"PRAGMA cache_size = -{CACHE_KIB}").fetchall()
+            self.schema = self._read_schema()
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _read_schema(self) -> Schema:
+        sql = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type IN ('table', 'view')"
+        columns: dict[str, set[str]] = {}
+        for table, column in self.db.execute(sql):
+            columns.setdefault(table.upper(), set()).add(column.upper())
+        return {table: frozenset(names) for table, names in columns.items()}
+
+    @cached_property
+    def _indexes(self) -> dict[str, list[tuple[str, ...]]]:
+        """The columns of each table's indexes."""
+        sql = """SELECT upper(m.name), i.name, upper(c.name) FROM sqlite_master m, pragma_index_list(m.name) i, pragma_index_info(i.name) c
+                 WHERE m.type = 'table' AND NOT i.partial ORDER BY m.name, i.name, c.seqno"""
+        columns: dict[tuple[str, str], tuple[str, ...]] = {}
+        for table, index, column in self.db.execute(sql):
+            columns[table, index] = (*columns.get((table, index), ()), column)
+        found: dict[str, list[tuple[str, ...]]] = {}
+        for (table, _), names in columns.items():
+            found.setdefault(table, []).append(names)
+        return found
+
+    @cached_property
+    def _rowless(self) -> frozenset[str]:
+        """Views and tables without rowids, which only conditions can narrow down."""
+        return frozenset(name for (name,) in self.db.execute("SELECT upper(name) FROM pragma_table_list WHERE wr OR type <> 'table'"))
+
+    def numbers(self, ask: Ask) -> list[NDArray[Any]]:
+        """Return what ask.named says, an array each."""
+        read = self._integers if ask.table.exact else self._floats
+        parts = [read(part, where) for part in _parts(ask) for where in self._places(part)]
+        empty = np.empty((len(ask.named), 0), np.int64 if ask.table.exact else np.float64)
+        return list(np.concatenate([empty, *parts], axis=1))
+
+    def count(self, ask: Ask) -> int:
+        """Return how many rows there are."""
+        sql = f"SELECT count(*) FROM {ask.table.name} WHERE {{}} AND {ask.of_keys}{ask.of_operations}"
+        return sum(self.db.execute(sql.format(where)).get for where in self._places(ask))
+
+    def _places(self, ask: Ask) -> list[str]:
+        """Return conditions that together find the rows, each once."""
+        name, by_time = ask.table.name, f"TS_ID BETWEEN {ask.first} AND {ask.last}"
+        indexes = self._indexes.get(name, [])
+        if any(index[0] == "TS_ID" for index in indexes):
+            return [by_time]
+        keyed = any(index[:2] == (ask.table.key, "TS_ID") for index in indexes)
+        if not keyed and name in self._rowless:
+            return [by_time]
+        if not keyed or (self._finished and name not in self._rowless):
+            ranges = self._zones_of(name).ranges(ask.first, ask.last)
+            if not keyed or sum(end - start for start, end in ranges) <= WASTE * ask.rows + BLOCK:
+                return [f"rowid BETWEEN {start} AND {end} AND +{by_time}" for start, end in ranges]
+        return [f"{ask.of_keys} AND {by_time}"]
+
+    def _zones_of(self, name: str) -> Zones:
+        version = self.db.execute("PRAGMA data_version").get
+        if name not in self._zones or self._zones[name][0] != version:
+            self._zones[name] = version, self._zoned(name)
+        return self._zones[name][1]
+
+    def _zoned(self, name: str) -> Zones:
+        start, end = (self.db.execute(f"SELECT {edge}(rowid) FROM {name}").get or 0 for edge in ("min", "max"))
+        size = max(BLOCK, (end - start) // BLOCKS + 1)
+        sql = f"SELECT coalesce(min(TS_ID), 1), coalesce(max(TS_ID), 0) FROM {name} WHERE rowid BETWEEN ? AND ?"
+        edges = [self.db.execute(sql, (at, at + size - 1)).get for at in range(start, end + 1, size)]
+        least, greatest = np.array(edges, np.int64).reshape(-1, 2).T
+        return Zones(start, size, least, greatest)
+
+    def _integers(self, ask: Ask, where: str) -> NDArray[np.int64]:
+        columns = ", ".join(f"group_concat(ifnull(CAST({name} AS INTEGER), {ABSENT}))" for name in ask.named)
+        sql = f"SELECT {columns} FROM {ask.table.name} WHERE {where}{ask.of_operations}"
+        (texts,) = self.db.execute(sql)
+        return np.array([np.fromstring(text or "", np.int64, sep=",") for text in texts])
+
+    def _floats(self, ask: Ask, where: str) -> NDArray[np.float64]:
+        sql = f"SELECT {', '.join(ask.named)} FROM {ask.table.name} WHERE {where}{ask.of_operations}"
+        rows = self.db.execute(sql)
+        return np.fromiter(chain.from_iterable(rows), np.float64).reshape(-1, len(ask.named)).T
+
+
+def _parts(ask: Ask) -> Iterator[Ask]:
+    """Cut the TS_IDs so that memory stays flat."""
+    ts_ids = max(1, ROWS_AT_ONCE // max(1, ask.rows // (ask.last - ask.first + 1)))
+    for first in range(ask.first, ask.last + 1, ts_ids):
+        yield replace(ask, first=first, last=min(first + ts_ids - 1, ask.last))

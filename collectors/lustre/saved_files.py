@@ -1,0 +1,140 @@
+"""Saved outputs of lfs df and lctl dl -t: plain ones, and files of many, each behind a line `BEGIN <epoch seconds>`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from collectors.lustre import parse_df, parse_dl
+from collectors.lustre.homes import Homes
+from collectors.lustre.to_batches import Cells, Columns, batches, failover, fullness
+from tokiod.errors import Fatal, TokiodError
+from tokiod.sample_spans import spans_of
+from tokiod.toolkit.saved_files import Loading, content, readable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from collectors.lustre.config import Saved
+    from tokiod.batch import Batch
+    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.window import Calendar, Window
+
+T = TypeVar("T")
+
+_BEGIN = re.compile(rb"^[^\n]*BEGIN(?P<rest>[^\n]*)\n", re.MULTILINE)
+_EPOCH = re.compile(rb"[ \t]+(\d{1,12})(?:[ \t][ -~]*)?\r?")
+ODD = "line that is none of lfs's or lctl's"
+LATEST = 253_000_000_000
+
+
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
+    for fault in options.faults():
+        raise TokiodError(f"--{fault}")
+    return SavedOutputs(readable(inputs), options, site.calendar)
+
+
+class SavedOutputs:
+    """The collector of saved outputs: they are few and small, so all are read at first, and homes are learned from all of them."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], options: Saved, calendar: Calendar) -> None:
+        self.step = options.step
+        self._paths = paths
+        self._options = options
+        self._calendar = calendar
+        self._columns = Columns()
+        self._files = Loading(self._load)
+
+    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
+        """Yield a batch per dataset. Raises Fatal for a file that is neither of both outputs."""
+        moments = [(row, moment) for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end]
+        tally.records = sum(moment.records for _, moment in moments)
+        for _, moment in moments:
+            tally.dropped.update(moment.dropped)
+        for batch in batches([(row, moment.cells) for row, moment in moments], self.step, self._columns, sorted(self._options.datasets())):
+            yield batch
+
+    async def count(self, window: Window) -> int | None:
+        """Return how many targets and devices were seen in a window."""
+        return sum(moment.records for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end)
+
+    async def spans(self) -> list[Window]:
+        """Return where there are outputs."""
+        return spans_of(np.array(list(await self._files.loaded()), np.int64), self.step)
+
+    async def close(self) -> None:
+        """Wait until the files are read, where that has begun."""
+        await self._files.close()
+
+    def _load(self) -> dict[int, _Moment]:
+        """Read all files; of outputs in one row the last in time counts."""
+        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
+        homes = Homes(dict(one.split("=", 1) for one in self._options.home))
+        moments: dict[int, _Moment] = defaultdict(_Moment)
+        served = []
+        for time, text in outputs:
+            moment = moments[self._calendar.window(time, self.step).start]
+            listing, devices = parse_df.parse(text), parse_dl.parse(text)
+            seen, targets = self._wanted(devices.served), self._wanted(listing.targets)
+            served.append((moment, seen))
+            homes.learn(seen)
+            moment.take(len(seen) + len(targets), _dropped(text, listing.dropped, devices.dropped), fullness(targets))
+        for moment, seen in served:
+            moment.take(0, Counter(), failover(homes.away(seen), moment.dropped))
+        for moment in moments.values():
+            self._columns.add(moment.cells)
+        return dict(sorted(moments.items()))
+
+    def _wanted(self, targets: Mapping[str, T]) -> dict[str, T]:
+        chosen = self._options.filesystem
+        return {name: value for name, value in targets.items() if not chosen or name[:-8] in chosen}
+
+
+class _Moment:
+    """What was seen in one row."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.dropped: Counter[str] = Counter()
+        self.cells: Cells = {}
+
+    def take(self, records: int, dropped: Counter[str], cells: Cells) -> None:
+        self.records += records
+        self.dropped.update(dropped)
+        for dataset, values in cells.items():
+            self.cells.setdefault(dataset, {}).update(values)
+
+
+def _dropped(text: bytes, of_df: Counter[str], of_dl: Counter[str]) -> Counter[str]:
+    """Return what gave no cell of a text that may hold both outputs: a line is odd where it is so to both."""
+    lines = sum(map(bool, map(bytes.strip, text.split(b"\n"))))
+    odd = of_df.pop(parse_df.ODD, 0) + of_dl.pop(parse_dl.ODD, 0) - lines
+    return +(of_df + of_dl + Counter({ODD: odd}))
+
+
+def _outputs(path: Path, told: int | None) -> Iterator[tuple[int, bytes]]:
+    """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file with neither of both."""
+    try:
+        text, time = content(path), int(path.stat().st_mtime) if told is None else told
+    except OSError as error:
+        raise Fatal(f"{path} can't be read: {error.strerror}") from None
+    begins = list(_BEGIN.finditer(text))
+    ends = [*(begin.start() for begin in begins[1:]), len(text)]
+    parts = [(_epoch(begin), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
+    if not any(parse_df.is_df(part) or parse_dl.is_dl(part) for _, part in parts):
+        raise Fatal(f"{path} is no output of lfs df or of lctl dl -t, nor a file of such behind BEGIN lines")
+    yield from ((time, part) for time, part in parts if time < LATEST)
+
+
+def _epoch(begin: re.Match[bytes]) -> int:
+    """Return the time of a BEGIN line, LATEST where it can't be read: what stands behind it is then of no known time."""
+    told = _EPOCH.fullmatch(begin["rest"])
+    return int(told[1]) if told and begin[0].startswith(b"BEGIN") else LATEST

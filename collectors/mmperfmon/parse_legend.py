@@ -1,0 +1,126 @@
+"""The legend of an output of `mmperfmon query`, and the types and words that all parts of its parser share."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+STAMP = len("2019-05-15-12:01:00")
+
+UNITS = {b"B": 1.0, b"kB": 1024.0, b"KB": 1024.0, b"MB": 1024.0**2, b"GB": 1024.0**3, b"TB": 1024.0**4, b"PB": 1024.0**5}
+NULL = b"null"
+
+ROW = re.compile(rb"[ \t]*([1-9]\d{0,8})[ \t]+(\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)(?=[ \t]|$)")
+_NAME = re.compile(rb"\S+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Columns of a legend, from `first` on. stamps: the rows' time stamps, one behind the other; value: f8[rows, columns], NaN: null."""
+
+    legend: Legend
+    first: int
+    stamps: bytes
+    value: NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Output:
+    """What was read of an output. dropped: values that can't be told, or lines where their number can't either, by reason."""
+
+    tables: list[Table] = field(default_factory=list)
+    legends: list[Legend] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+ENTRY = re.compile(rb"(\d{1,9}):[ \t]+(\S.*)")
+LONGEST = 400
+"""Bytes of a key."""
+
+
+class Metric(NamedTuple):
+    """`host|sensor|id|...|counter`: none, one (an interface, an NSD) or more ids (a cluster and its file system)."""
+
+    host: str
+    sensor: str
+    ids: tuple[str, ...]
+    counter: str
+
+
+class Legend:
+    """What columns 1, 2, ... measure, None where that can't be told; counters: the names that the tables' headers must have.
+
+    width: how many columns the tables have, as far as the legend tells, its lost lines included.
+
+    A class with an identity, because legends repeat: read_legend() returns the same object for the same bytes, also after unpickling, so
+    that what is computed from it can be cached.
+    """
+
+    def __init__(
+        self, metrics: tuple[Metric | None, ...], width: int = 0, strange: int = 0, text: bytes = b"", *, is_whole: bool = True
+    ) -> None:
+        self.metrics = metrics
+        self.width = width
+        self.counters = [b"" if metric is None else metric.counter.encode() for metric in metrics]
+        self.strange = strange
+        self.is_whole = is_whole
+        self._text = text
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Legend], tuple[bytes]]:
+        return read_legend, (self._text,)
+
+
+NO_LEGEND = Legend(())
+
+
+@lru_cache(maxsize=512)
+def read_legend(text: bytes) -> Legend:
+    """Read the lines below "Legend:"; `strange` counts those that are none of it, and entries that name nothing.
+
+    Rows among them are those of a table without its header: then the legend is not whole, and no table behind them can be told.
+    """
+    found: dict[int, Metric | None] = {}
+    strange, is_whole = 0, True
+    for line in text.split(b"\n"):
+        entry = ENTRY.fullmatch(line.strip())
+        if entry is None:
+            strange += bool(line.strip())
+            is_whole = is_whole and not looks_like_row(line)
+            continue
+        metric = _metric(entry[2])
+        strange += metric is None
+        found[int(entry[1])] = metric
+    # Numbers are those of columns; there can't be more columns than lines, whatever a broken number says.
+    width = max(found, default=0)
+    metrics = tuple(found.get(number) for number in range(1, 1 + min(len(found), width)))
+    return Legend(metrics, width, strange, text, is_whole=is_whole)
+
+
+def _metric(key: bytes) -> Metric | None:
+    parts = key.decode(errors="replace").split("|")
+    if len(key) > LONGEST or len(parts) < 3 or not all(map(_is_name, parts)):  # noqa: PLR2004 - host, sensor, counter
+        return None
+    return Metric(parts[0], parts[1], tuple(parts[2:-1]), parts[-1])
+
+
+def _is_name(part: str) -> bool:
+    return part == part.strip() != "" and part.isprintable() and "\ufffd" not in part
+
+
+def ends(header: bytes) -> list[int]:
+    """Return where the names of a header end, those of "Row" and "Timestamp" first: numbers are right-aligned below them."""
+    return [name.end() for name in _NAME.finditer(header)]
+
+
+def looks_like_row(line: bytes) -> bool:
+    """Tell whether a line begins as a row does."""
+    return ROW.match(line) is not None

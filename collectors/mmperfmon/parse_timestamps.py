@@ -1,0 +1,73 @@
+"""From the local time stamps of rows to UTC epoch seconds."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.mmperfmon.parse_legend import STAMP
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from numpy.typing import NDArray
+
+NEVER = np.iinfo(np.int64).min
+"""The instant of a time stamp that can't be."""
+
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from what has lost its zone as well
+SECOND, NONE = dt.timedelta(seconds=1), dt.timedelta(0)
+
+
+# Files of one hour have the same rows, so all but the first are had for the price of a look.
+@lru_cache(maxsize=256)
+def instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
+    """Return the instants of rows' time stamps, joined and in the order of the rows; NEVER for one that no clock in the zone showed."""
+    pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
+    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+    told = np.where(_are_second(first, second), second, first)
+    told.flags.writeable = False
+    return told
+
+
+def _instants(stamp: str, zone: ZoneInfo) -> tuple[int, int]:
+    """Return the two instants of a local time, the same but where clocks are put back."""
+    try:
+        local = dt.datetime.fromisoformat(f"{stamp[:10]}T{stamp[11:]}")
+        first = _instant(local, zone.utcoffset(local))
+        second = _instant(local, zone.utcoffset(local.replace(fold=1)))
+    except (ValueError, OverflowError):
+        return NEVER, NEVER
+    # Where clocks are put forward, the hour between has instants too, which show another time.
+    return (first, second) if first <= second else (NEVER, NEVER)
+
+
+def _instant(local: dt.datetime, offset: dt.timedelta | None) -> int:
+    return (local - (offset or NONE) - EPOCH) // SECOND
+
+
+# Rows go forward, so where their time stamps go back, the second pass of the repeated hour begins. Without such a step back it is the
+# rows around that tell: those of a run that goes on past the repeated hour lie behind its widest hole, and behind the hole that is before
+# a file's first row, which is without end. A run that nothing follows is the first pass: the other would not be told from it anyhow.
+def _are_second(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
+    is_twice = first < second
+    if not is_twice.any():
+        return is_twice
+    edges = np.flatnonzero(np.diff(is_twice, prepend=False, append=False))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        is_twice[start : start + _turn(first[:end], start, is_last=end == len(first))] = False
+    return is_twice
+
+
+def _turn(first: NDArray[np.int64], start: int, *, is_last: bool) -> int:
+    """Return how many rows of a repeated hour, from `start` to the end, are of its first pass."""
+    steps = np.diff(first[start:])
+    if len(steps) and steps.min() < 0:
+        return int(steps.argmin()) + 1
+    if is_last:
+        return len(first) - start
+    before = first[start] - first[start - 1] if start else np.iinfo(np.int64).max
+    return int(np.append(before, steps).argmax())

@@ -1,0 +1,202 @@
+"""Tables to the rows of samples that they hold, and those to a window's batches."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD
+from collectors.mmperfmon.parse_timestamps import NEVER, instants
+from collectors.mmperfmon.series import REASONS
+from tokiod.batch import Batch
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Mapping
+    from zoneinfo import ZoneInfo
+
+    from numpy.typing import NDArray
+
+    from collectors.mmperfmon.parse_legend import Table
+    from collectors.mmperfmon.series import Series
+    from tokiod.window import Window
+
+FEW = 3
+"""Rows: of fewer it can't be told whether their buckets are longer, or whether some are missing."""
+
+
+class Buckets(NamedTuple):
+    """What time stamps mean: in which zone they are, and how many seconds before them their buckets begin."""
+
+    zone: ZoneInfo
+    step: int
+
+
+class Rows(NamedTuple):
+    """What tables measured, bucket by bucket.
+
+    time: i8[n], when buckets begin, each once; series: i8[columns]; value: f8[n, columns], NaN for none;
+    records: i8[n], how many values each bucket had, also those that give no cell.
+    """
+
+    time: NDArray[np.int64]
+    series: NDArray[np.int64]
+    value: NDArray[np.float64]
+    records: NDArray[np.int64]
+
+    def within(self, window: Window) -> Rows:
+        """Return the rows of a window."""
+        inside = (self.time >= window.start) & (self.time < window.end)
+        return self if inside.all() else Rows(self.time[inside], self.series, self.value[inside], self.records[inside])
+
+
+# A time stamp marks the end of its bucket, so the bucket begins a step earlier, if it is as long as a step. Sums over other spans of time
+# would be wrong in the rows of a step, and look right.
+def measured(table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str]) -> Rows:
+    """Return the rows of a table that lie in a window (None: all of them), and of its columns those with a series; count the others."""
+    begin, exists, fault, is_repeated = _begins(table.stamps, buckets)
+    time, value = begin, table.value
+    if exists is not None:
+        dropped["no such time"] += int(np.count_nonzero(~np.isnan(value[~exists])))
+        time, value = begin[exists], value[exists]
+    if is_repeated:
+        time, value = _each_once(time, value)
+    rows = Rows(time, _series(table, series), value, _counted(value))
+    if window is not None:
+        rows = rows.within(window)
+    return _with_series(rows, fault, dropped)
+
+
+class _Begins(NamedTuple):
+    """When the buckets of rows begin; which rows have a time (None: all), what is wrong with the buckets' length, is one there twice."""
+
+    time: NDArray[np.int64]
+    exists: NDArray[np.bool_] | None
+    fault: str | None
+    is_repeated: bool
+
+
+# Outputs of one hour have the same stamps, so most of this is asked for again.
+@lru_cache(maxsize=256)
+def _begins(stamps: bytes, buckets: Buckets) -> _Begins:
+    end = instants(stamps, buckets.zone)
+    exists = end != NEVER
+    begin = end - buckets.step
+    begin.flags.writeable = False
+    there = np.unique(end[exists])
+    is_repeated = len(there) < int(np.count_nonzero(exists))
+    return _Begins(begin, None if exists.all() else exists, _other_length(there, buckets.step), is_repeated)
+
+
+# mmperfmon prints a bucket twice at times, and the next time that it is asked it does not. A number of records that knew of the second one
+# would look like a window that has shrunk since, so such rows become one before anything is counted. They are few: a loop will do.
+def _each_once(time: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return rows in the order of their time, those of one bucket as one: of two values the later, but none in place of a value."""
+    each, place = np.unique(time, return_inverse=True)
+    found = np.full((len(each), value.shape[1]), np.nan)
+    for of, row in zip(place.tolist(), value, strict=True):
+        np.copyto(found[of], row, where=~np.isnan(row))
+    return each, found
+
+
+def _counted(value: NDArray[np.float64]) -> NDArray[np.int64]:
+    is_none = np.isnan(value)
+    height, width = value.shape
+    return width - np.count_nonzero(is_none, axis=1) if is_none.any() else np.full(height, width)
+
+
+def _series(table: Table, series: Series) -> NDArray[np.int64]:
+    return series.numbers(table.legend)[table.first : table.first + table.value.shape[1]]
+
+
+def _with_series(rows: Rows, fault: str | None, dropped: Counter[str]) -> Rows:
+    if fault:
+        dropped[fault] += int(rows.records.sum())
+        return rows._replace(series=rows.series[:0], value=rows.value[:, :0])
+    if not len(rows.series) or rows.series.min() >= 0:
+        return rows
+    without = rows.series < 0
+    values = np.count_nonzero(~np.isnan(rows.value), axis=0)
+    for code, reason in REASONS.items():
+        dropped[reason] += int(values[rows.series == code].sum())
+    return rows._replace(series=rows.series[~without], value=rows.value[:, ~without])
+
+
+def _other_length(end: NDArray[np.int64], step: int) -> str | None:
+    steps = np.diff(end)
+    if len(steps) and steps.min() < step:
+        return "buckets shorter than the step"
+    if len(steps) >= FEW - 1 and steps.min() == steps.max() > step:
+        return "buckets longer than the step"
+    return None
+
+
+class Grid(NamedTuple):
+    """A window of all series. value: f8[rows, series], NaN for none; is_null: where there was a bucket and no value."""
+
+    window: Window
+    step: int
+    value: NDArray[np.float64]
+    is_null: NDArray[np.bool_]
+
+    def batch(self, dataset: str, columns: tuple[str, ...], value: NDArray[np.float64]) -> Batch:
+        """Make a batch of f8[rows, columns]."""
+        row, column = np.nonzero(~np.isnan(value))
+        time = self.window.start + row * self.step
+        # Adding 0.0 makes a zero of a negative zero, which would say that there is no value.
+        return Batch(dataset, "gauge", self.step, columns, time, column.astype(np.uint32), value[row, column] + 0.0)
+
+
+def batches(parts: Iterable[Rows], window: Window, step: int, series: Series, cpu_scale: float) -> list[Batch]:
+    """Make a window's batches of rows in it; of two values of one cell the later counts, but none comes in place of a value."""
+    shape = -(-window.seconds // step), len(series)
+    grid = Grid(window, step, np.full(shape, np.nan), np.zeros(shape, bool))
+    for part in parts:
+        _put(part, grid)
+    grid.is_null[~np.isnan(grid.value)] = False
+    found = {dataset: (tuple(columns), _sums(grid, columns)) for dataset, columns in series.columns().items()}
+    for dataset in found:
+        if dataset.endswith(OF_LOAD):
+            found[dataset][1][:] *= cpu_scale
+    found |= dict(_loads(found))
+    return [grid.batch(dataset, *cells) for dataset, cells in found.items()]
+
+
+def _put(part: Rows, grid: Grid) -> None:
+    row = (part.time - grid.window.start) // grid.step
+    is_none = np.isnan(part.value)
+    # Two buckets of one row, or one column twice, come one after the other, so that the later value counts.
+    if not is_none.any() and (len(row) < 2 or (np.diff(row) > 0).all()):  # noqa: PLR2004 - of one there are no two
+        grid.value[row[:, None], part.series] = part.value
+        return
+    for place, values, without in zip(row.tolist(), part.value, is_none, strict=True):
+        grid.value[place, part.series[~without]] = values[~without]
+        grid.is_null[place, part.series[without]] = True
+
+
+def _sums(grid: Grid, columns: Mapping[str, list[int]]) -> NDArray[np.float64]:
+    """Return f8[rows, columns]; where a column has parts, the sum of those that are there, unless one of them was null."""
+    if all(len(numbers) == 1 for numbers in columns.values()):
+        return grid.value[:, [numbers[0] for numbers in columns.values()]]
+    found = []
+    for numbers in columns.values():
+        value = grid.value[:, numbers]
+        is_some = ~np.isnan(value).all(axis=1) & ~grid.is_null[:, numbers].any(axis=1)
+        found.append(np.where(is_some, np.nansum(value, axis=1), np.nan))
+    return np.stack(found, axis=1)
+
+
+def _loads(
+    found: Mapping[str, tuple[tuple[str, ...], NDArray[np.float64]]],
+) -> Iterable[tuple[str, tuple[tuple[str, ...], NDArray[np.float64]]]]:
+    for kind in KINDS:
+        user, system = (found.get(f"{kind}servers/{name}") for name in OF_LOAD)
+        if user is None or system is None:
+            continue
+        places = {name: place for place, name in enumerate(system[0])}
+        both = [(place, places[name]) for place, name in enumerate(user[0]) if name in places]
+        if both:
+            left, right = (list(some) for some in zip(*both, strict=True))
+            yield f"{kind}servers/{LOAD}", (tuple(user[0][place] for place in left), user[1][:, left] + system[1][:, right])

@@ -1,0 +1,138 @@
+"""Parse workers: pages of one file in several processes, which die with us, are missed when they die, and don't hear Ctrl-C."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collectd_documents import Documents
+
+from collectors.collectd_es import parse_workers, saved_inputs
+from collectors.collectd_es.datasets import Fields
+from collectors.collectd_es.parse_workers import Shapes, parsed
+from collectors.collectd_es.series import Series
+from tokiod.errors import Fatal
+
+START = 1_513_153_800
+SHAPES = Shapes(None, None, Fields())
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A file of pages with other hosts in each, so that no process knows all names."""
+    monkeypatch.setattr(parse_workers, "FEW", 1000)
+    found = [Documents(prefix=f"p{n}bb", hosts=2, cores=2).hits(START, START + 20) for n in range(40)]
+    path = tmp_path / "pages.json"
+    path.write_text(json.dumps(found))
+    return path
+
+
+def rows(path, workers, seen=lambda _bytes: None):
+    """(time, name, value) of every sample, in order."""
+    series, found = Series(), []
+    for samples in parsed(path, SHAPES, series, workers, seen):
+        names = series.names()
+        found += [(t, names[s], v) for t, s, v in zip(*(c.tolist() for c in (samples.time, samples.series, samples.value)), strict=True)]
+    return found
+
+
+def children():
+    found = [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_samples_come_in_the_file_s_order_with_the_names_of_their_documents(path):
+    seen = []
+    alone = rows(path, 0, seen.append)
+    assert sum(seen) == path.stat().st_size
+    assert len({name.column for _, name, _ in alone}) > 80
+    assert rows(path, 2) == alone
+    assert not children()
+
+
+def test_series_of_documents_are_numbered_once_whoever_saw_them_first(path):
+    series = Series()
+    numbers = np.concatenate([samples.series for samples in parsed(path, SHAPES, series, 2, lambda _bytes: None)])
+    assert set(numbers.tolist()) == set(range(len(series)))
+    assert len(set(series.names())) == len(series)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pages_that_were_cut_inside_of_a_text_are_joined_again(workers, path):
+    found = json.loads(path.read_text())
+    for page in found[::7]:
+        page[len(page) // 2]["_source"]["note"] = '"],["] , ['
+        page[1]["sort"] = [[1], [2]]
+    plain = rows(path, 0)
+    path.write_text(json.dumps(found))
+    assert rows(path, workers) == plain
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_joining_ends_with_the_longest_page_there_is(workers, path, monkeypatch):
+    monkeypatch.setattr(parse_workers, "LONGEST", 10_000)
+    monkeypatch.setattr(saved_inputs, "LONGEST", 10_000)
+    path.write_text("[" + ",".join(['[{"_source": ]'] * 10_000) + "]")
+    with pytest.raises(Fatal, match=r"byte 1: no page begins here"):
+        rows(path, workers)
+
+
+def test_a_process_that_is_killed_is_an_error_and_no_hang(path):
+    coming = parsed(path, SHAPES, Series(), 2, lambda _bytes: None)
+    next(coming)
+    for pid in children():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(Fatal, match=f"{path}: a process that parsed it is gone"):
+        list(coming)
+    assert not children()
+
+
+def test_ctrl_c_is_the_parent_s_alone(path):
+    coming = parsed(path, SHAPES, Series(), 1, lambda _bytes: None)
+    next(coming)
+    (pid,) = children()
+    os.kill(pid, signal.SIGINT)
+    assert len(list(coming)) == 39
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize(("number", "wait"), [(signal.SIGINT, 0), (signal.SIGINT, 0.3), (signal.SIGKILL, 0.3)])
+def test_a_command_that_is_ended_leaves_no_process_and_says_next_to_nothing(number, wait, path):
+    # Larger than what can be parsed until it is ended.
+    text = path.read_text()[1:-1]
+    with path.open("w") as file:
+        file.write("[" + ",".join([text] * 200) + "]")
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "archive", "collectd_es", str(path), "--output", str(path.with_suffix(".hdf5"))]
+    span = ["--start", "2017-12-13T08:00:00Z", "--end", "2017-12-13T09:00:00Z", "--parse-workers", "2"]
+    with subprocess.Popen([*command, *span], stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while len(group(process.pid)) < 3 and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(wait)
+        # As a terminal does it: to all processes.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 2
+    for _ in range(100):
+        if not group(process.pid):
+            break
+        time.sleep(0.05)
+    assert group(process.pid) == []
+    assert [name.name for name in path.parent.iterdir()] == [path.name] or number == signal.SIGKILL
+
+
+def group(leader):
+    """The processes of a session."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(place.read_text().rpartition(")")[2].split()[3]) == leader:
+                found.append(place.parent.name)
+    return found

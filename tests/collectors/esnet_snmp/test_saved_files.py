@@ -1,0 +1,74 @@
+"""Saved rates become the cells that are in them, or one sentence."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.esnet_snmp import Saved, saved
+from collectors.esnet_snmp.saved_files import parse
+from tokiod.clock import SystemClock
+from tokiod.collector import Site, Tally
+from tokiod.errors import TokiodError
+from tokiod.window import Calendar, Window
+
+CAPTURE = Path(__file__).parents[4] / "shared" / "data" / "esnet" / "esnet_snmp-2.json.gz"
+SITE = Site(Calendar("America/Los_Angeles"), SystemClock())
+TEXT = json.dumps({"r1": {"if_10": {"in": {"600": 1.5, "630": None, "660": -1.0}, "out": {"600": 2}, "units": "bytes/sec"}, "if_9": {}}})
+
+
+def cells(path, window, **options):
+    async def run():
+        tally, found = Tally(), {}
+        async for batch in saved([*path], Saved(**options), SITE).collect(window, tally):
+            rows = zip(batch.time.tolist(), (batch.columns[i] for i in batch.column), batch.value.tolist(), strict=True)
+            found[batch.dataset] = list(rows)
+        return found, tally
+
+    return asyncio.run(run())
+
+
+def test_a_file_gives_its_cells_and_counts_the_rest(tmp_path):
+    (tmp_path / "a.json").write_text(TEXT)
+    found, tally = cells([tmp_path / "a.json"], Window(600, 720))
+    assert found == {"datatargets/readrates": [(600, "r1:if_10", 1.5)], "datatargets/writerates": [(600, "r1:if_10", 2.0)]}
+    assert (tally.records, tally.dropped) == (2, {"negative rate": 1})
+
+
+def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
+    (tmp_path / "a.json").write_text(TEXT)
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b'{"r1": {"if_10": {"in": {"600": null, "630": 7}}}}'))
+    found, _ = cells([tmp_path / "a.json", tmp_path / "b.json.gz"], Window(600, 660))
+    assert found["datatargets/readrates"] == [(600, "r1:if_10", 1.5), (630, "r1:if_10", 7.0)]
+
+
+@pytest.mark.parametrize("interface", ['"r1": {"in"', '"in": {"if"'])
+def test_a_direction_is_no_router_and_no_interface_in_a_file_that_lost_lines(interface):
+    """CI's fuzz found it, seed 3864865272: what was left is a JSON document, of another shape."""
+    dropped = Counter()
+    assert parse(b'{%s: {"600": 1.0, "630": 2.0, "out": {"600": 3.0}}}}' % interface.encode(), "a file", dropped) == {}
+    assert dropped == {"interface that is none": 1}
+
+
+@given(st.integers(0, len(TEXT)), st.integers(0, 20), st.binary(max_size=20))
+def test_a_damaged_text_gives_points_or_a_sentence(at, length, other):
+    data = TEXT.encode()
+    with contextlib.suppress(TokiodError):
+        parse(data[:at] + other + data[at + length :], "here", Counter())
+
+
+@pytest.mark.skipif(not CAPTURE.exists(), reason="no captures")
+def test_the_capture_gives_what_is_written_in_it():
+    document = json.loads(gzip.decompress(CAPTURE.read_bytes()))["sunn-cr5"]["to_nersc_ip-d_v4"]
+    window = Window(1549875660, 1549875660 + 210)
+    found, _ = cells([CAPTURE], window, interface=("sunn-cr5:to_nersc_ip-d_v4",))
+    for direction, dataset in (("in", "datatargets/readrates"), ("out", "datatargets/writerates")):
+        want = {int(t): rate for t, rate in document[direction].items() if window.start <= int(t) < window.end}
+        assert {time: rate for time, _, rate in found[dataset]} == want
+        assert len(want) == 7

@@ -1,0 +1,478 @@
+"""Saved copies, and files that grow or are replaced, as real SQLite files."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import lmt_database
+import numpy as np
+import pytest
+from collector_contract import CollectorContract, collected, samples, within
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors import lmt
+from collectors.lmt import client_sqlite
+from collectors.lmt.client import Ask
+from collectors.lmt.client_sqlite import Copy, Zones
+from collectors.lmt.datasets import DATASETS, TABLES
+from tokiod.collector import Site, Tally
+from tokiod.errors import Fatal, NotYet, TokiodError, Transient
+from tokiod.testing.clock import FakeClock
+from tokiod.window import Calendar, Window
+
+START, STEP, ZONE, FIRST = lmt_database.START, lmt_database.STEP, lmt_database.ZONE, lmt_database.FIRST_TS_ID
+SITE = Site(Calendar(ZONE), FakeClock())
+KEYS = ("primary", "none", "rowless", "time")
+
+
+def saved(*paths, **options):
+    return lmt.saved(list(paths), lmt.Saved(**options), SITE)
+
+
+def live(path, **options):
+    return lmt.live(lmt.Config(name="lmt", kind="lmt", system="lc1", url=path.as_uri().replace("file:", "sqlite:"), **options), SITE)
+
+
+def means(collector, window):
+    return lmt_database.told(within(collector, lambda c: collected(c, window)), window)
+
+
+class TestContract(CollectorContract):
+    @pytest.fixture
+    def path(self, tmp_path):
+        return lmt_database.save(tmp_path / "copy.sqlite3", lmt_database.tables(steps=25))
+
+    @pytest.fixture
+    def collector(self, path):
+        return lambda: live(path)
+
+    @pytest.fixture
+    def saved(self, path):
+        return lambda: saved(path)
+
+    @pytest.fixture
+    def window(self):
+        return Window(START, START + 24 * STEP)
+
+    @pytest.fixture
+    def datasets(self):
+        return DATASETS
+
+
+@pytest.mark.parametrize("order", ["by time", "by component", "as it comes"])
+@pytest.mark.parametrize("keys", KEYS)
+def test_a_copy_means_what_its_rows_mean_whatever_keys_and_order_it_has(tmp_path, keys, order):
+    content = lmt_database.tables(steps=400)
+    for table in ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA"):
+        if order == "by component":
+            content[table].sort()
+        elif order == "as it comes":
+            np.random.default_rng(3).shuffle(content[table])
+            content[table] = [tuple(v.item() if hasattr(v, "item") else v for v in row) for row in content[table]]
+    path = lmt_database.save(tmp_path / "copy.sqlite3", content, keys)
+    windows = [Window(START, START + 400 * STEP), Window(START + 60, START + 120), Window(START + 1000, START + 1500)]
+
+    async def all_of(collector):
+        return [lmt_database.told(await collected(collector, window), window) for window in windows]
+
+    wanted = [lmt_database.meaning(content, window) for window in windows]
+    assert within(saved(path), all_of) == wanted
+    assert within(live(path), lambda c: collected_each(c, windows[1:])) == wanted[1:]
+
+
+async def collected_each(collector, windows):
+    return [lmt_database.told(await collected(collector, window), window) for window in windows]
+
+
+@st.composite
+def contents(draw):
+    """Databases with holes, NULLs, time stamps off the grid or twice there, strangers, duplicates, and MDTs that share a host."""
+    content = lmt_database.tables(steps=6, osts=2, osss=2, mdts=3)
+    seconds = sorted(draw(st.lists(st.integers(0, 29), min_size=6, max_size=6)))
+    content["TIMESTAMP_INFO"] = [(FIRST + k, lmt_database.local(START + second)) for k, second in enumerate(seconds)]
+    for table, own in (("OST_DATA", 2), ("OSS_DATA", 2), ("MDS_DATA", 2), ("MDS_OPS_DATA", 3)):
+        rows = draw(st.lists(st.sampled_from(content[table]), max_size=30, unique_by=lambda row, own=own: row[:own]))
+        null = draw(st.lists(st.tuples(st.integers(0, 29), st.integers(own, own + 5)), max_size=10))
+        for place, column in null:
+            if place < len(rows) and column < len(rows[place]):
+                rows[place] = (*rows[place][:column], None, *rows[place][column + 1 :])
+        if table == "MDS_OPS_DATA":
+            again = draw(st.lists(st.integers(0, 29), max_size=5))
+            rows += [(*rows[place][:3], draw(st.none() | st.integers(0, 2**62)), 0, 0) for place in again if place < len(rows)]
+            rows += [(1, FIRST, 999, 5, 0, 0), (77, FIRST, 80, 5, 0, 0)]
+        content[table] = rows
+    content["OST_DATA"].append((77, FIRST, 1, 1, 0.0, 1, 1, 1, 1))
+    content["OST_DATA"].append((1, FIRST + 99, 1, 1, 0.0, 1, 1, 1, 1))
+    return content
+
+
+@given(contents(), st.sampled_from(KEYS), st.sampled_from(["mdt", "host"]), st.sampled_from([5, 10]))
+def test_any_rows_mean_what_the_slow_reference_says(tmp_path_factory, content, keys, mdt_names, step):
+    path = lmt_database.save(tmp_path_factory.mktemp("lmt") / "copy.sqlite3", content, keys)
+    window = Window(START, START + 30)
+    found = within(saved(path, mdt_names=mdt_names, step=step), lambda c: collected(c, window))
+    assert lmt_database.told(found, window, step) == lmt_database.meaning(content, window, step, mdt_names=mdt_names)
+    assert len(found) == len(DATASETS)
+    os.unlink(path)  # noqa: PTH108 - Path.unlink is the same
+
+
+def test_columns_are_the_whole_inventory_in_lmts_order_even_without_a_row(tmp_path):
+    content = lmt_database.tables(steps=2, osts=3, mdts=3) | {"OST_DATA": [], "OSS_DATA": [], "MDS_DATA": [], "MDS_OPS_DATA": []}
+    found = within(saved(lmt_database.save(tmp_path / "copy", content)), lambda c: collected(c, Window(START, START + 10)))
+    assert {batch.dataset.split("/")[0]: batch.columns for batch in found} == {
+        "datatargets": ("lc1-OST0000", "lc1-OST0001", "lc1-OST0002"),
+        "fullness": ("lc1-OST0000", "lc1-OST0001", "lc1-OST0002"),
+        "dataservers": ("oss1", "oss2"),
+        "mdservers": ("mds1", "mds2"),
+        "mdtargets": ("lc1-MDT0000", "lc1-MDT0001", "lc1-MDT0002"),
+    }
+    assert {batch.dataset for batch in found} == DATASETS
+    assert sum(map(len, found)) == 0
+
+
+def test_counters_past_2_to_the_53_keep_every_digit(tmp_path):
+    content = lmt_database.tables(steps=1, osts=1)
+    content["OST_DATA"] = [(1, FIRST, 2**62 + 1, 2**53 + 1, 0.0, 1, 2, 3, 4)]
+    found = means(saved(lmt_database.save(tmp_path / "copy", content)), Window(START, START + 5))
+    assert found["datatargets/readbytes"] == {("lc1-OST0000", 0): 2**62 + 1}
+    assert found["datatargets/writebytes"] == {("lc1-OST0000", 0): 2**53 + 1}
+
+
+def test_floats_keep_every_digit(tmp_path):
+    content = lmt_database.tables(steps=1)
+    content["OSS_DATA"] = [(1, FIRST, 2.669020175933838, 1 / 3)]
+    found = means(saved(lmt_database.save(tmp_path / "copy", content)), Window(START, START + 5))
+    assert (found["dataservers/cpuload"], found["dataservers/memused"]) == ({("oss1", 0): 2.669020175933838}, {("oss1", 0): 1 / 3})
+
+
+def test_time_stamps_may_be_written_with_a_t_and_fractions(tmp_path):
+    content = lmt_database.tables(steps=3)
+    plain = means(saved(lmt_database.save(tmp_path / "plain", content)), Window(START, START + 15))
+    content["TIMESTAMP_INFO"] = [(ts_id, shown.replace(" ", "T") + ".250") for ts_id, shown in content["TIMESTAMP_INFO"]]
+    assert means(saved(lmt_database.save(tmp_path / "other", content)), Window(START, START + 15)) == plain
+
+
+def test_a_column_of_numbers_that_is_not_there_leaves_its_datasets_empty(tmp_path):
+    content = lmt_database.tables(steps=2)
+    columns = lmt_database.COLUMNS | {"OST_DATA": lmt_database.COLUMNS["OST_DATA"][:5]}
+    content["OST_DATA"] = [row[:5] for row in content["OST_DATA"]]
+    window = Window(START, START + 10)
+    found = means(saved(lmt_database.save(tmp_path / "copy", content, columns=columns)), window)
+    assert DATASETS - set(found) == {"fullness/bytes", "fullness/bytestotal", "fullness/inodes", "fullness/inodestotal"}
+
+
+def test_time_stamps_left_far_away_by_a_stopped_clock_do_not_make_a_range_of_everything(tmp_path):
+    content = lmt_database.tables(steps=4)
+    content["TIMESTAMP_INFO"].append((FIRST + 10**9, content["TIMESTAMP_INFO"][1][1]))
+    content["OST_DATA"].append((1, FIRST + 10**9, 7, 8, 0.0, 1, 2, 3, 4))
+    window = Window(START, START + 20)
+    found = means(saved(lmt_database.save(tmp_path / "copy", content)), window)
+    assert found == lmt_database.meaning(content, window)
+    assert found["datatargets/readbytes"]["lc1-OST0000", 1] == 7
+
+
+@pytest.mark.parametrize("odd", [b"\x00\x88#,", "x", 7.5, None])
+def test_a_ts_id_that_is_no_number_is_dropped_and_counted_and_the_rest_is_read(tmp_path, odd):
+    """`make fuzz` found it in its 865,000th file, seed 645737155."""
+    content = lmt_database.tables(steps=4)
+    path, window, tally = lmt_database.save(tmp_path / "copy", content, keys="none"), Window(START, START + 20), Tally()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE TIMESTAMP_INFO SET TS_ID = ? WHERE TS_ID = ?", (odd, FIRST + 1))
+    found = lmt_database.told(within(saved(path), lambda c: collected(c, window, tally)), window)
+    content["TIMESTAMP_INFO"] = [row for row in content["TIMESTAMP_INFO"] if row[0] != FIRST + 1]
+    assert found == lmt_database.meaning(content, window)
+    assert tally.dropped == {"a TS_ID that is no number": 1}
+
+
+class TestSeveralCopies:
+    def test_copies_of_two_days_are_read_as_one(self, tmp_path):
+        whole = lmt_database.tables(steps=20)
+        parts = []
+        for name, chosen in (("first", range(FIRST, FIRST + 11)), ("second", range(FIRST + 9, FIRST + 20))):
+            part = {t: [r for r in rows if "DATA" not in t or r[1] in chosen] for t, rows in whole.items()}
+            part["TIMESTAMP_INFO"] = [row for row in whole["TIMESTAMP_INFO"] if row[0] in chosen]
+            parts.append(lmt_database.save(tmp_path / name, part))
+        window = Window(START, START + 100)
+        assert means(saved(*parts), window) == lmt_database.meaning(whole, window)
+
+    def test_the_later_copy_is_right_and_an_ost_that_came_later_gets_its_column(self, tmp_path):
+        old, new = lmt_database.tables(steps=2, osts=1), lmt_database.tables(steps=2, osts=2)
+        new["OST_DATA"] = [(*row[:2], row[2] + 1, *row[3:]) for row in new["OST_DATA"]]
+        paths = [lmt_database.save(tmp_path / name, content) for name, content in (("old", old), ("new", new))]
+        window = Window(START, START + 10)
+        assert means(saved(*paths), window) == lmt_database.meaning(new, window)
+
+
+class TestWithoutHarm:
+    def test_a_copy_is_not_written_to_and_nothing_appears_beside_it(self, tmp_path):
+        path = lmt_database.save(tmp_path / "copy", lmt_database.tables())
+        path.chmod(stat.S_IRUSR)
+        before = path.read_bytes(), path.stat()
+        assert means(saved(path), Window(START, START + 30))
+        assert (path.read_bytes(), path.stat().st_mtime_ns) == (before[0], before[1].st_mtime_ns)
+        assert list(tmp_path.iterdir()) == [path]
+
+    @pytest.mark.parametrize("keys", KEYS)
+    @pytest.mark.parametrize("order", ["time", "component"])
+    def test_a_window_does_not_scan_the_file(self, tmp_path, keys, order):
+        content = lmt_database.tables(steps=4000, osts=4)
+        if order == "component":
+            content["OST_DATA"].sort()
+        copy = Copy(lmt_database.save(tmp_path / "copy", content, keys), finished=True)
+        ask = Ask(TABLES[0], TABLES[0].columns, (1, 2, 3, 4), (), FIRST + 2000, FIRST + 2011)
+        copy.numbers(ask)
+        touched = sum(
+            copy.db.execute(f"SELECT count(*) FROM OST_DATA WHERE {where.split(' AND +TS_ID')[0]}").fetchone()[0]
+            for where in copy._places(ask)
+        )
+        copy.db.close()
+        assert touched <= 8 * 1024
+
+    def test_memory_does_not_grow_with_the_rows_of_a_window(self, tmp_path):
+        copy = Copy(lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=50)), finished=True)
+        ask = Ask(TABLES[0], TABLES[0].columns, tuple(range(10_000)), (), FIRST, FIRST + 49)
+        with closing(copy.db):
+            assert {(part.first, part.last) for part in lmt_parts(ask)} == {
+                (FIRST + k, min(FIRST + k + 5, FIRST + 49)) for k in range(0, 50, 6)
+            }
+            assert sorted(copy.numbers(ask)[0].tolist()) == sorted(copy.numbers(replace(ask, keys=(1, 2, 3)))[0].tolist())
+
+
+def lmt_parts(ask):
+    from collectors.lmt.client_sqlite import _parts  # noqa: PLC0415 - the one test that looks inside
+
+    return _parts(ask)
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=60), st.integers(1, 9), st.integers(0, 99), st.integers(0, 30))
+def test_zones_name_every_block_that_may_hold_a_ts_id_and_no_other(ts_ids, size, first, length):
+    blocks = [ts_ids[at : at + size] for at in range(0, len(ts_ids), size)]
+    zones = Zones(10, size, np.array([min(block) for block in blocks]), np.array([max(block) for block in blocks]))
+    last = first + length
+    named = {at for start, end in zones.ranges(first, last) for at in range(start, end + 1)}
+    hit = [k for k, block in enumerate(blocks) if min(block) <= last and max(block) >= first]
+    assert named == {10 + k * size + i for k in hit for i in range(size)}
+
+
+class TestGrowing:
+    def test_a_window_is_ready_once_a_time_stamp_at_its_end_is_there(self, tmp_path):
+        whole = lmt_database.tables(steps=5)
+        path = lmt_database.save(tmp_path / "live", {t: [] if "DATA" in t or t == "TIMESTAMP_INFO" else rows for t, rows in whole.items()})
+
+        async def poll(collector):
+            found = []
+            for k in range(5):
+                window = Window(START + (k - 1) * STEP, START + k * STEP)
+                with pytest.raises(NotYet):
+                    await collected(collector, window)
+                with closing(sqlite3.connect(path)) as db, db:
+                    lmt_database.add(
+                        db,
+                        {
+                            t: [r for r in whole[t] if r[t != "TIMESTAMP_INFO"] == FIRST + k]
+                            for t in whole
+                            if "DATA" in t or t == "TIMESTAMP_INFO"
+                        },
+                    )
+                found.append(lmt_database.told(await collected(collector, window), window))
+            return found
+
+        windows = [Window(START + (k - 1) * STEP, START + k * STEP) for k in range(5)]
+        assert within(live(path), poll) == [lmt_database.meaning(whole, window) for window in windows]
+
+    @pytest.mark.parametrize("keys", KEYS)
+    def test_rows_added_after_a_window_was_read_are_in_the_next_one(self, tmp_path, keys):
+        whole = lmt_database.tables(steps=9)
+        half = {t: [r for r in rows if "DATA" not in t or r[1] < FIRST + 4] for t, rows in whole.items()}
+        path = lmt_database.save(tmp_path / "live", half, keys)
+        window = Window(START, START + 40)
+
+        async def before_and_after(collector):
+            before = lmt_database.told(await collected(collector, window), window)
+            with closing(sqlite3.connect(path)) as db, db:
+                lmt_database.add(db, {t: rows[len(half[t]) :] for t, rows in whole.items()})
+            return before, lmt_database.told(await collected(collector, window), window)
+
+        assert within(live(path), before_and_after) == (lmt_database.meaning(half, window), lmt_database.meaning(whole, window))
+
+    def test_an_ost_that_appears_gets_its_column(self, tmp_path):
+        before, after = lmt_database.tables(osts=2), lmt_database.tables(osts=3)
+        path = lmt_database.save(tmp_path / "live", before)
+
+        async def columns(collector):
+            first = (await collected(collector, Window(START, START + 5)))[0].columns
+            with closing(sqlite3.connect(path)) as db, db:
+                lmt_database.add(db, {"OST_INFO": after["OST_INFO"][2:]})
+            return first, (await collected(collector, Window(START, START + 5)))[0].columns
+
+        assert within(live(path), columns) == (("lc1-OST0000", "lc1-OST0001"), ("lc1-OST0000", "lc1-OST0001", "lc1-OST0002"))
+
+    def test_saved_copies_are_final_at_their_newest_time_stamp(self, tmp_path):
+        content = lmt_database.tables(steps=3)
+        window = Window(START, START + 3600)
+        assert means(saved(lmt_database.save(tmp_path / "copy", content)), window) == lmt_database.meaning(content, window)
+
+
+class TestReplacedFiles:
+    window = Window(START, START + 30)
+
+    def test_a_file_that_was_replaced_is_read_anew(self, tmp_path):
+        path = lmt_database.save(tmp_path / "live", lmt_database.tables(osts=1))
+
+        async def through_a_replacement(collector):
+            first = (await collected(collector, self.window))[0].columns
+            os.replace(lmt_database.save(tmp_path / "new", lmt_database.tables(osts=2)), path)  # noqa: PTH105 - as a copy job does
+            return first, (await collected(collector, self.window))[0].columns
+
+        assert within(live(path), through_a_replacement) == (("lc1-OST0000",), ("lc1-OST0000", "lc1-OST0001"))
+
+    @pytest.mark.parametrize("damage", ["cut", "empty", "text", "gone", "torn"])
+    def test_a_file_that_is_half_there_is_transient_and_read_once_it_is_whole(self, tmp_path, damage):
+        path = lmt_database.save(tmp_path / "live", lmt_database.tables(steps=60))
+        whole = path.read_bytes()
+
+        async def through_damage(collector):
+            first = await samples(collector, self.window)
+            spoil(path, whole, damage)
+            with pytest.raises(Transient, match=r"can't be read now|is empty"):
+                await collected(collector, self.window)
+            path.unlink(missing_ok=True)
+            path.write_bytes(whole)
+            return first == await samples(collector, self.window)
+
+        assert within(live(path), through_damage)
+
+    @pytest.mark.parametrize("damage", ["cut", "torn"])
+    def test_a_damaged_copy_is_fatal(self, tmp_path, damage):
+        path = lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=60))
+        spoil(path, path.read_bytes(), damage)
+        with pytest.raises(Fatal, match="damaged"):
+            means(saved(path), self.window)
+
+    def test_a_file_that_somebody_writes_to_is_waited_for(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(client_sqlite, "BUSY_SECONDS", 0.05)
+        path = lmt_database.save(tmp_path / "live", lmt_database.tables())
+
+        async def beside_a_writer(collector):
+            with writing(path), pytest.raises(Transient, match="locked"):
+                await collected(collector, self.window)
+            return await samples(collector, self.window)
+
+        assert within(live(path), beside_a_writer)
+
+
+@contextmanager
+def writing(path):
+    """Another process, which holds the file's lock: within one, the locks of two SQLite libraries would not see each other."""
+    lock = "db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN EXCLUSIVE')"
+    code = f"import sqlite3, sys; {lock}; print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        writer.stdout.readline()
+        yield
+        writer.communicate("\n")
+
+
+def spoil(path, whole, damage):
+    path.unlink()
+    contents = {
+        "cut": whole[: len(whole) // 2],
+        "empty": b"",
+        "text": b"not a database\n" * 500,
+        "torn": whole[:4096] + bytes(len(whole) - 4096),
+    }
+    if damage in contents:
+        path.write_bytes(contents[damage])
+
+
+class TestRefusals:
+    window = Window(START, START + 30)
+
+    def refused(self, collector, kind=Fatal):
+        with pytest.raises(kind) as caught:
+            within(collector, lambda c: collected(c, self.window))
+        return str(caught.value)
+
+    @pytest.mark.parametrize("table", sorted(set(lmt_database.COLUMNS) - {"FILESYSTEM_INFO"}))
+    def test_a_missing_table_is_named(self, tmp_path, table):
+        content = lmt_database.tables()
+        del content[table]
+        path = lmt_database.save(tmp_path / "copy", content)
+        assert self.refused(saved(path)) == f"{path} has no {table}: is it a whole LMT database of schema 1.1, and may its user read it?"
+
+    def test_a_missing_key_column_is_named(self, tmp_path):
+        content = lmt_database.tables()
+        columns = lmt_database.COLUMNS | {"OST_DATA": ("OST", *lmt_database.COLUMNS["OST_DATA"][1:])}
+        assert "has no OST_DATA.OST_ID:" in self.refused(saved(lmt_database.save(tmp_path / "copy", content, columns=columns)))
+
+    def test_a_copy_without_time_stamps_says_so(self, tmp_path):
+        content = lmt_database.tables() | {"TIMESTAMP_INFO": []}
+        path = lmt_database.save(tmp_path / "copy", content)
+        assert "has no time stamps" in self.refused(saved(path))
+        assert "has no time stamps" in self.refused(live(path), NotYet)
+
+    def test_what_is_not_there_yet_is_told_with_the_zone_it_was_read_in(self, tmp_path):
+        path = lmt_database.save(tmp_path / "live", lmt_database.tables(steps=3))
+        said = self.refused(live(path), NotYet)
+        assert said == f"{path} has got to 2018-01-28T08:00:10Z (2018-01-28 00:00:10 in {ZONE}), not yet to 2018-01-28T08:00:30Z"
+
+    def test_a_file_that_is_not_there_or_not_sqlite_is_refused_before_anything_is_asked(self, tmp_path):
+        (tmp_path / "text").write_text("hello")
+        with pytest.raises(TokiodError, match="is not a SQLite file"):
+            saved(tmp_path / "text")
+        with pytest.raises(TokiodError, match="No such file"):
+            saved(tmp_path / "gone")
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_file_that_must_not_be_read_is_fatal(self, tmp_path):
+        directory = tmp_path / "closed"
+        directory.mkdir()
+        path = lmt_database.save(directory / "live", lmt_database.tables())
+        directory.chmod(0)
+        try:
+            assert "let tokiod's user read it" in self.refused(live(path))
+        finally:
+            directory.chmod(0o700)
+
+
+def test_a_name_with_spaces_and_percent_signs_is_a_name(tmp_path):
+    path = lmt_database.save(tmp_path / "a copy of 100% ?#.sqlite3", lmt_database.tables())
+    assert within(live(path), lambda c: samples(c, Window(START, START + 10)))
+    assert within(saved(path), lambda c: samples(c, Window(START, START + 10)))
+
+
+def test_a_long_query_ends_soon_after_it_was_cancelled(tmp_path):
+    collector = saved(lmt_database.save(tmp_path / "copy", lmt_database.tables()))
+    forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+    async def cancelled(c):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await c._database.select(forever)
+        return await samples(c, Window(START, START + 10))
+
+    assert within(collector, cancelled)
+
+
+def test_the_reader_of_a_write_ahead_log_sees_what_is_committed(tmp_path):
+    path = lmt_database.save(tmp_path / "live", lmt_database.tables(steps=4))
+    whole = lmt_database.tables(steps=8)
+    window = Window(START, START + 35)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        with db:
+            lmt_database.add(
+                db,
+                {
+                    t: [r for r in rows if r[t != "TIMESTAMP_INFO"] >= FIRST + 4]
+                    for t, rows in whole.items()
+                    if "DATA" in t or t == "TIMESTAMP_INFO"
+                },
+            )
+        assert means(live(path), window) == lmt_database.meaning(whole, window)
+        assert means(saved(path), window) == lmt_database.meaning(whole, window)

@@ -1,0 +1,52 @@
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.mmperfmon.parse_timestamps import NEVER, instants
+
+PACIFIC = ZoneInfo("America/Los_Angeles")
+AUTUMN = int(dt.datetime(2019, 11, 3, 9, tzinfo=dt.UTC).timestamp())
+"""When clocks there were put back, from two to one."""
+
+
+def told(times, zone=PACIFIC):
+    shown = [dt.datetime.fromtimestamp(time, zone).strftime("%Y-%m-%d-%H:%M:%S") for time in times]
+    return instants("".join(shown).encode(), zone).tolist()
+
+
+@given(st.integers(-300, 120), st.integers(2, 300), st.sampled_from([60, 300]))
+def test_rows_across_the_repeated_hour_are_told_where_something_else_follows_or_time_goes_back(first, rows, bucket):
+    times = [AUTUMN + 60 * first + bucket * n for n in range(rows)]
+    starts_in_second = 0 <= first < 60
+    ends_in_hour = times[-1] < AUTUMN + 3600
+    if not (starts_in_second and ends_in_hour):
+        assert told(times) == times
+
+
+def test_a_file_within_the_repeated_hour_alone_is_of_its_first_pass():
+    times = [AUTUMN + 60 * n for n in range(5, 20)]
+    assert told(times) == [time - 3600 for time in times]
+
+
+def test_behind_the_widest_hole_begins_the_second_pass():
+    times = [*range(AUTUMN - 4200, AUTUMN - 1800, 60), *range(AUTUMN + 2400, AUTUMN + 4200, 60)]
+    assert told(times) == times
+
+
+def test_repeated_rows_are_no_step_back():
+    times = [AUTUMN - 60 * n for n in (70, 69, 69, 68, 59, 58, 58)]
+    assert told(times) == times
+
+
+def test_an_hour_that_clocks_skipped_and_days_that_are_in_no_calendar_never_were():
+    shown = ["2019-03-10-01:59:00", "2019-03-10-02:30:00", "2019-03-10-03:00:00", "2019-02-30-01:00:00", "0000-01-01-00:00:00"]
+    assert instants("".join(shown).encode(), PACIFIC).tolist() == [1552211940, NEVER, 1552212000, NEVER, NEVER]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_zones_without_changes_need_no_order(zone):
+    times = [AUTUMN + 60 * n for n in (5, 1, 9)]
+    assert told(times, ZoneInfo(zone)) == times

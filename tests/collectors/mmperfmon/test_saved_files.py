@@ -1,0 +1,239 @@
+"""Saved outputs of a small site; the contract, read from a directory and from an archive."""
+
+import datetime as dt
+import io
+import sys
+import tarfile
+from zoneinfo import ZoneInfo
+
+import mmperfmon_site as small
+import pytest
+from collector_contract import CollectorContract, within
+from mmperfmon_outputs import output, stamps
+
+from collectors.mmperfmon import Saved, parse_workers, saved
+from collectors.mmperfmon.parse_workers import parsed
+from tokiod.clock import SystemClock
+from tokiod.collector import Site, Tally
+from tokiod.errors import Fatal, TokiodError
+from tokiod.window import Calendar, Window
+
+ZONE = "America/Los_Angeles"
+HALF_HOUR = Window(small.START, small.START + 1800)
+MAPS = {"lun_map": small.LUN_MAP, "server_map": small.SERVER_MAP}
+
+
+def opened(*inputs, zone=ZONE, **options):
+    return saved(inputs, Saved(**options), Site(Calendar(zone), SystemClock()))
+
+
+def written(directory, texts):
+    for number, text in enumerate(texts):
+        (directory / f"{number:02}.out").write_bytes(text)
+    return directory
+
+
+def of(collector, window=HALF_HOUR):
+    """{dataset: {(time, column): value}} and the tally of a window."""
+
+    async def both(collector):
+        tally = Tally()
+        found = {}
+        async for batch in collector.collect(window, tally):
+            names = [batch.columns[i] for i in batch.column]
+            found[batch.dataset] = dict(zip(zip(batch.time.tolist(), names, strict=True), batch.value.tolist(), strict=True))
+        return found, tally
+
+    return within(collector, both)
+
+
+class TestSavedOutputs(CollectorContract):
+    @pytest.fixture
+    def window(self):
+        return HALF_HOUR
+
+    @pytest.fixture
+    def datasets(self):
+        return small.DATASETS
+
+    @pytest.fixture
+    def texts(self):
+        return [text for n in range(3) for text in small.texts(small.START + 600 * n, 10, ZoneInfo(ZONE))]
+
+    @pytest.fixture
+    def collector(self, tmp_path, texts):
+        (tmp_path / "directory").mkdir()
+        directory = written(tmp_path / "directory", texts)
+        return lambda: opened(directory, **MAPS)
+
+    @pytest.fixture
+    def saved(self, tmp_path, texts):
+        path = tmp_path / "outputs.tgz"
+        with tarfile.open(path, "w:gz") as archive:
+            for number, text in enumerate(texts):
+                member = tarfile.TarInfo(f"{number:02}")
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text))
+        return lambda: opened(path, **MAPS)
+
+
+def expected():
+    """Every cell of the small site, reckoned one by one."""
+    found = {}
+    for time in range(HALF_HOUR.start, HALF_HOUR.end, 60):
+        for host, kind in (("md1", "md"), ("nsd1", "data")):
+            user, system = (small.value(f"CPU|cpu_{name}", time) for name in ("user", "sys"))
+            found |= {(f"{kind}servers/cpuuser", time, host): user, (f"{kind}servers/cpusys", time, host): system}
+            found[f"{kind}servers/cpuload", time, host] = None if None in (user, system) else user + system
+            for name, way in (("netinbytes", "r"), ("netoutbytes", "s")):
+                parts = [small.value(f"Network|{interface}|net_{way}", time) for interface in ("eth0", "ib0")]
+                found[f"{kind}servers/{name}", time, host] = None if None in parts else sum(map(printed, parts))
+            for name in ("total", "free"):
+                value = small.value(f"Memory|mem_{name}", time)
+                found[f"{kind}servers/mem{name}", time, host] = None if value is None else printed(value)
+        for host, kind, nsds in (("md1", "md", ("na07md01", "na07md02")), ("nsd1", "data", ("ddn1dt00", "ddn1dt01", "ddn1dt02"))):
+            for nsd in nsds:
+                for name, counter in zip(("readbytes", "writebytes", "readops", "writeops"), small.TARGET, strict=True):
+                    found[f"{kind}targets/{name}", time, f"{host}:{nsd}"] = small.value(f"{host}|GPFSNSDDisk|{nsd}|{counter}", time)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def printed(value):
+    """Bytes, as far as one decimal of kB tells them."""
+    return float(f"{value:.1f}") if value < 1024 else float(f"{value / 1024:.1f}") * 1024
+
+
+@pytest.mark.parametrize("width", [60, 80, 222, 30000])
+def test_every_cell_is_right_at_every_width(tmp_path, width):
+    found, tally = of(opened(written(tmp_path, small.texts(small.START, 30, ZoneInfo(ZONE), width)), **MAPS))
+    assert {(dataset, *cell): value for dataset, cells in found.items() for cell, value in cells.items()} == pytest.approx(
+        expected(), rel=1e-15
+    )
+    assert set(tally.dropped) == {"loopback"}
+    whole = [*small.usage("md1", small.START, 30).values(), *small.usage("nsd1", small.START, 30).values()]
+    whole += [value for host, nsds in small.HOSTS.items() for value in small.disks(host, nsds, small.START, 30).values()]
+    assert tally.records == sum(value is not None for values in whole for value in values)
+
+
+def one(column, values, begin="2019-05-15T00:00:00", bucket=60):
+    times = stamps(dt.datetime.fromisoformat(begin) + dt.timedelta(seconds=bucket), len(values), bucket)
+    return output({column: values}, times)
+
+
+NSD = "nsd1|GPFSNSDDisk|ddn1|gpfs_nsdds_bytes_read"
+
+
+def test_a_time_stamp_is_the_end_of_its_bucket(tmp_path):
+    found, tally = of(opened(written(tmp_path, [one(NSD, [5, 6])])))
+    assert found == {"datatargets/readbytes": {(small.START, "nsd1:ddn1"): 5.0, (small.START + 60, "nsd1:ddn1"): 6.0}}
+    assert (tally.records, tally.dropped) == (2, {})
+
+
+def test_of_two_values_of_a_cell_the_later_counts_but_null_never_does(tmp_path):
+    texts = [one(NSD, [1, 2, None]), one(NSD, [None, 3, 4])]
+    found, _ = of(opened(written(tmp_path, texts)))
+    assert list(found["datatargets/readbytes"].values()) == [1.0, 3.0, 4.0]
+
+
+def test_interfaces_in_files_of_their_own_are_summed_too_and_only_where_all_are_there(tmp_path):
+    texts = [
+        one(f"nsd1|Network|{name}|net_r", values) for name, values in {"eth0": [1, 2, 3], "ib0": [10, None, 30], "lo": [7, 7, 7]}.items()
+    ]
+    found, tally = of(opened(written(tmp_path, texts)))
+    assert found == {"dataservers/netinbytes": {(small.START, "nsd1"): 11.0, (small.START + 120, "nsd1"): 33.0}}
+    assert tally.dropped == {"loopback": 3}
+
+
+def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own_interfaces(tmp_path):
+    for name, value in {"eth0": 1, "ib0": 10}.items():
+        (tmp_path / name).write_bytes(one(f"nsd1|Network|{name}|net_r", [value]))
+        found, _ = of(opened(tmp_path / name))
+        assert found == {"dataservers/netinbytes": {(small.START, "nsd1"): float(value)}}
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("nsd1|GPFSNSDDisk|other|gpfs_nsdds_bytes_read", "NSD of no type"),
+        ("nsd1|GPFSNSDDisk|gpfs_nsdds_bytes_read", "metric not known"),
+        ("nsd1|CPU|cpu_wait", "metric not known"),
+        ("nsd1|Network|net_r", "metric not known"),
+        ("nsd1", "no such column in the legend"),
+    ],
+)
+def test_a_column_that_gives_no_cells_is_counted(tmp_path, column, reason):
+    found, tally = of(opened(written(tmp_path, [one(column, [5, 6])]), lun_map=("ddn=datatarget",)))
+    assert (found, tally.dropped[reason]) == ({}, 2)
+
+
+@pytest.mark.parametrize(("bucket", "reason"), [(1, "buckets shorter than the step"), (300, "buckets longer than the step")])
+def test_buckets_of_another_length_are_not_put_into_rows(tmp_path, bucket, reason):
+    found, tally = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)])))
+    assert (found, tally.dropped) == ({"datatargets/readbytes": {}}, {reason: 4})
+    found, tally = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)]), step=bucket))
+    assert (len(found["datatargets/readbytes"]), tally.dropped) == (4, {})
+
+
+def test_cpu_figures_are_scaled_and_their_sum_with_them(tmp_path):
+    texts = [one("nsd1|CPU|cpu_user", [0.25, 1.5]), one("nsd1|CPU|cpu_sys", [0.5, None])]
+    found, _ = of(opened(written(tmp_path, texts), cpu_scale=100))
+    assert list(found["dataservers/cpuload"].values()) == [75.0]
+    assert list(found["dataservers/cpuuser"].values()) == [25.0, 150.0]
+
+
+def test_an_hour_that_never_was_is_counted(tmp_path):
+    text = one(NSD, [5, 6], begin="2019-03-10T02:00:00")
+    _, tally = of(opened(written(tmp_path, [text])))
+    assert tally.dropped == {"no such time": 2}
+
+
+def test_files_that_are_no_output_are_counted_beside_those_that_are(tmp_path):
+    found, tally = of(opened(written(tmp_path, [b"some notes\n", one(NSD, [5]), b""])))
+    assert (len(found), tally.dropped) == (1, {"file without a legend": 2})
+
+
+def test_an_input_without_any_output_is_refused(tmp_path):
+    with pytest.raises(Fatal, match=r"00.out: no output of `mmperfmon query`"):
+        of(opened(written(tmp_path, [b"some notes\n"]) / "00.out"))
+
+
+def test_a_file_that_is_not_there_is_a_sentence(tmp_path):
+    with pytest.raises(TokiodError, match=r"nothing can't be read: No such file"):
+        opened(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("text", ["ddn", "=datatarget", "ddn=dataservers", "(=mdtarget"])
+def test_a_map_that_cannot_be_read_is_a_sentence_with_its_option(tmp_path, text):
+    with pytest.raises(TokiodError, match=r"^--lun-map: "):
+        opened(tmp_path, lun_map=(text,))
+    assert [fault.partition(":")[0] for fault in Saved(lun_map=(text,), server_map=(text,)).faults()] == ["lun_map", "server_map"]
+
+
+def test_expressions_may_hold_equals_signs_and_the_first_that_matches_counts(tmp_path):
+    texts = [one(f"nsd1|GPFSNSDDisk|{name}|gpfs_nsdds_bytes_read", [5]) for name in ("a=b", "a", "ba")]
+    found, tally = of(opened(written(tmp_path, texts), lun_map=("a=b=mdtarget", "a=datatarget")))
+    assert {dataset: [name for _, name in cells] for dataset, cells in found.items()} == {
+        "mdtargets/readbytes": ["nsd1:a=b"],
+        "datatargets/readbytes": ["nsd1:a"],
+    }
+    assert tally.dropped == {"NSD of no type": 1}
+
+
+def test_spans_are_where_rows_are(tmp_path):
+    collector = opened(written(tmp_path, [one(NSD, [5, 6]), one(NSD, [7], begin="2019-05-17T00:00:00")]))
+    assert within(collector, lambda c: c.spans()) == [
+        Window(small.START, small.START + 120),
+        Window(small.START + 172800, small.START + 172860),
+    ]
+
+
+def test_a_large_input_is_read_as_a_small_one(tmp_path, monkeypatch):
+    texts = [text for n in range(3) for text in small.texts(small.START + 600 * n, 10, ZoneInfo(ZONE))]
+    directory = written(tmp_path, [*texts, b"nonsense\n"])
+    alone = of(opened(directory, **MAPS))
+    asked = []
+    monkeypatch.setattr(parse_workers, "parsed", lambda *given: asked.append(given) or parsed(*given))
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "FEW", 1)
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "others", lambda: 1)
+    assert of(opened(directory, **MAPS)) == alone
+    assert len(asked) == 1

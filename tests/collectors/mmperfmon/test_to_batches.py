@@ -1,0 +1,63 @@
+"""Tables with rows in any order, some of them twice, to rows and cells, against what one value at a time gives."""
+
+import datetime as dt
+from collections import Counter
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.mmperfmon.datasets import Maps
+from collectors.mmperfmon.parse_legend import Table, read_legend
+from collectors.mmperfmon.series import Series
+from collectors.mmperfmon.to_batches import Buckets, batches, measured
+from tokiod.window import Window
+
+START, STEP, ROWS = 1557903600, 60, 12
+KEYS = ("nsd1|CPU|cpu_user", "nsd1|Network|lo|net_r", "nsd1|CPU|cpu_wait", "nsd2|CPU|cpu_user")
+CELLS = {0: "nsd1", 3: "nsd2"}
+"""Columns that fill cells: the others give records only."""
+
+values = st.lists(st.none() | st.integers(0, 9), min_size=len(KEYS), max_size=len(KEYS))
+rows = st.lists(st.tuples(st.integers(0, ROWS - 1), values), max_size=20)
+cuts = st.sets(st.integers(1, ROWS - 1)).map(lambda inside: [0, *sorted(inside), ROWS])
+
+
+def table(rows):
+    """Of (bucket, values); two buckets that follow one another tell how long buckets are."""
+    rows = [(0, [None] * len(KEYS)), (1, [None] * len(KEYS)), *rows]
+    stamps = [dt.datetime.fromtimestamp(START + STEP * (bucket + 1), dt.UTC).strftime("%Y-%m-%d-%H:%M:%S") for bucket, _ in rows]
+    text = "".join(f"\n{number}:\t{key}" for number, key in enumerate(KEYS, 1))
+    return Table(read_legend(text.encode()), 0, "".join(stamps).encode(), np.array([of for _, of in rows], np.float64))
+
+
+def had(table, window):
+    """The records of a window, and its cells."""
+    series = Series(Maps())
+    part = measured(table, Buckets(ZoneInfo("UTC"), STEP), series, window, Counter())
+    found = {}
+    for batch in batches([part], window, STEP, series, 1.0):
+        times = ((batch.time - START) // STEP).tolist()
+        found |= {(t, batch.columns[c]): v for t, c, v in zip(times, batch.column, batch.value.tolist(), strict=True)}
+    return int(part.records.sum()), found
+
+
+@given(rows, cuts)
+def test_a_value_is_a_record_once_and_the_later_one_counts_in_any_window(rows, cuts):
+    right = {(bucket, column): one for bucket, of in rows for column, one in enumerate(of) if one is not None}
+    cells, records = {}, []
+    for first, last in pairwise(cuts):
+        count, found = had(table(rows), Window(START + STEP * first, START + STEP * last))
+        records.append(count)
+        cells |= found
+    assert records == [sum(a <= bucket < b for bucket, _ in right) for a, b in pairwise(cuts)]
+    assert had(table(rows), Window(START, START + STEP * ROWS)) == (len(right), cells)
+    assert cells == {(bucket, CELLS[column]): one for (bucket, column), one in right.items() if column in CELLS}
+
+
+def test_what_is_dropped_of_a_bucket_that_is_there_twice_is_dropped_once():
+    dropped = Counter()
+    measured(table([(3, [1, 2, 3, 4]), (3, [1, 2, 3, None])]), Buckets(ZoneInfo("UTC"), STEP), Series(Maps()), None, dropped)
+    assert dropped == {"loopback": 1, "metric not known": 1, "no such column in the legend": 0, "NSD of no type": 0}
