@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from tokiod.window import LATEST
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LATEST = 250_000_000_000
-"""End of the year 9999 in epoch seconds, the last time that a calendar has."""
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Second = Annotated[int, msgspec.Meta(ge=0, lt=LATEST)]
 

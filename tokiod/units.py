@@ -1,4 +1,4 @@
-"""Units once, at the border: "30s" and "64 MiB" become numbers when the configuration is read."""
+"""Convert units when the configuration is read: "30s" and "64 MiB" become numbers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _NUMBER_UNIT = re.compile(r"\s*(\d+)\s*([A-Za-z]+)\s*")
 
 
 class Duration(int):
-    """A span of whole seconds, written "30s", "5m", "1h", "90d"."""
+    """A time span in whole seconds, written "30s", "5m", "1h", "90d"."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: object) -> Duration:
-        """Read "30s"; raises ValueError that says how to write it."""
+        """Parse "30s". Raises ValueError with the expected form."""
         return cls(_scaled(text, _SECONDS, 'a time span, written like "30s", "5m", "1h" or "90d"'))
 
 
@@ -27,7 +27,7 @@ class Size(int):
 
     @classmethod
     def parse(cls, text: object) -> Size:
-        """Read "64 MiB"; raises ValueError that says how to write it."""
+        """Parse "64 MiB". Raises ValueError with the expected form."""
         return cls(_scaled(text, _BYTES, 'a size, written like "64 MiB" or "1 GB"'))
 
 

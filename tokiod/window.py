@@ -80,6 +80,9 @@ class Calendar:
             start = end
 
 
+LATEST = 250_000_000_000
+"""Epoch seconds of times are smaller than this: calendars end with the year 9999."""
+
 BULK_SECONDS = 180
 
 

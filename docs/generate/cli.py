@@ -1,4 +1,4 @@
-"""The command reference, docs/cli.md, made from the commands themselves."""
+"""Generate the command reference, docs/cli.md, from the commands."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 EXITS = {
-    0: "fine, or done",
-    1: "an answer that is not the good one: degraded, incomplete, different, not ready, failed on the way",
-    2: "a mistake in the call or the configuration, or what was asked for is not there; one sentence on stderr says which",
-    130: "ended by Ctrl-C before it was done",
+    0: "success",
+    1: "a negative result: degraded, incomplete, different, not ready, failed",
+    2: "an error in the call or the configuration, or the requested data does not exist; stderr has one sentence",
+    130: "ended by Ctrl-C",
 }
-"""What exit codes mean everywhere; each command's help says what it means by them."""
+"""The meaning of exit codes in all commands; the help of each command has details."""
 
 _HEAD = """\
 # Commands
 
-Made by `make docs`, as are the manual pages in [man](man). What is printed goes to stdout, what is said about it to stderr; neither holds
-colours or bars where it is not a terminal. `--json` prints one line of JSON, times in UTC epoch seconds; schemas are in [json](json).
-Times given may be local to the site or have an offset. `tokioctl completion` tells a shell how to complete all this.
+`make docs` generates this page and the manual pages in [man](man). Results go to stdout, messages to stderr; both are without colours
+and progress bars if they are not a terminal. `--json` prints one line of JSON, times in UTC epoch seconds; schemas are in [json](json).
+Times on the command line are local to the site or have an offset. `tokioctl completion` prints completion scripts for shells.
 
-| exit code | everywhere means |
+| exit code | meaning |
 | --- | --- |
 """
 

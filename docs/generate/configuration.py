@@ -1,4 +1,4 @@
-"""The configuration reference, docs/configuration.md: types and defaults from the structs, words from the commented files in config/."""
+"""Generate docs/configuration.md: types and defaults from the structs, explanations from the commented files in config/."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ KINDS = ("lmt", "collectd_es", "mmperfmon", "lustre", "esnet_snmp")
 _HEAD = """\
 # Configuration
 
-Made by `make docs` from the structs that read it and from [config](../config), whose files are to be copied. One TOML file,
-`/etc/tokiod/tokiod.toml`; unknown keys are refused. `tokiod check` tells every fault at once with its line; `tokioctl reload` gives it to a
-running daemon. Spans of time are written "30s", "5m", "1h", "90d", sizes "64 MiB". A `*_file` option names a file of secrets: a systemd
-credential of that name, else one in `secrets`; a `*_env` option names a variable of the environment.
+`make docs` generates this page from the code and from the example files in [config](../config). The configuration is one TOML file,
+`/etc/tokiod/tokiod.toml`. Unknown keys are errors. `tokiod check` reports all errors, each with its line; `tokioctl reload` loads the file
+into a running daemon. Time spans are written "30s", "5m", "1h", "90d", sizes "64 MiB". A `*_file` option names a file with a secret: a
+systemd credential of that name, else a file in `secrets`. A `*_env` option names an environment variable.
 """
 
 _KEY = re.compile(r"#?([a-z_0-9]+) = .*")
@@ -35,12 +35,12 @@ _NAMES = {str: "text", int: "integer", float: "number", bool: "true, false", Dur
 
 
 def main() -> None:
-    """Print it; from the checkout's directory."""
+    """Print the page. Run it in the root directory of the checkout."""
     click.echo(settings(Path("config")), nl=False)
 
 
 def settings(directory: Path) -> str:
-    """Return the reference as Markdown; directory: where the commented files are. Raises KeyError for a key that no file explains."""
+    """Return the page as Markdown. directory: that of the commented files. Raises KeyError for a key that no file explains."""
     words = explained((directory / "tokiod.toml").read_text("utf-8"))
     tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name != "source"}
     sections = [("Top level", "", _lines(Config, words, "", skip={*filter(tables.get, tables), "source"}))]
@@ -51,15 +51,15 @@ def settings(directory: Path) -> str:
         struct = plugins.load(kind).Config
         common = {field.name: field.default for field in msgspec.structs.fields(SourceConfig)}
         same = {field.name for field in msgspec.structs.fields(struct) if field.name in common and field.default == common[field.name]}
-        text = f"Beside those of every source; [config/{kind}.toml](../config/{kind}.toml) is a stanza to copy."
+        text = f"In addition to the keys of every source; [config/{kind}.toml](../config/{kind}.toml) is an example section."
         sections.append((f'[[source]] of kind = "{kind}"', text, _lines(struct, own, "source", skip=same)))
     return _HEAD + "".join(_section(*section) for section in sections)
 
 
 def explained(text: str) -> dict[tuple[str, str], str]:
-    """Return what the comments of a commented TOML file say above each (table, key), and above each table as (table, "").
+    """Return the comment above each (table, key) of a commented TOML file, and above each table as (table, "").
 
-    Keys in a row share what is above the first; `# key = value` is a key too, another one for the same.
+    Consecutive keys share the comment above the first; `# key = value` is an alternative key.
     """
     found: dict[tuple[str, str], str] = {}
     table, words, is_fresh = "", list[str](), True
@@ -89,12 +89,12 @@ def _lines(struct: type[msgspec.Struct], words: dict[tuple[str, str], str], tabl
 
 
 def _words(name: str, table: str, words: dict[tuple[str, str], str]) -> str:
-    """Return what is said above a key, or else where it is named."""
-    named = (said for (other, _), said in words.items() if other == table and re.search(rf"\b{name}\b", said))
-    said = words.get((table, name)) or next(named, "")
-    if not said and (table, name) not in words:
-        raise KeyError(f"{table}.{name} is explained nowhere in config/")
-    return said
+    """Return the comment above a key, else the comment that names it."""
+    named = (text for (other, _), text in words.items() if other == table and re.search(rf"\b{name}\b", text))
+    text = words.get((table, name)) or next(named, "")
+    if not text and (table, name) not in words:
+        raise KeyError(f"{table}.{name} has no comment in config/")
+    return text
 
 
 def _section(title: str, text: str, lines: Iterator[str]) -> str:

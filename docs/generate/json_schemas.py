@@ -1,4 +1,4 @@
-"""What `--json` prints, as JSON Schema: docs/json/COMMAND.json, made from the structs that are printed."""
+"""Generate JSON Schemas of the output of `--json`, docs/json/COMMAND.json, from the printed structs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.once import Once
 from tokiod.cli.commands.seal import Sealed
-from tokiod.cli.commands.tail import Told
+from tokiod.cli.commands.tail import Line
 from tokiod.cli.commands.verify_view import Comparison
 from tokiod.reports.gaps import Gap
 from tokiod.reports.status import Status
@@ -28,14 +28,14 @@ PRINTED: dict[str, Any] = {
     "reload": Reloaded,
     "seal": list[Sealed],
     "status": Status,
-    "tail": Told,
+    "tail": Line,
     "verify": Comparison,
 }
-"""By command; of `tail` it is what each line holds, of `backfill` one that was asked for, or those that --list shows."""
+"""The printed type by command: for `tail` one line, for `backfill` one job or the list of --list."""
 
 
 def schemas() -> dict[str, str]:
-    """Return every schema by its file's name. Fields that are not required may be left out one day; others may come."""
+    """Return every schema by its file name. Optional fields may be removed later; new fields may be added."""
     return {f"{command}.json": _schema(command, printed) for command, printed in PRINTED.items()}
 
 

@@ -1,4 +1,4 @@
-"""Manual pages, docs/man/*.1, made from the commands themselves: one for each program and each of its commands."""
+"""Generate the manual pages, docs/man/*.1, from the commands: one for each program and each command."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from docs.generate.cli import EXITS, commands
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_AS_IT_IS = "\b\n"
-"""What click keeps from being filled, a paragraph of lines, begins with this."""
+_VERBATIM = "\b\n"
+"""Starts a paragraph whose lines click does not join."""
 _EXIT = re.compile(r"\s*Exit (\d.*)\Z", re.DOTALL)
 _STATUS = re.compile(r"(?:^|[,;] )(\d+) ")
 
 
 def pages() -> dict[str, str]:
-    """Return every page by its file's name."""
+    """Return every page by its file name."""
     return {f"{name.replace(' ', '-')}.1": _page(name, command, context) for name, command, context in commands()}
 
 
 def _page(name: str, command: click.Command, context: click.Context) -> str:
     text = inspect.cleandoc(command.help or "")
-    said = _EXIT.search(text)
-    head, _, body = (text[: said.start()] if said else text).partition("\n\n")
+    exits = _EXIT.search(text)
+    head, _, body = (text[: exits.start()] if exits else text).partition("\n\n")
     title = name.replace(" ", "-")
     lines = [f'.TH "{title.upper()}" "1" "" "tokiod" "tokiod"', ".SH NAME", f"{_plain(title)} \\- {_plain(_unfilled(head).rstrip('.'))}"]
     lines += [".SH SYNOPSIS", f".B {_plain(name)}", *(_plain(piece) for piece in command.collect_usage_pieces(context))]
@@ -37,7 +37,7 @@ def _page(name: str, command: click.Command, context: click.Context) -> str:
     lines += _options(command, context)
     if isinstance(command, click.Group):
         lines += [".SH COMMANDS", *_subcommands(name, command, context)]
-    lines += [".SH EXIT STATUS", *_exits(said[1] if said else "")]
+    lines += [".SH EXIT STATUS", *_exits(exits[1] if exits else "")]
     lines += [".SH SEE ALSO", *(f".BR {_plain(other)} (1)" for other in _beside(name))]
     return "\n".join(lines) + "\n"
 
@@ -56,17 +56,17 @@ def _subcommands(name: str, group: click.Group, context: click.Context) -> Itera
             yield from (".TP", f".BR {_plain(f'{name} {one}'.replace(' ', '-'))} (1)", _plain(command.get_short_help_str(120)))
 
 
-def _exits(said: str) -> Iterator[str]:
-    """List what a command says of its exits, and what holds for all."""
-    own = {int(number): text.strip(" ,;.") for number, text in _told(said)}
-    for number, text in sorted((({130: EXITS[130]} | own) if own else EXITS).items()):
-        yield from (".TP", f".B {number}", _plain(_unfilled(text)))
+def _exits(text: str) -> Iterator[str]:
+    """Yield the exit codes of a command's help, and those of all commands."""
+    own = {int(number): meaning.strip(" ,;.") for number, meaning in _codes(text)}
+    for number, meaning in sorted((({130: EXITS[130]} | own) if own else EXITS).items()):
+        yield from (".TP", f".B {number}", _plain(_unfilled(meaning)))
 
 
-def _told(said: str) -> Iterator[tuple[str, str]]:
-    found = list(_STATUS.finditer(said))
+def _codes(text: str) -> Iterator[tuple[str, str]]:
+    found = list(_STATUS.finditer(text))
     for i, one in enumerate(found):
-        yield one[1], said[one.end() : found[i + 1].start() if i + 1 < len(found) else None]
+        yield one[1], text[one.end() : found[i + 1].start() if i + 1 < len(found) else None]
 
 
 def _beside(name: str) -> list[str]:
@@ -76,8 +76,8 @@ def _beside(name: str) -> list[str]:
 
 def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in filter(None, text.split("\n\n")):
-        if paragraph.startswith(_AS_IT_IS):
-            yield from (".PP", ".nf", *(_plain(line) for line in paragraph.removeprefix(_AS_IT_IS).splitlines()), ".fi")
+        if paragraph.startswith(_VERBATIM):
+            yield from (".PP", ".nf", *(_plain(line) for line in paragraph.removeprefix(_VERBATIM).splitlines()), ".fi")
         else:
             yield from (".PP", _plain(_unfilled(paragraph)))
 

@@ -189,10 +189,10 @@ def test_keys_are_named_relative_to_the_secrets_and_the_collectors_always_may_co
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('[feed]\nsecret_key_file = "x"', "4: feed: clients: missing: it goes together with secret_key_file (line 5)"),
-        ('[feed]\nclients = "x"', "4: feed: secret_key_file: missing: it goes together with clients (line 5)"),
-        ('[bus]\nsecret_key_file = "x"', "4: bus: client_secret_key_file: missing: it goes together with secret_key_file (line 5)"),
-        ('[bus]\nclients = "x"', "5: bus: clients: goes together with secret_key_file: without it there is nobody to be let in"),
+        ('[feed]\nsecret_key_file = "x"', "4: feed: clients: missing: it is needed together with secret_key_file (line 5)"),
+        ('[feed]\nclients = "x"', "4: feed: secret_key_file: missing: it is needed together with clients (line 5)"),
+        ('[bus]\nsecret_key_file = "x"', "4: bus: client_secret_key_file: missing: it is needed together with secret_key_file (line 5)"),
+        ('[bus]\nclients = "x"', "5: bus: clients: needs secret_key_file: without keys there are no permitted clients"),
         (
             '[feed]\nendpoint = "tcp://0.0.0.0:5556"',
             "5: feed: endpoint: tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1",

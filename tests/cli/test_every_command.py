@@ -126,7 +126,7 @@ def test_a_full_disk_behind_stdout_is_a_sentence_and_a_reader_who_went_away_is_n
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=env)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert done.stderr.endswith(": stdout can't be written: No space left on device\n")
+    assert done.stderr.endswith(": cannot write to stdout: No space left on device\n")
     ours, theirs = os.pipe()
     os.close(ours)
     with open(theirs, "wb") as gone:  # noqa: PTH123 - a descriptor

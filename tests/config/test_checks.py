@@ -49,7 +49,7 @@ def test_a_time_zone_that_exists_is_fine(zone):
 def test_a_time_zone_that_does_not_exist_is_told_with_the_nearest(zone, nearest):
     (fault,) = checks.timezone(zone, ("timezone",))
     assert fault.key == ("timezone",)
-    assert fault.sentence.startswith(f"there is no time zone {zone!r}")
+    assert fault.sentence.startswith(f"unknown time zone {zone!r}")
     assert fault.sentence.endswith(nearest)
 
 
@@ -88,11 +88,11 @@ def test_a_template_that_tells_days_and_systems_apart_is_fine(path):
             "no file for each day: 2024-01-11 of a and 2024-11-01 of a would both be /tts/2024111/a",
         ),
         ("/tts/%Y-%m-%d.hdf5", "has no {system}: all systems would share a file"),
-        ("/tts/{date}/{system}", "unknown field {date}: {system} is the only one, the day is written %Y-%m-%d"),
-        ("/tts/%Y%m%d/{{system}}", "unknown field {, }: {system} is the only one, the day is written %Y-%m-%d"),
-        ("/tts/%Y%m%d/{system", "unknown field {: {system} is the only one, the day is written %Y-%m-%d"),
+        ("/tts/{date}/{system}", "unknown field {date}: the only field is {system}; write the day as %Y-%m-%d"),
+        ("/tts/%Y%m%d/{{system}}", "unknown field {, }: the only field is {system}; write the day as %Y-%m-%d"),
+        ("/tts/%Y%m%d/{system", "unknown field {: the only field is {system}; write the day as %Y-%m-%d"),
         ("tts/%Y%m%d/{system}", "expected an absolute path, got 'tts/%Y%m%d/{system}'"),
-        ("/tts/%Y%m%d/\0{system}", "a path of printable characters is needed, got '/tts/%Y%m%d/\\x00{system}'"),
+        ("/tts/%Y%m%d/\0{system}", "expected a path of printable characters, got '/tts/%Y%m%d/\\x00{system}'"),
     ],
 )
 def test_a_template_that_does_not_is_refused(path, sentence):
@@ -162,7 +162,7 @@ def test_with_keys_an_endpoint_may_be_reached_by_strangers(endpoint):
     "endpoint", ["tcp://*:5555", "tcp://host.example:5555", "tcp://u:p@127.0.0.1:5555", "tcp://eth0:5555", "tcp://:5555"]
 )
 def test_even_with_keys_names_are_not_looked_up(endpoint):
-    sentence = 'expected an IP address of this machine, "0.0.0.0" for all: names are not looked up'
+    sentence = 'expected an IP address of this machine, "0.0.0.0" for all; names are not resolved'
     assert list(checks.endpoints(endpoint, None, ["bus"])) == [Fault(("bus", "endpoint"), sentence)]
 
 
@@ -171,8 +171,8 @@ def test_even_with_keys_names_are_not_looked_up(endpoint):
     [
         ({"a": None, "b": None}, []),
         ({"a": "x", "b": "y"}, []),
-        ({"a": "x", "b": None}, [Fault(("feed", "b"), "missing: it goes together with a", ("feed", "a"))]),
-        ({"a": "", "b": "y"}, [Fault(("feed", "a"), "missing: it goes together with b", ("feed", "b"))]),
+        ({"a": "x", "b": None}, [Fault(("feed", "b"), "missing: it is needed together with a", ("feed", "a"))]),
+        ({"a": "", "b": "y"}, [Fault(("feed", "a"), "missing: it is needed together with b", ("feed", "b"))]),
     ],
 )
 def test_keys_that_go_together_are_all_named_or_none(named, faults):
@@ -195,10 +195,10 @@ def test_one_endpoint_for_bus_and_feed_is_refused(bus, feed):
 
 def test_the_longest_socket_path_is_the_longest_that_zeromq_binds(tmp_path):
     path = f"{tmp_path}/ä"
-    longest = f"ipc://{path}" + "x" * (checks.LONGEST_IPC - len(path.encode()))
+    longest = f"ipc://{path}" + "x" * (checks.MAX_IPC_PATH_BYTES - len(path.encode()))
     assert list(checks.endpoints(longest, None)) == []
     assert list(checks.endpoints(longest + "x", None)) == [
-        Fault(("bus", "endpoint"), "a socket's path has at most 107 bytes, this one has 108")
+        Fault(("bus", "endpoint"), "the path of a socket has at most 107 bytes, this one has 108")
     ]
     with zmq.Context() as context, context.socket(zmq.PUB) as socket:
         socket.bind(longest)
@@ -217,16 +217,16 @@ def test_a_source_as_the_design_has_it_is_fine():
         ({"name": "-a"}, [Fault((*AT, "name"), "expected letters, digits, '_', '.' and '-', a letter or digit first, got '-a'")]),
         ({"system": "a/b"}, [Fault((*AT, "system"), "expected letters, digits, '_', '.' and '-', a letter or digit first, got 'a/b'")]),
         ({"system": ""}, [Fault((*AT, "system"), "expected letters, digits, '_', '.' and '-', a letter or digit first, got ''")]),
-        ({"timeout": Duration(0)}, [Fault((*AT, "timeout"), "must be longer than nothing")]),
-        ({"window": Duration(0)}, [Fault((*AT, "window"), "windows of 0 s and steps of 5 s must be longer than nothing")]),
-        ({"every": 0}, [Fault((*AT, "window"), "windows of 60 s and steps of 0 s must be longer than nothing")]),
+        ({"timeout": Duration(0)}, [Fault((*AT, "timeout"), "must be greater than zero")]),
+        ({"window": Duration(0)}, [Fault((*AT, "window"), "window (0 s) and step (5 s) must be greater than zero")]),
+        ({"every": 0}, [Fault((*AT, "window"), "window (60 s) and step (0 s) must be greater than zero")]),
         ({"every": 7}, [
-            Fault((*AT, "window"), "a window of 60 s is not a whole number of the source's steps of 7 s"),
-            Fault(AT, "steps of 7 s don't divide the days of America/Los_Angeles, which begin and end at multiples of 3600 s (UTC)"),
+            Fault((*AT, "window"), "60 s is not a multiple of the source's step of 7 s"),
+            Fault(AT, "steps of 7 s do not divide the days of America/Los_Angeles, which begin and end at multiples of 3600 s (UTC)"),
         ]),
-        ({"window": Duration(420)}, [Fault((*AT, "window"), "windows of 420 s don't divide a day of 86400 s")]),
-        ({"window": Duration(2 * 86400)}, [Fault((*AT, "window"), "windows of 172800 s don't divide a day of 86400 s")]),
-        ({"retention": Duration(30)}, [Fault((*AT, "retention"), "30 s is shorter than a window of 60 s")]),
+        ({"window": Duration(420)}, [Fault((*AT, "window"), "24 h must be a whole number of windows of 420 s")]),
+        ({"window": Duration(2 * 86400)}, [Fault((*AT, "window"), "24 h must be a whole number of windows of 172800 s")]),
+        ({"retention": Duration(30)}, [Fault((*AT, "retention"), "30 s is shorter than the window of 60 s")]),
         ({"wrong": ("name: is odd", "url: is: odd", "no field: of this", "plain")}, [
             Fault((*AT, "name"), "is odd"), Fault(AT, "url: is: odd"), Fault(AT, "no field: of this"), Fault(AT, "plain"),
         ]),
@@ -267,7 +267,7 @@ def test_looking_at_weeks_finds_what_looking_at_every_day_does(zone):
 
 
 def test_every_zone_that_there_is_has_days_of_whole_quarters_of_an_hour():
-    assert [zone for zone in available_timezones() if checks._grid(zone) % checks.QUARTER] == []
+    assert [zone for zone in available_timezones() if checks._grid(zone) % checks.DAY_GRANULARITY_SECONDS] == []
 
 
 FIELDS = st.sampled_from(["%Y", "%m", "%d", "%j", "%y", "/", "-", "x", "1", "{system}", "%H", "%B", "%-d"])
@@ -286,9 +286,7 @@ def test_usual_templates_need_no_look_at_every_date(path):
 
 
 def test_without_a_time_zone_the_rest_is_still_looked_at():
-    assert list(checks.source(source(every=7), AT, None)) == [
-        Fault((*AT, "window"), "a window of 60 s is not a whole number of the source's steps of 7 s")
-    ]
+    assert list(checks.source(source(every=7), AT, None)) == [Fault((*AT, "window"), "60 s is not a multiple of the source's step of 7 s")]
 
 
 ONE, TWO = ("source", 0), ("source", 1)
@@ -301,21 +299,21 @@ ONE, TWO = ("source", 0), ("source", 1)
         ({}, {"name": "b", "fills": ("mdtargets/opens",), "every": 10}, []),
         ({"every": 10}, {"name": "b", "system": "t"}, []),
         ({}, {"system": "t"}, [Fault((*TWO, "name"), "another source has the same name", (*ONE, "name"))]),
-        ({}, {"name": "b"}, [Fault(TWO, "datatargets/readbytes of s is filled by source a too", ONE)]),
+        ({}, {"name": "b"}, [Fault(TWO, "datatargets/readbytes of s is also filled by source a", ONE)]),
         (
             {"fills": ("mdtargets/opens", "fullness/bytes", "fullness/inodes")},
             {"name": "b", "fills": ("fullness/inodes", "fullness/bytes", "mdtargets/opens", "mdtargets/closes")},
-            [Fault(TWO, "fullness/bytes and 2 more of s is filled by source a too", ONE)],
+            [Fault(TWO, "fullness/bytes and 2 more of s is also filled by source a", ONE)],
         ),
         (
             {},
             {"name": "b", "fills": ("datatargets/writebytes",), "every": 10},
-            [Fault(TWO, "has steps of 10 s in datatargets of s, where source a has 5 s", ONE)],
+            [Fault(TWO, "has steps of 10 s in datatargets of s, but source a has 5 s", ONE)],
         ),
         (
             {"fills": ("mdtargets/opens", "fullness/bytes")},
             {"name": "b", "fills": ("mdtargets/closes", "fullness/inodes"), "every": 10},
-            [Fault(TWO, "has steps of 10 s in fullness and 1 more of s, where source a has 5 s", ONE)],
+            [Fault(TWO, "has steps of 10 s in fullness and 1 more of s, but source a has 5 s", ONE)],
         ),
         ({"wrong": ("broken",)}, {"name": "b"}, []),
     ],
@@ -326,7 +324,7 @@ def test_two_sources_that_contradict_each_other_are_both_named(first, second, fa
 
 def test_a_step_that_may_be_a_default_is_held_against_nobody():
     other = {"name": "b", "every": 10}
-    clash = Fault(TWO, "datatargets/readbytes of s is filled by source a too", ONE)
+    clash = Fault(TWO, "datatargets/readbytes of s is also filled by source a", ONE)
     for whole in (set(), {ONE}, {TWO}):
         assert list(checks.sources({ONE: source(), TWO: source(**other)}, whole)) == [clash]
 

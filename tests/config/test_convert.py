@@ -5,7 +5,7 @@ import msgspec
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tokiod.config.convert import Fault, build, fields, label, told_secrets
+from tokiod.config.convert import Fault, build, fields, label, secrets_in_urls
 from tokiod.units import Duration, Size
 
 
@@ -79,7 +79,7 @@ def test_keys_are_written_as_toml_writes_them():
 
 def test_urls_without_a_secret_are_left_alone():
     fine = ["mysql://user@host:3306/db", "sqlite:///a:b@c", "http://[::1]:9200/a@b?tokens=1", "x:y@z", "", "a password", "http://[broken"]
-    assert list(told_secrets({"urls": fine}, ())) == []
+    assert list(secrets_in_urls({"urls": fine}, ())) == []
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="?#@[]\t\r\n"), min_size=1))
@@ -89,4 +89,4 @@ def test_urls_without_a_secret_are_left_alone():
 def test_a_password_in_a_url_is_found_whatever_is_in_it(password):
     # Digits and a slash look like a host, its port and a path: nobody can tell them from "http://host:9200/a@b".
     assume(not re.match(r"[0-9]{1,5}/", password))
-    assert [fault.key for fault in told_secrets({"x": [f"mysql://user:{password}@host/db"]}, ("source",))] == [("source", "x", 0)]
+    assert [fault.key for fault in secrets_in_urls({"x": [f"mysql://user:{password}@host/db"]}, ("source",))] == [("source", "x", 0)]

@@ -163,7 +163,7 @@ def test_what_may_be_left_out_has_the_defaults_of_the_design(load, tmp_path):
 
 
 def test_a_site_without_sources_is_warned_of(load):
-    assert configuration.warnings(load(HEAD)) == ["no [[source]]: nothing is collected"]
+    assert configuration.warnings(load(HEAD)) == ["no [[source]] section: the daemon collects no data"]
     assert configuration.warnings(load(HEAD + SOURCE)) == []
 
 
@@ -231,7 +231,7 @@ window = "30"
 name = "c"
 """
     ) == [
-        "tokiod.toml:1: timezone: there is no time zone 'America/Los_Angles', did you mean America/Los_Angeles?",
+        "tokiod.toml:1: timezone: unknown time zone 'America/Los_Angles', did you mean America/Los_Angeles?",
         "tokiod.toml:2: colour: unknown key",
         "tokiod.toml:4: archive: path: expected an absolute path, got 'tts/%Y/{system}'",
         (
@@ -262,7 +262,7 @@ name = "c"
     [
         ("", ["tokiod.toml: archive: missing", "tokiod.toml: timezone: missing"]),
         ('timezone = "UTC"\narchive = "x"', ["tokiod.toml:2: archive: expected a table, got str"]),
-        (HEAD + "[source]\nname = 1", ["tokiod.toml:4: source: expected [[source]], a stanza for each source, got dict"]),
+        (HEAD + "[source]\nname = 1", ["tokiod.toml:4: source: expected [[source]], one section for each source, got dict"]),
         ("source = [3]\n" + HEAD, ["tokiod.toml:1: source #1: expected a table, got int"]),
         (
             HEAD + '[bus]\nmax_windows = 0\nendpoint = "x"\n[feed]\nendpont = 1\nendpoint = "x"',
@@ -305,7 +305,7 @@ def test_a_stanza_with_a_fault_is_still_held_against_the_others(faults):
     broken = SOURCE.replace('"a"', '"b"') + "window = 3\n"
     unknown = SOURCE.replace("faketree", "flowers") + "petals = 5\n"
     assert faults(HEAD + SOURCE + broken + unknown) == [
-        "tokiod.toml:8: source b: datatargets/ost of cscratch is filled by source a too (line 4)",
+        "tokiod.toml:8: source b: datatargets/ost of cscratch is also filled by source a (line 4)",
         'tokiod.toml:12: source b: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3',
         "tokiod.toml:14: source a: name: another source has the same name (line 5)",
         f"tokiod.toml:15: source a: kind: 'flowers' is no kind of source: there is {', '.join(plugins.kinds())}",
@@ -379,7 +379,7 @@ def test_a_secret_in_the_file_is_refused_and_never_shown(faults, planted):
 
 def test_the_fault_of_a_url_with_a_password_says_what_to_do_instead(faults):
     assert faults(HEAD + SOURCE + 'url = "mysql://user:x@host/db"\nwindow = 3') == [
-        "tokiod.toml:8: source a: url: a URL must not hold a secret: put it into a file, or into the environment, and name that instead",
+        "tokiod.toml:8: source a: url: a URL must not contain a secret: put it into a file or the environment and name that",
         'tokiod.toml:9: source a: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3',
     ]
 
@@ -460,5 +460,7 @@ def test_all_that_is_wrong_with_the_metrics_is_told_with_its_place(load):
 
 def test_metrics_that_strangers_reach_are_warned_of(load):
     config = load(HEAD + SOURCE + '[metrics]\naddress = "0.0.0.0:9464"\n')
-    assert configuration.warnings(config) == ["metrics.address: whoever reaches 0.0.0.0:9464 may read the names and states of all sources"]
+    assert configuration.warnings(config) == [
+        "metrics.address: every client that reaches 0.0.0.0:9464 can read the names and states of all sources"
+    ]
     assert configuration.warnings(load(HEAD + SOURCE + "[metrics]\n")) == []

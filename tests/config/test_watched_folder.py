@@ -60,10 +60,10 @@ def test_keys_that_only_a_live_source_has_are_refused_like_any_other_unknown_one
     ("given", "sentence"),
     [
         ({"watch": "spool/lmt"}, "watch: expected an absolute path, got 'spool/lmt'"),
-        ({"scan": "0s"}, "scan: must be longer than nothing"),
+        ({"scan": "0s"}, "scan: must be greater than zero"),
         ({"step": 0}, "step: expected int >= 1"),
         ({"mdt_names": "mds"}, "mdt_names: invalid enum value 'mds'"),
-        ({"step": 7}, "steps of 7 s don't divide the days of America/Los_Angeles"),
+        ({"step": 7}, "steps of 7 s do not divide the days of America/Los_Angeles"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_place(load, given, sentence):
@@ -80,7 +80,7 @@ def test_two_sources_can_not_watch_one_folder(load):
 def test_a_dataset_is_filled_from_a_folder_or_from_a_live_source(load):
     live = '[[source]]\nname = "live"\nkind = "lmt"\nsystem = "cscratch"\nurl = "sqlite:///var/lib/lmt.sqlite3"\n'
     found = faults(load, live, stanza())
-    assert any("is filled by source live too" in fault for fault in found)
+    assert any("is also filled by source live" in fault for fault in found)
 
 
 def test_the_stanza_of_a_kind_is_made_once():

@@ -136,11 +136,11 @@ def test_ctrl_c_ends_it_in_order_and_says_that_the_job_is_kept(scene):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out) == (130, "")
-    assert err == "\nstopped; the job is kept: the daemon goes on with it, or the same command\n"
+    assert err == "\nstopped; the job is kept: start the daemon or repeat the command to resume it\n"
     assert [job.finished for job in jobs(scene)] == [False]
     ask = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", "--config", str(scene.config_path), "--list"]
     listed = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=30)
-    assert "nobody works on them" in listed.stdout
+    assert "not running: start the daemon" in listed.stdout
 
 
 def test_a_job_can_be_followed_listed_and_cancelled_while_live_polling_goes_on(scene):
@@ -151,7 +151,7 @@ def test_a_job_can_be_followed_listed_and_cancelled_while_live_polling_goes_on(s
     ask = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", "--config", str(scene.config_path)]
     listed = subprocess.run([*ask, "--list", "--json"], capture_output=True, text=True, check=True, timeout=30)
     (job,) = json.loads(listed.stdout)
-    assert "nobody works" not in subprocess.run([*ask, "--list"], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert "not running" not in subprocess.run([*ask, "--list"], capture_output=True, text=True, check=True, timeout=30).stdout
     assert (job["source"], job["state"], 0 < job["seconds_left"] < 86400) == (LMT.name, "running", True)
     cancelled = subprocess.run([*ask, "--cancel", "1"], capture_output=True, text=True, check=True, timeout=30)
     assert "cancelled" in cancelled.stdout

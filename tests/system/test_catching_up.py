@@ -191,7 +191,7 @@ def test_tail_without_a_daemon_says_so_once_and_waits(scene):
     scene.stop_daemon()
     with started(*tail(scene)) as process:
         line = process.stderr.readline()
-        assert line.startswith("nothing comes from ipc://")
+        assert line.startswith("no messages from ipc://")
         assert process.poll() is None
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=20)

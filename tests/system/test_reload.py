@@ -143,7 +143,7 @@ def test_the_command_says_what_changed_and_what_is_wrong_with_its_line(scene):
     done = tokioctl(scene, "reload")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{scene.config_path}:{good.count(chr(10)) + 1}: source demo-collectd: windo: unknown key, did you mean window?" in done.stderr
-    assert "the daemon goes on with the configuration it had" in done.stderr
+    assert "the daemon keeps its current configuration" in done.stderr
     scene.config_path.write_text(good + THIRD.format(scene.directory, 600))
     done = tokioctl(scene, "reload", "--json")
     assert json.loads(done.stdout)["added"] == ["third"]
@@ -164,7 +164,7 @@ def test_what_concerns_more_than_sources_restarts_all_and_what_can_not_run_is_ta
     scene.config_path.write_text(good.replace(f"{scene.directory}/tts/", f"{scene.directory}/file/tts/"))
     answer = ask(scene.config.control, Reload(), 120)
     assert isinstance(answer, Refused), answer
-    assert "goes on with the configuration it had" in answer.faults[-1]
+    assert "keeps its current configuration" in answer.faults[-1]
     wait_for(lambda: is_ready(scene), 60, f"not ready again; see {scene.log}")
     scene.config_path.write_text(good)
     wait_stored(scene)

@@ -85,7 +85,7 @@ def test_it_is_installed_as_the_document_says(site):
     site.type_in("User, directories, unit")
     site.type_in("Configuration", 0, 1)
     site.configure()
-    assert "fine: 2 sources" in site.type_in("Configuration", 1)[0]
+    assert "OK: 2 sources" in site.type_in("Configuration", 1)[0]
     site.type_in("Passwords", 0, 1)
     site.machine.path("/etc/tokiod/credentials/lmt-password").write_text(PASSWORD + "\n")
     site.type_in("Passwords", 1)

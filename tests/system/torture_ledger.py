@@ -71,7 +71,7 @@ def harm_ledger(tortured: Tortured) -> None:
 
 def harm_ledger_while_down(tortured: Tortured) -> None:
     """The ledger is harmed while the daemon is down."""
-    tortured.wait(tortured.has_ledger, "there is no ledger")
+    tortured.wait(tortured.has_ledger, "no ledger")
     tortured.down()
     tortured.rng.choice(KINDS)(tortured.scene.config.archive.ledger, tortured)
     ready = tortured.said(READY)
@@ -81,7 +81,7 @@ def harm_ledger_while_down(tortured: Tortured) -> None:
 
 def keep_copy(tortured: Tortured) -> None:
     """A copy of the ledger is made, which may be put back some day."""
-    tortured.wait(tortured.has_ledger, "there is no ledger")
+    tortured.wait(tortured.has_ledger, "no ledger")
     with closing(sqlite3.connect(tortured.scene.config.archive.ledger)) as ledger, closing(sqlite3.connect(copy_of(tortured))) as copy:
         ledger.backup(copy)
     tortured.copied = tortured.scene.clock.time()
@@ -104,4 +104,4 @@ def readable(tortured: Tortured, ready: int) -> None:
         lambda: tortured.said(READY) > ready and tortured.said_last(READY, SAID) == READY,
         "no writer took over the ledger",
     )
-    tortured.wait(tortured.has_ledger, "there is no ledger again")
+    tortured.wait(tortured.has_ledger, "no ledger again")

@@ -100,7 +100,7 @@ class Tortured:
     def outlive_a_fast_clock(self) -> None:
         """Wait until all is over that the ledger says is stored, and what then turned out to be more was collected again."""
         scene, path = self.scene, self.scene.config.archive.ledger
-        self.wait(self.has_ledger, "there is no ledger")
+        self.wait(self.has_ledger, "no ledger")
         with Ledger.open_readonly(path) as ledger:
             far = max((end for source in scene.sources for _, end in ledger.stored(source.name)), default=0)
 

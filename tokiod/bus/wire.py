@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import numpy as np
 
-from tokiod.batch import LATEST, Batch, Count, Extent, Form, Rows, Second, even_rows
+from tokiod.batch import Batch, Count, Extent, Form, Rows, Second, even_rows
 from tokiod.errors import Malformed
-from tokiod.window import Window
+from tokiod.window import LATEST, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

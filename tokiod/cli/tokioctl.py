@@ -1,4 +1,4 @@
-"""`tokioctl`: what people ask of an archive and its daemon."""
+"""The program `tokioctl`: inspect and manage an archive and its daemon."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ COMMANDS = ("archive", "backfill", "completion", "gaps", "once", "ping", "plot",
 @click.group(cls=PlainGroup, modules=COMMANDS)
 @version_option
 def main() -> None:
-    """Ask an archive how it does, fill its past, and make archives of saved files."""
+    """Inspect and manage a tokiod archive; import saved files."""
 
 
 def run() -> NoReturn:
-    """Run the command that the process was started for."""
+    """Run the command line of this process."""
     at_once(main)
 
 

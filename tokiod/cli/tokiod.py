@@ -1,4 +1,4 @@
-"""`tokiod`: the daemon and what belongs to it."""
+"""The program `tokiod`: the daemon and its administration."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
 
 level_option = click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.  [default: as configured, or else info]"
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Minimum log level; overrides log_level.  [default: as configured, else info]",
 )
-json_option = click.option("--log-json", is_flag=True, help="Log JSON lines, also on a terminal.")
+json_option = click.option("--log-json", is_flag=True, help="Log JSON lines on a terminal too.")
 
 
 @click.group(cls=PlainGroup, modules=("check", "demo", "keygen"))
 @version_option
 def main() -> None:
-    """Archive what an HPC centre's storage does, as TOKIO Time Series files."""
+    """Archive the telemetry of an HPC centre's storage as TOKIO Time Series files."""
 
 
 @main.command()
@@ -45,7 +47,7 @@ def main() -> None:
 def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: bool) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
-    Exit 0 stopped, 2 it can't begin.
+    Exit 0 stopped, 2 could not start.
     """
     log.setup(log_level or "info", json=log_json)
     config = configuration.load(config_path)
@@ -54,7 +56,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
     arguments = ["--log-level", log_level] if log_level else []
     arguments += ["--log-json"] if log_json else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
-    from tokiod.supervisor.supervisor import Supervisor  # noqa: PLC0415 - the other processes need none
+    from tokiod.supervisor.supervisor import Supervisor  # noqa: PLC0415 - the other processes do not need it
 
     asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock, partial(_set_level, log_level)).run())
 
@@ -67,9 +69,9 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
 @parent_option
 @origin_option
 def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
-    """Run the writer alone; `tokiod run` starts it by itself.
+    """Run the writer alone. `tokiod run` starts it.
 
-    Exit 0 stopped, 1 its ledger was lost or can't be had just now: start it again, 2 it can't begin.
+    Exit 0 stopped, 1 the ledger was lost or is not available: start it again, 2 could not start.
     """
     _begin(log_level, parent, log_json=log_json)
     many_descriptors()
@@ -87,9 +89,9 @@ def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int |
 @parent_option
 @origin_option
 def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
-    """Run the collectors alone; `tokiod run` starts them by itself.
+    """Run the collectors alone. `tokiod run` starts them.
 
-    Exit 0 stopped, 2 it can't begin.
+    Exit 0 stopped, 2 could not start.
     """
     _begin(log_level, parent, log_json=log_json)
     from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
@@ -104,7 +106,7 @@ def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: i
 
 
 def _load(path: Path, origin: Path | None, level: str | None) -> Config:
-    """Read the configuration, now and at each reload, and log what it says."""
+    """Read the configuration, at the start and at each reload, and set the log level that it names."""
     config = configuration.load(path, origin)
     _set_level(level, config)
     return config

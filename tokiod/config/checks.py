@@ -1,6 +1,6 @@
-"""What a configuration means, and where its parts contradict each other: every Fault tells both offenders.
+"""Check the meaning of a configuration and find conflicts between its parts. A Fault of a conflict names both values.
 
-Each check looks at what had the right shape, also where something else has not, so that a person hears of everything at once.
+Each check runs on the values that could be converted, so that all errors are reported at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tokiod.config.toml_lines import Key
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-LONGEST_IPC = 107
-"""Bytes of a Unix socket's path: sun_path, less its NUL."""
+MAX_IPC_PATH_BYTES = 107
+"""sun_path of a Unix socket, without its NUL."""
 
-LAST_PORT = 65535
+MAX_PORT = 65535
 
-QUARTER = 900
-"""Seconds that every zone's days are multiples of since 2000: steps that divide them need no closer look, which takes 10 ms."""
+DAY_GRANULARITY_SECONDS = 900
+"""Since 2000 the days of every time zone are multiples of this. Steps that divide it need no further check, which takes 10 ms."""
 
 _DAY = 86400
 _FIXED = frozenset({"%Y", "%m", "%d", "%j", "%y"})
@@ -43,18 +43,18 @@ _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
 def timezone(zone: str, key: Key) -> Iterator[Fault]:
     """Check that a time zone exists."""
     if not _exists(zone):
-        yield Fault(key, f"there is no time zone {zone!r}{nearest(zone, available_timezones())}")
+        yield Fault(key, f"unknown time zone {zone!r}{nearest(zone, available_timezones())}")
 
 
 def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
-    """Check that the template of the archive's files gives each day of each system a file of its own."""
+    """Check that the path template gives each day of each system a file of its own."""
     if not path.startswith("/"):
         yield Fault(key, f"expected an absolute path, got {path!r}")
     if not path.isprintable():
-        yield Fault(key, f"a path of printable characters is needed, got {path!r}")
+        yield Fault(key, f"expected a path of printable characters, got {path!r}")
     unknown = sorted(set(_FIELD.findall(path)) - {"{system}"})
     if unknown:
-        yield Fault(key, f"unknown field {', '.join(unknown)}: {{system}} is the only one, the day is written %Y-%m-%d")
+        yield Fault(key, f"unknown field {', '.join(unknown)}: the only field is {{system}}; write the day as %Y-%m-%d")
     elif "{system}" not in path:
         yield Fault(key, "has no {system}: all systems would share a file")
     elif path.isprintable():
@@ -62,16 +62,16 @@ def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
 
 
 def keys(table: str, named: Mapping[str, str | None]) -> Iterator[Fault]:
-    """Check that of keys that go together all are named or none."""
+    """Check that keys that belong together are all set or all unset."""
     for name in (name for name, value in named.items() if not value and any(named.values())):
         there = next(other for other, value in named.items() if value)
-        yield Fault((table, name), f"missing: it goes together with {there}", (table, there))
+        yield Fault((table, name), f"missing: it is needed together with {there}", (table, there))
 
 
 def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> Iterator[Fault]:
-    """Check that the bus and the feed have sockets that can be bound, that strangers don't reach, and that are not one.
+    """Check that the endpoints of bus and feed can be bound, are not open to unknown clients, and differ.
 
-    keyed: which of the two only those can use who have a key, whoever reaches it.
+    keyed: those of the two that accept only clients with a key.
     """
     bus_key, feed_key = ("bus", "endpoint"), ("feed", "endpoint")
     for endpoint, key in ((bus, bus_key), (feed, feed_key)):
@@ -82,26 +82,26 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
 
 
 def http_address(address: str, key: Key) -> Iterator[Fault]:
-    """Check that an address can be listened at: an IP address, which is never looked up, and a port."""
+    """Check an address to listen on: an IP address and a port. Names are never looked up."""
     host, _, port = address.rpartition(":")
-    if not _PORT.fullmatch(port) or int(port) > LAST_PORT or not _is_ip(host):
+    if not _PORT.fullmatch(port) or int(port) > MAX_PORT or not _is_ip(host):
         yield Fault(key, f'expected an IP address of this machine and a port, as in "127.0.0.1:9464" or "[::1]:9464", got {address!r}')
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether strangers don't reach an IP address and port."""
+    """Return whether an IP address and port are reachable from this machine only."""
     return _is_loopback(address.rpartition(":")[0].strip("[]"))
 
 
 def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
-    """Check one source by itself: its names, spans of time, and whatever its plugin finds."""
+    """Check one source: its names, its time spans, and the checks of its kind."""
     for field in ("name", "system"):
         if not NAME.fullmatch(getattr(config, field)):
             yield Fault(
                 (*key, field), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {getattr(config, field)!r}"
             )
     if not config.timeout:
-        yield Fault((*key, "timeout"), "must be longer than nothing")
+        yield Fault((*key, "timeout"), "must be greater than zero")
     own = [_of_plugin(fault, type(config).__struct_fields__, key) for fault in config.faults()]
     yield from own
     if not own:
@@ -110,9 +110,9 @@ def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
 
 
 def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Iterator[Fault]:
-    """Check that no two sources have one name, fill one dataset of a system, or disagree about the step of a group.
+    """Check that no two sources have the same name, fill the same dataset of a system, or use different steps in one group.
 
-    whole: the keys of those of which every field is as the file has it, not a default in place of one that is wrong.
+    whole: the keys of the sources without invalid fields, in which no default replaces one.
     """
     for (first, one), (second, two) in combinations(configs.items(), 2):
         if one.name == two.name:
@@ -133,8 +133,8 @@ def _exists(zone: str) -> bool:
     return True
 
 
-# All fields are of fixed width: where two names are equal, they are equally long, so their systems are, so each field stands at the same
-# place in both and is equal too. Other templates are tried date by date, which takes 20 ms.
+# With fields of fixed width, two equal names have the same length, so their systems have too. Then each field is at the same place in
+# both and is equal. Other templates are checked date by date, which takes 20 ms.
 def _is_plain(path: str) -> bool:
     fields = set(re.findall(r"%.", path))
     return "{system}" in path and fields <= _FIXED and "%Y" in fields and ({"%m", "%d"} <= fields or "%j" in fields)
@@ -155,11 +155,13 @@ def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
 
 
 def _unfit(endpoint: str, *, is_keyed: bool) -> str | None:
-    """Return what is wrong with an endpoint, never showing it: it may be a URL with a password in the wrong place."""
+    """Return the error of an endpoint. The message does not show it: it could be a misplaced URL with a password."""
     scheme, _, rest = endpoint.partition("://")
     if scheme == "ipc" and rest.startswith("/") and not rest.endswith("/") and rest.isprintable():
         length = len(rest.encode())
-        return f"a socket's path has at most {LONGEST_IPC} bytes, this one has {length}" if length > LONGEST_IPC else None
+        return (
+            f"the path of a socket has at most {MAX_IPC_PATH_BYTES} bytes, this one has {length}" if length > MAX_IPC_PATH_BYTES else None
+        )
     if scheme != "tcp":
         return 'expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"'
     host, _, port = rest.rpartition(":")
@@ -169,11 +171,11 @@ def _unfit(endpoint: str, *, is_keyed: bool) -> str | None:
         return None
     if not is_keyed:
         return "tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"
-    return None if _is_ip(host) else 'expected an IP address of this machine, "0.0.0.0" for all: names are not looked up'
+    return None if _is_ip(host) else 'expected an IP address of this machine, "0.0.0.0" for all; names are not resolved'
 
 
 def _is_ip(host: str) -> bool:
-    """Tell whether it is an IP address, in brackets if it is one of version 6."""
+    """Return whether the text is an IP address, with brackets for version 6."""
     try:
         version = ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).version
     except ValueError:
@@ -201,36 +203,36 @@ def _of_plugin(fault: str, names: tuple[str, ...], key: Key) -> Fault:
 def _spans(config: SourceConfig, key: Key) -> Iterator[Fault]:
     window, step = config.window, config.step
     if step < 1 or window < 1:
-        yield Fault((*key, "window"), f"windows of {window} s and steps of {step} s must be longer than nothing")
+        yield Fault((*key, "window"), f"window ({window} s) and step ({step} s) must be greater than zero")
         return
     if window % step:
-        yield Fault((*key, "window"), f"a window of {window} s is not a whole number of the source's steps of {step} s")
+        yield Fault((*key, "window"), f"{window} s is not a multiple of the source's step of {step} s")
     if _DAY % window:
-        yield Fault((*key, "window"), f"windows of {window} s don't divide a day of {_DAY} s")
+        yield Fault((*key, "window"), f"24 h must be a whole number of windows of {window} s")
     if config.retention < window:
-        yield Fault((*key, "retention"), f"{config.retention} s is shorter than a window of {window} s")
+        yield Fault((*key, "retention"), f"{config.retention} s is shorter than the window of {window} s")
 
 
 def _dates() -> Iterator[dt.date]:
-    """Yield four years and a day of another decade: every date in which two that a template can't tell apart differ."""
+    """Yield four years and a day of another decade. They differ in each part that a template can omit."""
     yield from (dt.date(2024, 1, 1) + dt.timedelta(days=n) for n in range(4 * 365 + 1))
     yield dt.date(2034, 1, 1)
 
 
 def _off_grid(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
     step = config.step
-    if step >= 1 and zone is not None and QUARTER % step and (grid := _grid(zone)) % step:
-        yield Fault(key, f"steps of {step} s don't divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
+    if step >= 1 and zone is not None and DAY_GRANULARITY_SECONDS % step and (grid := _grid(zone)) % step:
+        yield Fault(key, f"steps of {step} s do not divide the days of {zone}, which begin and end at multiples of {grid} s (UTC)")
 
 
 def _weeks() -> Iterator[dt.date]:
-    """Yield days of all offsets that a zone had for a week or longer since there are archives, and will have as far as is known."""
+    """Yield dates that cover all UTC offsets which a zone had for a week or longer since 2000, or is known to get."""
     return (dt.date(2000, 1, 1) + dt.timedelta(weeks=n) for n in range(40 * 52))
 
 
 @lru_cache
 def _grid(zone: str) -> int:
-    """Return the largest number of seconds that divides every midnight of a zone, and so the length of each of its days."""
+    """Return the largest number of seconds that divides every midnight of a zone, and thus the length of each of its days."""
     info = ZoneInfo(zone)
     offsets = {info.utcoffset(dt.datetime.combine(date, dt.time(), info)) or dt.timedelta() for date in _weeks()}
     return math.gcd(_DAY, *(int(offset.total_seconds()) for offset in offsets))
@@ -238,14 +240,14 @@ def _grid(zone: str) -> int:
 
 def _rivals(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
     if shared := one.datasets() & two.datasets():
-        yield Fault(second, f"{_first(shared)} of {two.system} is filled by source {one.name} too", first)
+        yield Fault(second, f"{_first(shared)} of {two.system} is also filled by source {one.name}", first)
 
 
 def _out_of_step(one: SourceConfig, two: SourceConfig, first: Key, second: Key) -> Iterator[Fault]:
     shared = _groups(one) & _groups(two)
     if shared and one.step != two.step:
         where = f"{_first(shared)} of {two.system}"
-        yield Fault(second, f"has steps of {two.step} s in {where}, where source {one.name} has {one.step} s", first)
+        yield Fault(second, f"has steps of {two.step} s in {where}, but source {one.name} has {one.step} s", first)
 
 
 def _first(names: AbstractSet[str]) -> str:

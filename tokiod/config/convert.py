@@ -1,7 +1,7 @@
-"""Shape first, meaning second: TOML tables become typed structs here, and what they mean is looked at in tokiod.config.checks.
+"""Convert TOML tables to typed structs. tokiod.config.checks checks their meaning.
 
-msgspec stops at the first thing that is wrong. Someone who writes a configuration wants to hear of all of them, so a table is
-converted field by field, and what can't be converted becomes a Fault with its key; the rest goes on to be checked.
+msgspec stops at the first error, but all errors are to be reported at once. So a table is converted field by field. A value that can't
+be converted becomes a Fault with its key; the other values are checked further.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong: where, what, and the other offender where there are two."""
+    """One error: its key, a sentence, and the key of the other value in a conflict."""
 
     key: Key
     sentence: str
@@ -40,10 +40,10 @@ class Fault(NamedTuple):
 def fields(
     table: object, struct: type[msgspec.Struct], key: Key, own: Mapping[str, Callable[..., Shaped]] | None = None
 ) -> tuple[dict[str, Any], list[Fault]]:
-    """Convert a TOML table to the fields of a struct; return those that are fine, and a Fault for each that is not.
+    """Convert a TOML table to the fields of a struct. Return the valid fields, and a Fault for each invalid one.
 
-    A table within it comes with what is fine of it too, so both may be said of one field. (TOML has no null: None is "not fine".)
-    own: how to convert the fields that only their struct understands.
+    A table inside it returns its valid part and its Faults too. (TOML has no null: None means "not valid".)
+    own: converters for fields that need their own.
     """
     if not isinstance(table, dict):
         return {}, [Fault(key, f"expected a table, got {type(table).__name__}")]
@@ -61,7 +61,7 @@ def fields(
 
 
 def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None, list[Fault]]:
-    """Make a struct of fields that are fine, if all it needs are there; what it refuses itself is a Fault of the whole table."""
+    """Return a struct of valid fields, or None if a required one is missing. An error of the struct is a Fault of the whole table."""
     if any(field.required and field.name not in values for field in _fields(struct)):
         return None, []
     try:
@@ -70,22 +70,22 @@ def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None
         return None, [Fault(key, str(error))]
 
 
-# Reading the annotations of a struct takes a millisecond, and twenty sources are of few kinds.
+# Reading the annotations of a struct takes a millisecond, and many sources have few kinds.
 @lru_cache(maxsize=64)
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(struct)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ", did you mean X?" for the known name that is most like this one, or nothing."""
-    import difflib  # noqa: PLC0415 - 2 ms, for all who mistype nothing
+    """Return ", did you mean X?" for the most similar known name, or an empty string."""
+    import difflib  # noqa: PLC0415 - 2 ms, only needed for errors
 
     found = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {found[0]}?" if found else ""
 
 
 def label(key: Key) -> str:
-    """Write a key the way TOML does: tls.ca, ops[2]."""
+    """Format a key as TOML does: tls.ca, ops[2]."""
     text = ""
     for part in key:
         if isinstance(part, int):
@@ -95,19 +95,19 @@ def label(key: Key) -> str:
     return text
 
 
-def told_secrets(value: object, key: Key) -> Iterator[Fault]:
-    """Find the URLs in a table that hold a password, which nothing may print."""
+def secrets_in_urls(value: object, key: Key) -> Iterator[Fault]:
+    """Yield a Fault for each URL in a table that holds a password. The Fault does not show it."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from told_secrets(item, (*key, name))
+            yield from secrets_in_urls(item, (*key, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from told_secrets(item, (*key, index))
-    elif isinstance(value, str) and _tells_secret(value):
-        yield Fault(key, "a URL must not hold a secret: put it into a file, or into the environment, and name that instead")
+            yield from secrets_in_urls(item, (*key, index))
+    elif isinstance(value, str) and _holds_secret(value):
+        yield Fault(key, "a URL must not contain a secret: put it into a file or the environment and name that")
 
 
-def _tells_secret(text: str) -> bool:
+def _holds_secret(text: str) -> bool:
     try:
         url = urlsplit(text)
         url.port  # noqa: B018 - a password with a slash in it ends up as the port
@@ -130,7 +130,7 @@ def _value(value: object, key: Key, of: Any) -> Shaped:
 
 
 def _struct(of: Any) -> type[msgspec.Struct] | None:
-    """Return the struct that a type is, or that may be left out."""
+    """Return the struct of a type that is a struct or an optional struct, else None."""
     (one,) = set(get_args(of)) - {NoneType} if NoneType in get_args(of) and len(get_args(of)) == 2 else {of}  # noqa: PLR2004 - it or None
     return one if isinstance(one, type) and issubclass(one, msgspec.Struct) else None
 

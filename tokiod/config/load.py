@@ -1,8 +1,8 @@
-"""The configuration: one TOML file, typed; unknown keys are refused, and every fault is told at once with its place.
+"""Read the configuration: one TOML file to typed structs. Unknown keys are errors, and all errors are reported at once, with their lines.
 
     tokiod.toml:14: source cscratch-lmt: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 30
 
-A [[source]] stanza takes its shape from the plugin that its `kind` names, so adding a kind changes nothing here.
+The struct of a [[source]] section comes from the plugin of its `kind`, so a new kind changes nothing here.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
 class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
     """Where the TTS files are. path: strftime fields for the site's date, and {system}.
 
-    keep_live_days: how long a day that is over and complete is still kept uncompressed, quick to write to; seal_after: how long after
-    its end a day is sealed although windows are missing; max_columns: of a dataset.
+    keep_live_days: how many days a complete file stays live; seal_after: how long after its end a day is sealed despite gaps;
+    max_columns: largest number of columns of a dataset.
     """
 
     path: str
@@ -66,16 +66,16 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
         return Path(day.date.strftime(self.path).replace("{system}", system))
 
     def files(self) -> Iterator[Path]:
-        """Yield the files that are there, of whatever day and system."""
+        """Yield the existing files of all days and systems."""
         pattern = _FIELD.sub("*", str(Path(self.path).relative_to(self.root)))
         return (path for path in self.root.glob(pattern) if not path.name.startswith("."))
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The inner bus, from the collectors to the writer. At most so many windows and bytes are underway unacknowledged.
+    """The bus from the collectors to the writer. max_windows, max_bytes: bounds of what is in flight.
 
-    secret_key_file: the writer's CURVE key, client_secret_key_file: the collectors'; both, or neither; clients: a directory of the public
-    keys of others who may come. See tokiod.bus.curve.
+    secret_key_file: the writer's CURVE key, client_secret_key_file: that of the collectors; both or neither; clients: a directory of the
+    public keys of further clients. See tokiod.bus.curve.
     """
 
     endpoint: str = "ipc:///run/tokiod/bus"
@@ -87,7 +87,7 @@ class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The live feed to the world. secret_key_file: its CURVE key; clients: the directory of the public keys of those who may subscribe."""
+    """The feed. secret_key_file: its CURVE key; clients: a directory of the public keys of the permitted subscribers."""
 
     endpoint: str = "ipc:///run/tokiod/feed"
     secret_key_file: str | None = None
@@ -95,15 +95,15 @@ class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """Where metrics and health are served by HTTP."""
+    """The address at which metrics and health are served over HTTP."""
 
     address: str = "127.0.0.1:9464"
 
 
 class Config(msgspec.Struct, kw_only=True, frozen=True):
-    """A site: its IANA time zone, archive, sockets and sources. secrets: the directory that file secrets are relative to.
+    """A site: its IANA time zone, archive, sockets and sources.
 
-    metrics: None for none.
+    secrets: the directory that the files of secrets are relative to; metrics: None if they are not served.
     """
 
     timezone: str
@@ -117,13 +117,13 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def run(self) -> Path:
-        """The directory of the daemon's sockets: where the bus is, or where the archive keeps its ledger."""
+        """The directory of the daemon's sockets: that of the bus, or that of the ledger if the bus is on TCP."""
         kind, _, path = self.bus.endpoint.partition("://")
         return Path(path).parent if kind == "ipc" else self.archive.ledger.parent
 
     @property
     def control(self) -> Path:
-        """The Unix socket on which a daemon takes orders; its permissions say from whom."""
+        """The Unix socket on which a daemon takes commands. Its permissions decide which users may send them."""
         return self.run / "control"
 
     def secret(self, reference: str) -> str:
@@ -131,23 +131,23 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return secret(reference, self.secrets)
 
 
-class _OfNoKind(SourceConfig, frozen=True):
-    """A stanza whose kind nobody knows: all kinds' own options are passed over, and it fills nothing."""
+class _UnknownKind(SourceConfig, frozen=True):
+    """A section with an unknown kind: options of its kind are ignored, and it fills no dataset."""
 
     def datasets(self) -> frozenset[str]:
         return frozenset()
 
 
 def load(path: Path, origin: Path | None = None) -> Config:
-    """Read a configuration file; a relative `secrets` directory is relative to the file's, or to that of the one it is a copy of.
+    """Read a configuration file. A relative `secrets` directory is relative to the file, or to `origin` if the file is a copy of it.
 
-    Raises ConfigError with every fault at once, one line each: file:line: where: what.
+    Raises ConfigError with all errors, one line each: file:line: where: what.
     """
     return read(path, origin)[1]
 
 
 def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
-    """Return a configuration file's text, and what it says, see load()."""
+    """Return the text and the content of a configuration file, see load()."""
     text, document = places.read(path)
     sources: dict[Key, SourceConfig] = {}
 
@@ -165,16 +165,16 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
 
 
 def warnings(config: Config) -> list[str]:
-    """Return what is allowed but can hardly be meant."""
-    told = [] if config.source else ["no [[source]]: nothing is collected"]
+    """Return warnings about values that are allowed but probably not intended."""
+    found = [] if config.source else ["no [[source]] section: the daemon collects no data"]
     if config.metrics is not None and not checks.is_loopback(config.metrics.address):
-        told.append(f"metrics.address: whoever reaches {config.metrics.address} may read the names and states of all sources")
-    return told
+        found.append(f"metrics.address: every client that reaches {config.metrics.address} can read the names and states of all sources")
+    return found
 
 
 def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
     if not isinstance(stanzas, list):
-        return [shape.Fault(key, f"expected [[source]], a stanza for each source, got {type(stanzas).__name__}")]
+        return [shape.Fault(key, f"expected [[source]], one section for each source, got {type(stanzas).__name__}")]
     faults: list[Fault] = []
     for index, stanza in enumerate(stanzas):
         at = (*key, index)
@@ -186,16 +186,16 @@ def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> lis
 
 
 def _source(stanza: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
-    """Convert a stanza by its kind. What is wrong in it is left at its default, so that it can be held against the others."""
-    faults = list(shape.told_secrets(stanza, key))
-    struct: type[SourceConfig] = _OfNoKind
+    """Convert a section by its kind. Invalid values keep their defaults, so that the section can be checked against the others."""
+    faults = list(shape.secrets_in_urls(stanza, key))
+    struct: type[SourceConfig] = _UnknownKind
     if isinstance(stanza, dict) and isinstance(stanza.get("kind"), str):
         try:
             plugin = plugins.load(stanza["kind"])
             struct = watched(plugin.Saved) if "watch" in stanza else plugin.Config
         except ConfigError as error:
             faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
-    if struct is _OfNoKind and isinstance(stanza, dict):
+    if struct is _UnknownKind and isinstance(stanza, dict):
         stanza = {name: stanza[name] for name in stanza if name in SourceConfig.__struct_fields__}
     values, wrong = shape.fields(stanza, struct, key)
     config, refused = shape.build(struct, values, key)
@@ -214,7 +214,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
     yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
     if bus.clients and not bus.secret_key_file:
-        yield shape.Fault(("bus", "clients"), "goes together with secret_key_file: without it there is nobody to be let in")
+        yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
     for key, config in sources.items():
@@ -224,8 +224,8 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
 
 def _lines(path: Path, text: str, document: dict[str, Any], faults: list[Fault]) -> list[str]:
     lines = places.places(text)
-    told = sorted((places.line(lines, fault.key) or 0, _line(document, fault, lines)) for fault in faults)
-    return list(dict.fromkeys(f"{path}:{number}: {sentence}" if number else f"{path}: {sentence}" for number, sentence in told))
+    found = sorted((places.line(lines, fault.key) or 0, _line(document, fault, lines)) for fault in faults)
+    return list(dict.fromkeys(f"{path}:{number}: {sentence}" if number else f"{path}: {sentence}" for number, sentence in found))
 
 
 def _line(document: dict[str, Any], fault: Fault, lines: dict[Key, int]) -> str:
@@ -235,7 +235,7 @@ def _line(document: dict[str, Any], fault: Fault, lines: dict[Key, int]) -> str:
 
 
 def _where(document: dict[str, Any], key: Key) -> str:
-    """Write a key for a person: `source cscratch-lmt: window: `."""
+    """Format a key for a message: `source cscratch-lmt: window: `."""
     head, rest = key[:1], key[1:]
     words = [shape.label(head)]
     if head == ("source",) and rest:

@@ -31,7 +31,7 @@ def load(kind: str) -> Plugin:
         raise ConfigError([f"{kind!r} is no kind of source{_instead(kind, kinds())}"])
     try:
         module = importlib.import_module(f"{collectors.__name__}.{kind}")
-    except Exception as error:  # a plugin is anybody's code: whatever stops its import is said, and is no reason to die
+    except Exception as error:  # a plugin is foreign code: any error of its import is reported and stops nothing else
         raise ConfigError([f"collectors.{kind} can't be imported: {type(error).__name__}: {error}"]) from error
     missing = [part for part in _PARTS if not hasattr(module, part)]
     if missing:

@@ -1,4 +1,4 @@
-"""A TOML file, and where in it each key stands: tomllib doesn't tell, and a fault without its line is half a fault."""
+"""Read a TOML file and find the line of each key, which tomllib does not report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Key = tuple[str | int, ...]
-"""The way to a value: ("source", 0, "window") is the key `window` of the first [[source]]."""
+"""The path to a value: ("source", 0, "window") is the key `window` of the first [[source]]."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _STRING = re.compile(
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"(?P<fault>.*) \(at (?:line (?P<line>\d+), column (?P<colum
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file and what it says. Raises ConfigError in one line, with the place if there is one."""
+    """Return the text and the content of a TOML file. Raises ConfigError with one line, which has the line number if it is known."""
     try:
         text = path.read_text("utf-8")
         return text, tomllib.loads(text)
@@ -51,9 +51,9 @@ def _syntax(path: Path, text: str, error: str) -> str:
 
 
 def places(text: str) -> dict[Key, int]:
-    """Return the line, from 1, on which each table, key and array item of a TOML text first stands.
+    """Return the first line, from 1, of each table, key and array item of a TOML text.
 
-    The text must have passed tomllib: nothing is checked here.
+    The text must be valid TOML: nothing is checked here.
     """
     scan = _Scan(text)
     scan.document()
@@ -61,14 +61,14 @@ def places(text: str) -> dict[Key, int]:
 
 
 def line(lines: dict[Key, int], key: Key) -> int | None:
-    """Return the line of a key, or of the nearest table around it where it is missing; None at the top."""
+    """Return the line of a key, or of the nearest table around a missing key; None at the top level."""
     while key and key not in lines:
         key = key[:-1]
     return lines.get(key)
 
 
 class _Scan:
-    """A walk over a valid TOML text that looks at keys and steps over values."""
+    """A scan of a valid TOML text that records keys and skips values."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -78,7 +78,7 @@ class _Scan:
         self._tables: dict[Key, int] = {}
 
     def document(self) -> None:
-        """Walk over all statements."""
+        """Scan all statements."""
         table: Key = ()
         self._take(_BLANK)
         while self.at < len(self.text):
@@ -156,7 +156,7 @@ class _Scan:
             self._pair(table)
 
     def _closes(self, bracket: str) -> bool:
-        """Step over the opening bracket or a comma, and over the closing bracket where it comes next."""
+        """Skip the opening bracket or a comma. Return whether the closing bracket follows, and skip it."""
         self._take(_BLANK)
         if self.text[self.at] in "[{,":
             self.at += 1

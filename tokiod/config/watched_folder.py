@@ -1,4 +1,4 @@
-"""A [[source]] with `watch`: its keys are those of every source, and the options that `tokioctl archive KIND` has."""
+"""A [[source]] with `watch`: it has the keys of every source and the options of `tokioctl archive KIND`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tokiod.units import Duration
 
 
 class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """A folder that files of a kind are put into. Windows, settle and retention mean nothing to it: a file is collected whole, once.
+    """A folder into which files of a kind are put. Window, settle and retention do not apply: each file is collected whole, once.
 
-    watch: the folder; scan: how often everything in it is looked at, because inotify sees neither what happens on a network file
-    system nor everything when very much happens at once.
+    watch: the folder; scan: seconds between two scans of all its files, because inotify does not report changes on network file systems
+    and loses events under load.
     """
 
     polled: ClassVar[bool] = False
@@ -26,7 +26,7 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
 
     @property
     def options(self) -> SavedOptions:
-        """How its files are read."""
+        """The options with which its files are read."""
         return self.of_files(**{field.name: getattr(self, field.name) for field in msgspec.structs.fields(self.of_files)})
 
     @property
@@ -35,20 +35,20 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
         return self.options.step
 
     def datasets(self) -> frozenset[str]:
-        """Return the names of what the files can fill."""
+        """Return the names of the datasets that the files can fill."""
         return self.options.datasets()
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the folder and the options."""
+        """Return the errors of the folder and the options."""
         faults = [] if self.watch.startswith("/") else [f"watch: expected an absolute path, got {self.watch!r}"]
         if self.scan <= 0:
-            faults.append("scan: must be longer than nothing")
+            faults.append("scan: must be greater than zero")
         return [*faults, *self.options.faults()]
 
 
 @lru_cache
 def watched(saved: type[SavedOptions]) -> type[Watched]:
-    """Return the stanza of watched folders of a kind, whose Saved is given."""
+    """Return the struct of a section for watched folders of a kind. saved: the options of the kind's saved files."""
     own = [
         (field.name, field.type) if field.required else (field.name, field.type, msgspec.field(default=field.default))
         for field in msgspec.structs.fields(saved)

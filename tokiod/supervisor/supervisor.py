@@ -179,7 +179,7 @@ class Supervisor:
         deadline = time.monotonic() + READY_LIMIT
         while not self._children.are_ready and not self._stopped.is_set():
             if self._children.have_failed:
-                raise TokiodError("the daemon can't run with it, see its log: it goes on with the configuration it had")
+                raise TokiodError("the daemon can't run with it, see its log: it keeps its current configuration")
             if time.monotonic() > deadline:
-                raise TokiodError(f"not ready with it after {READY_LIMIT:.0f} s: the daemon goes on with the configuration it had")
+                raise TokiodError(f"not ready with it after {READY_LIMIT:.0f} s: the daemon keeps its current configuration")
             await asyncio.sleep(0.05)

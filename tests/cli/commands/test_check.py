@@ -53,7 +53,7 @@ def stanza(name, system):
 def test_a_fine_file_is_summed_up(run):
     assert run(SITE + stanza("a", "one") + stanza("b", "two")) == (
         0,
-        "tokiod.toml: fine: 2 sources, 2 systems, 4 datasets, days of UTC in /tts\n",
+        "tokiod.toml: OK: 2 sources, 2 systems, 4 datasets, one file per UTC day under /tts\n",
         "",
     )
 
@@ -61,8 +61,8 @@ def test_a_fine_file_is_summed_up(run):
 def test_a_site_without_sources_is_fine_with_a_warning(run):
     assert run(SITE) == (
         0,
-        "tokiod.toml: fine: 0 sources, 0 systems, 0 datasets, days of UTC in /tts\n",
-        "tokiod.toml: warning: no [[source]]: nothing is collected\n",
+        "tokiod.toml: OK: 0 sources, 0 systems, 0 datasets, one file per UTC day under /tts\n",
+        "tokiod.toml: warning: no [[source]] section: the daemon collects no data\n",
     )
 
 
@@ -70,8 +70,8 @@ def test_every_fault_is_on_stderr_with_exit_2(run):
     code, out, err = run(SITE.replace("UTC", "UTX") + stanza("a", "one") + stanza("a", "one"))
     assert (code, out) == (2, "")
     assert err == (
-        "tokiod.toml:1: timezone: there is no time zone 'UTX', did you mean UTC?\n"
-        "tokiod.toml:9: source a: datatargets/readbytes and 1 more of one is filled by source a too (line 4)\n"
+        "tokiod.toml:1: timezone: unknown time zone 'UTX', did you mean UTC?\n"
+        "tokiod.toml:9: source a: datatargets/readbytes and 1 more of one is also filled by source a (line 4)\n"
         "tokiod.toml:10: source a: name: another source has the same name (line 5)\n"
     )
 

@@ -77,7 +77,7 @@ def test_what_is_not_settled_yet_is_no_gap_and_what_was_lost_before_is_one(path,
 @pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("two", "no source is called 'two': there is folder, one, other"), ("folder", "folder is a watched folder, and nobody knows")],
+    [("two", "unknown source 'two'; known: folder, one, other"), ("folder", "folder is a watched folder, which has no expected windows")],
 )
 def test_a_source_that_is_none_or_has_no_windows_is_a_sentence_with_exit_2(path, name, said):
     done = run(path, name)
@@ -87,4 +87,4 @@ def test_a_source_that_is_none_or_has_no_windows_is_a_sentence_with_exit_2(path,
 
 def test_without_a_ledger_it_says_where_there_should_be_one(path):
     done = run(path)
-    assert (done.exit_code, "there is no ledger at " in done.stderr) == (2, True)
+    assert (done.exit_code, "no ledger at " in done.stderr) == (2, True)

@@ -77,11 +77,11 @@ def test_for_a_person_it_is_a_table_and_a_sentence_without_escapes(path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["onw"], "no source is called 'onw', did you mean one?"),
+        (["onw"], "unknown source 'onw', did you mean one?"),
         (["three"], "three is a watched folder"),
-        (["two", "--window", "2018-01-28T00:01:00"], "--window: two can't be asked about the past"),
-        (["one", "--window", "2018-01-29T00:00:00"], "is not closed and settled yet; the newest that is ends "),
-        (["one", "--window", "noon"], "--window: 'noon' is no ISO 8601 time"),
+        (["two", "--window", "2018-01-28T00:01:00"], "--window: two cannot be queried about the past"),
+        (["one", "--window", "2018-01-29T00:00:00"], "is not settled yet; the newest settled window ends at "),
+        (["one", "--window", "noon"], "--window: 'noon' is not an ISO 8601 time"),
         (["two"], "two: "),
     ],
 )

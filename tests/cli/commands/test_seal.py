@@ -41,7 +41,7 @@ def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
     assert (done.exit_code, form(path), marked(file_of(path)).exists()) == (0, "sealed", False)
     assert done.stdout.startswith(f"{file_of(path)}: sealed, 0.1 MiB to 0.0 MiB")
     assert filled(held(path.parent, [COUNTER])) == {key: cells for key, cells in filled(expected(SAMPLES, 1)).items() if key[1] == COUNTER}
-    assert run(path, "2018-01-29", "fs").stdout == f"{file_of(path)}: was sealed before\n"
+    assert run(path, "2018-01-29", "fs").stdout == f"{file_of(path)}: already sealed\n"
     (told,) = json.loads(run(path, "2018-01-29", "--json").stdout)
     assert told == {
         "path": str(file_of(path)), "system": "fs", "date": "2018-01-29", "was_sealed": True,
@@ -53,13 +53,13 @@ def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["yesterday"], "'yesterday' is no date; write it like 2018-01-28"),
-        (["2018-01-30"], "2018-01-30 is not over: its next window would open the files up again"),
-        (["2018-01-28"], "there is no "),
+        (["yesterday"], "'yesterday' is not a date; write it like 2018-01-28"),
+        (["2018-01-30"], "2018-01-30 is not over: its next window would reopen the files"),
+        (["2018-01-28"], "does not exist"),
         (["2018-01-29", "gs"], "2018-01-29/gs.hdf5"),
-        (["2018-01-29", "cscratch"], "no source has the system 'cscratch': there is fs, gs"),
-        (["2018-01-29", "--detach"], "--detach: no daemon runs on this archive that it could be left to"),
-        (["2018-01-29", "gss"], "no source has the system 'gss', did you mean gs?"),
+        (["2018-01-29", "cscratch"], "unknown system 'cscratch'; known: fs, gs"),
+        (["2018-01-29", "--detach"], "--detach: no daemon runs on this archive; start it"),
+        (["2018-01-29", "gss"], "unknown system 'gss', did you mean gs?"),
     ],
 )
 def test_what_can_not_be_sealed_is_a_sentence_with_exit_2(path, arguments, said):

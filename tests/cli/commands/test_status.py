@@ -42,7 +42,7 @@ def test_with_the_daemon_down_the_ledger_is_told_and_that_it_is_the_ledger(path,
     done = run(path)
     assert done.exit_code == 2
     lines = done.stdout.splitlines()
-    assert lines[0].split() == f"2018-01-29T12:00:30Z {path.parent}/tts the daemon is down: this is what the ledger says".split()
+    assert lines[0].split() == f"2018-01-29T12:00:30Z {path.parent}/tts the daemon is down; from the ledger".split()
     (row,) = [line for line in lines if line.startswith("one")]
     assert row.split()[2:6] == ["2018-01-29T12:00:00Z", "30s", "11:59:00Z", "+1m"]
 

@@ -81,10 +81,13 @@ def test_the_same_as_json(path):
 @pytest.mark.usefixtures("ledger")
 def test_what_is_too_young_or_too_old_is_said_and_where_nothing_is_left_to_compare_it_is_not_fine(path):
     done = run(path, "one", "2018-01-28T00:08", "2018-01-28T00:11")
-    assert (done.exit_code, done.stderr) == (2, "main: nothing of one in [2018-01-28T08:08:00Z, 2018-01-28T08:11:00Z) could be compared\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "main: no window of one in [2018-01-28T08:08:00Z, 2018-01-28T08:11:00Z) could be compared\n",
+    )
     assert done.stdout.splitlines() == [
         "[2018-01-28T08:08:00Z, 2018-01-28T08:09:00Z): not stored",
-        "[2018-01-28T08:09:00Z, 2018-01-28T08:11:00Z): not compared, not closed and settled yet",
+        "[2018-01-28T08:09:00Z, 2018-01-28T08:11:00Z): not compared, not settled yet",
         "one: 0 of 0 windows differ; 0 cells compared",
     ]
     old = run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04", now=START + 3 * 86400)
@@ -97,11 +100,11 @@ def test_what_is_too_young_or_too_old_is_said_and_where_nothing_is_left_to_compa
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("two", "2018-01-28T00:01", "2018-01-28T00:05"), "two can't be asked about the past"),
+        (("two", "2018-01-28T00:01", "2018-01-28T00:05"), "two cannot be queried about the past"),
         (("three", "2018-01-28T00:01", "2018-01-28T00:05"), "tokioctl archive"),
-        (("on", "2018-01-28T00:01", "2018-01-28T00:05"), "no source is called 'on', did you mean one?"),
+        (("on", "2018-01-28T00:01", "2018-01-28T00:05"), "unknown source 'on', did you mean one?"),
         (("one", "2018-01-28T00:05", "2018-01-28T00:05"), "must be before END"),
-        (("one", "yesterday", "2018-01-28T00:05"), "'yesterday' is no ISO 8601 time"),
+        (("one", "yesterday", "2018-01-28T00:05"), "'yesterday' is not an ISO 8601 time"),
         (("one", "2018-01-28T00:01", "2018-01-28T00:05", "--dataset", "fullness/inode"), "does not fill 'fullness/inode'"),
     ],
 )
@@ -122,4 +125,4 @@ def test_a_source_that_can_not_be_asked_is_a_sentence_and_exit_2(path):
 def test_an_archive_that_never_was_is_a_sentence(path):
     done = run(path, "one", "2018-01-28T00:02", "2018-01-28T00:04")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "there is no ledger" in done.stderr
+    assert "no ledger" in done.stderr

@@ -68,7 +68,7 @@ WRONG = {
     "a user and a key": ({"user": "me", "password_env": "P", "api_key_env": "K"}, "api_key_env: a user with a password or an API key"),
     "half a certificate": ({"tls_cert": "c"}, "tls_cert: a certificate of our own needs both"),
     "TLS without https": ({"url": "http://es", "tls_ca": "ca"}, "url: must begin with https://"),
-    "no interval": ({"interval": 0}, "interval: must be longer than nothing"),
+    "no interval": ({"interval": 0}, "interval: must be greater than zero"),
     "an unknown dataset": ({"collect": ("datatargets/nonsense",)}, "collect: collectd has no datatargets/nonsense"),
     "no dataset": ({"collect": ()}, "collect: name at least one dataset"),
     "two fields of one name": ({"fields": Fields(host="plugin")}, "fields: "),

@@ -315,7 +315,7 @@ def test_a_server_that_is_not_there_is_transient():
         ({"url": "http://x:y/"}, "url: can't be understood"),
         ({"interfaces": ()}, "interfaces: name at least one"),
         ({"interfaces": ("sunn-cr5",)}, "interfaces: 'sunn-cr5' is not ROUTER:IFNAME"),
-        ({"interval": 0}, "interval: must be longer than nothing"),
+        ({"interval": 0}, "interval: must be greater than zero"),
     ],
 )
 def test_what_is_wrong_in_a_stanza_is_told(options, fault):

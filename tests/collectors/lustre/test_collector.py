@@ -254,7 +254,7 @@ def test_cancelled_at_any_moment_it_leaves_no_command_running_and_can_be_asked_a
         ({"mounts": ("scratch",)}, "mounts: name at least one mount point"),
         ({"lfs": ()}, "lfs: expected a command as a list"),
         ({"fullness": False, "failover": False}, "fullness: must be true where failover is not"),
-        ({"command_timeout": 60}, "command_timeout: must be longer than nothing, and shorter than timeout and window"),
+        ({"command_timeout": 60}, "command_timeout: must be greater than zero, and shorter than timeout and window"),
     ],
 )
 def test_what_is_wrong_in_a_stanza_is_told(options, fault):

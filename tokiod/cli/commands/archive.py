@@ -1,4 +1,4 @@
-"""`tokioctl archive KIND INPUT...`: saved files into one sealed TTS file, without a daemon."""
+"""`tokioctl archive KIND INPUT...`: convert saved files to one sealed TTS file, without a daemon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Archived(msgspec.Struct, frozen=True):
-    """What was archived of [start, end), UTC epoch seconds: how many cells; dropped: cells that were not, by reason."""
+    """The result for [start, end), UTC epoch seconds. cells: stored; dropped: cells that were not stored, by reason."""
 
     output: str
     start: int
@@ -44,18 +44,18 @@ class Archived(msgspec.Struct, frozen=True):
 
 
 class Kinds(click.Group):
-    """One subcommand per kind of collector, its own options made from the kind's Saved struct."""
+    """One subcommand for each kind of source, with options made from the kind's Saved struct."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the kinds there are."""
+        """Return the known kinds."""
         return plugins.kinds()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Make a kind's command. Raises ConfigError for an unknown kind, with the nearest known one."""
+        """Return the command of a kind. Raises ConfigError for an unknown kind, with the nearest known one."""
         return _command(cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Say an unknown kind as the rest of tokiod does."""
+        """Report an unknown kind as the configuration does."""
         try:
             return super().resolve_command(ctx, args)
         except ConfigError as error:
@@ -64,9 +64,9 @@ class Kinds(click.Group):
 
 @click.command(cls=Kinds, name="archive")
 def archive_command() -> None:
-    """Make a sealed TTS file of saved files, without a daemon.
+    """Convert saved files to a sealed TTS file, without a daemon.
 
-    Exit 0 made, 2 not.
+    Exit 0 created, 2 failed.
     """
 
 
@@ -74,7 +74,7 @@ def _command(kind: str) -> click.Command:
     plugin = plugins.load(kind)
     own = [option for option in options_of(plugin.Saved) if option.name != "step"]
     short = f"Archive saved {kind} files."
-    text = f"{short}\n\n{_first_line(plugin)}\n\nExit 0 made, 2 not."
+    text = f"{short}\n\n{_first_line(plugin)}\n\nExit 0 created, 2 failed."
     return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=text, short_help=short)
 
 
@@ -85,13 +85,16 @@ def _first_line(plugin: Plugin) -> str:
 _COMMON: list[click.Parameter] = [
     click.Argument(["inputs"], nargs=-1, required=True, shell_complete=file_names),
     click.Option(
-        ["--output"], required=True, type=click.Path(path_type=Path, dir_okay=False), help="The TTS file; filled further if it exists."
+        ["--output"],
+        required=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The TTS file. An existing file is filled further.",
     ),
-    click.Option(["--start"], metavar="TIME", required=True, help="First time, ISO 8601, local to --timezone or with an offset."),
-    click.Option(["--end"], metavar="TIME", required=True, help="End of the last row (exclusive)."),
-    click.Option(["--init-start"], metavar="TIME", help="Where the file begins.  [default: --start]"),
-    click.Option(["--init-end"], metavar="TIME", help="Where the file ends (exclusive).  [default: --end]"),
-    click.Option(["--step"], type=click.IntRange(min=1), help="Seconds between rows.  [default: the kind's own]"),
+    click.Option(["--start"], metavar="TIME", required=True, help="Start time, ISO 8601, local to --timezone or with an offset."),
+    click.Option(["--end"], metavar="TIME", required=True, help="End time (exclusive), formats as --start."),
+    click.Option(["--init-start"], metavar="TIME", help="Start of the file.  [default: --start]"),
+    click.Option(["--init-end"], metavar="TIME", help="End of the file (exclusive).  [default: --end]"),
+    click.Option(["--step"], type=click.IntRange(min=1), help="Seconds between rows.  [default: depends on the kind]"),
     click.Option(["--timezone"], metavar="ZONE", help="The site's IANA time zone.", default="UTC", show_default=True),
     click.Option(["--json", "as_json"], is_flag=True, help="Print one line of JSON, times in UTC epoch seconds."),
 ]
@@ -123,15 +126,15 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
 
 
 def _check_directory(directory: Path) -> None:
-    """Say before hours of reading that nothing can be put there."""
+    """Check the output directory before hours of reading."""
     if not directory.is_dir():
-        raise Failed(f"--output: there is no directory {directory}")
+        raise Failed(f"--output: directory {directory} does not exist")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise Failed(f"--output: the directory {directory} is not writable for this user")
+        raise Failed(f"--output: no permission to write to directory {directory}")
 
 
 def _reading(bar: ProgressBar[int], inputs: Sequence[str]) -> Callable[[int], None]:
-    """Return what a collector tells of files that it reads as a whole: there are no seconds of the span to show meanwhile."""
+    """Return the callback for bytes read, for collectors that read whole files before their first window."""
     total, done = sum(Path(name).stat().st_size for name in inputs if Path(name).is_file()), 0
 
     def read(count: int) -> None:
@@ -148,7 +151,7 @@ def _collector(kind: str, given: dict[str, Any], site: Site) -> Collector:
     names = {f.name for f in msgspec.structs.fields(plugin.Saved)}
     options = {n: given[n] for n in names if given.get(n) is not None}
     if given["step"] is not None and "step" not in names:
-        raise Failed(f"the step of {kind} is fixed by its files: leave --step out")
+        raise Failed(f"--step: the files of kind {kind} determine the step; omit --step")
     return plugin.saved(list(given["inputs"]), plugin.Saved(**options), site)
 
 

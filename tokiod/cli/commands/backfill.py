@@ -1,4 +1,4 @@
-"""`tokioctl backfill`: the past of a source into the archive, by the running daemon or without one."""
+"""`tokioctl backfill`: collect a past time span of a source, in the running daemon or without one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
 
-UNASKED = "which can't be asked: put the files of that time into it"
+NOT_POLLED = "which is not queried: put the files of that time into the folder"
 
 
 @click.command("backfill")
@@ -39,11 +39,11 @@ UNASKED = "which can't be asked: put the files of that time into it"
     shell_complete=dataset_names,
     help="Only this dataset, e.g. dataservers/cpuload; may be repeated.",
 )
-@click.option("--force", is_flag=True, help="Collect also what is stored already.")
-@click.option("--parallel", type=click.IntRange(1, 16), default=1, show_default=True, help="Windows collected side by side.")
-@click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")
+@click.option("--force", is_flag=True, help="Collect stored windows again, too.")
+@click.option("--parallel", type=click.IntRange(1, 16), default=1, show_default=True, help="Number of windows collected at the same time.")
+@click.option("--detach", is_flag=True, help="Start the work in the daemon and do not wait.")
 @click.option("--list", "listed", is_flag=True, help="Show all jobs.")
-@click.option("--cancel", type=int, metavar="ID", help="End a job; what it has stored stays.")
+@click.option("--cancel", type=int, metavar="ID", help="Cancel a job. Data that it stored is kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option
 @clock_option
@@ -51,11 +51,10 @@ def backfill_command(
     config_path: Path, clock: Clock, source: str | None, start: str | None, end: str | None, datasets: tuple[str, ...], parallel: int,
     cancel: int | None, *, force: bool, detach: bool, listed: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Collect SOURCE from START to END where it is not stored yet.
+    """Collect what is not stored of SOURCE from START to END.
 
-    START, END: ISO 8601, local to the site or with an offset. The daemon does it, behind live polling; without a daemon this command does.
-    Either way it is resumed where it stopped: by the daemon, or by the same command again. Exit 0 done, 1 failed or cancelled, 2 can't be
-    done.
+    START, END: ISO 8601, local to the site or with an offset. The daemon collects it, after live data; without a daemon, this command
+    does. An interrupted backfill is resumed by the daemon, or by the same command. Exit 0 done, 1 failed or cancelled, 2 not possible.
     """
     config = configuration.load(config_path)
     if listed or cancel is not None:
@@ -63,14 +62,14 @@ def backfill_command(
         return
     if source is None or start is None or end is None:
         raise Failed("backfill needs SOURCE START END, or --list, or --cancel ID")
-    stanza = polled_source(config, source, UNASKED)
+    stanza = polled_source(config, source, NOT_POLLED)
     span, chosen = _span(config, stanza, clock, start, end), filled_datasets(stanza, datasets)
     wanted = Wanted(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
     _check_replayable(config, stanza, clock)
     if is_down(config):
         if detach:
-            raise Failed("--detach: no daemon runs on this archive that it could be left to; start it, or leave --detach out")
-        from tokiod.cli.commands.backfill_here import run_alone  # noqa: PLC0415 - only where nobody else collects
+            raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
+        from tokiod.cli.commands.backfill_here import run_alone  # noqa: PLC0415 - only needed without a daemon
 
         run_alone(config, config_path, clock, stanza, wanted, as_json=as_json)
     else:
@@ -78,7 +77,7 @@ def backfill_command(
 
 
 def _span(config: Config, stanza: SourceConfig, clock: Clock, start: str, end: str) -> Window:
-    """Return the span, widened to the edges of the source's windows."""
+    """Return the time span, widened to the edges of the source's windows."""
     calendar = Calendar(config.timezone)
     first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
     if first >= last:
@@ -86,11 +85,11 @@ def _span(config: Config, stanza: SourceConfig, clock: Clock, start: str, end: s
     closed = calendar.window(int(clock.time() - stanza.settle), stanza.window).start
     first, last = calendar.window(first, stanza.window).start, calendar.window(last - 1, stanza.window).end
     if last > closed:
-        raise Failed(f"END must not be after {iso(closed)}: what is younger is polled as soon as it is there")
+        raise Failed(f"END must not be after {iso(closed)}: newer data is collected by normal polling")
     return Window(first, last)
 
 
 def _check_replayable(config: Config, stanza: SourceConfig, clock: Clock) -> None:
     collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
     if not collector.replayable:
-        raise Failed(f"{stanza.name} can't be asked about the past")
+        raise Failed(f"{stanza.name} cannot be queried about the past")

@@ -1,4 +1,4 @@
-"""A backfill where no daemon runs: done by the command itself, with a writer of its own."""
+"""A backfill without a daemon: the command collects, with a writer of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.archive.lock import lock_owner
-from tokiod.cli.commands.backfill_view import REFRESH, Bar, opened_ledger, report
+from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
 from tokiod.ledger.jobs import Job, Jobs, Wanted
 from tokiod.ledger.ledger import Ledger, LedgerUnmade
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
 
-LEDGER_SECONDS = 60.0
-"""What a writer has to begin; a busy machine needs more than ten for its imports alone."""
+WRITER_START_SECONDS = 60.0
+"""Time limit for the writer's start. A busy machine needs more than ten seconds for its imports alone."""
 
 
 def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted, *, as_json: bool) -> None:
-    """Do the job here, with a writer of our own."""
+    """Collect a job in this process, with a writer as a child process."""
     log.setup("warning", json=False)
-    click.echo("no daemon runs on this archive: collecting here", err=True)
+    click.echo("no daemon runs on this archive: this command collects", err=True)
     began = time.monotonic()
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
         job = asyncio.run(_alone(config, config_path, clock, stanza, wanted))
         with opened_ledger(config) as ledger:
             report(job, Jobs(ledger), time.monotonic() - began, as_json=as_json)
         return
-    click.echo("\nstopped; the job is kept: the daemon goes on with it, or the same command", err=True)
+    click.echo("\nstopped; the job is kept: start the daemon or repeat the command to resume it", err=True)
     sys.exit(INTERRUPTED)
 
 
@@ -75,21 +75,21 @@ def _writer(config_path: Path, clock: Clock) -> Child:
 
 
 async def _show(job: Job, jobs: Jobs, until: set[asyncio.Task[None]]) -> None:
-    """Show how a job goes on until one of two tasks is over."""
+    """Show the progress of a job until one of the tasks ends."""
     with Bar(job, jobs) as bar:
         while not any(task.done() for task in until):
-            await asyncio.wait(until, timeout=REFRESH, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(until, timeout=REFRESH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             bar.show()
 
 
 async def _opened(config: Config, keeping: asyncio.Task[None]) -> Ledger:
-    """Open the ledger once the writer has made it."""
-    limit = time.monotonic() + LEDGER_SECONDS
+    """Open the ledger when the writer has created it."""
+    limit = time.monotonic() + WRITER_START_SECONDS
     while not keeping.done():
         if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
             with suppress(LedgerUnmade):
                 return Ledger.open(config.archive.ledger)
         if time.monotonic() > limit:
-            raise Failed(f"the writer did not begin within {LEDGER_SECONDS:.0f} s; try again when the machine is less busy")
+            raise Failed(f"the writer did not start within {WRITER_START_SECONDS:.0f} s; try again when the machine is less busy")
         await asyncio.sleep(0.05)
-    raise Failed("the writer can't run; its message is above")
+    raise Failed("the writer failed to start (see above)")

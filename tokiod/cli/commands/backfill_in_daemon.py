@@ -1,4 +1,4 @@
-"""A backfill that the running daemon does: the job is given to it, and one may watch."""
+"""A backfill in the running daemon: the command adds the job and shows its progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.archive.lock import lock_owner
-from tokiod.cli.commands.backfill_view import REFRESH, Bar, opened_ledger, report
+from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
 from tokiod.ledger.jobs import Jobs, Wanted
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
 
-LOOKS, GONE_LOOKS = 4, 25
-"""Looks, a fifth of a second apart, that find no writer before there is no daemon; a writer that died is back sooner."""
+START_CHECKS, RUN_CHECKS = 4, 25
+"""Checks in a row, a fifth of a second apart, that find no writer before the daemon counts as down. A writer that died restarts sooner."""
 
 
-def is_down(config: Config, looks: int = LOOKS) -> bool:
-    """Whether no daemon runs on the archive, as so many looks in a row find."""
-    for look in range(looks):
-        if look:
+def is_down(config: Config, checks: int = START_CHECKS) -> bool:
+    """Return whether so many checks in a row find no writer of the archive."""
+    for check in range(checks):
+        if check:
             time.sleep(0.2)  # noqa: TID251 - a process's time
         if lock_owner(config.archive.lock) is not None:
             return False
@@ -32,7 +32,7 @@ def is_down(config: Config, looks: int = LOOKS) -> bool:
 
 
 def follow(config: Config, clock: Clock, wanted: Wanted, *, detach: bool, as_json: bool) -> None:
-    """Give the job to the daemon and show how it does it."""
+    """Add a job for the daemon and show its progress."""
     with opened_ledger(config) as ledger:
         jobs = Jobs(ledger)
         job = jobs.add(wanted, clock.time())
@@ -44,11 +44,11 @@ def follow(config: Config, clock: Clock, wanted: Wanted, *, detach: bool, as_jso
         try:
             with Bar(job, jobs) as bar:
                 while not job.finished:
-                    time.sleep(REFRESH)  # noqa: TID251 - a person's time
-                    if is_down(config, GONE_LOOKS):
-                        raise Failed(f"the daemon is gone; job {job.id} is kept: it goes on when the daemon runs again")
+                    time.sleep(REFRESH_SECONDS)  # noqa: TID251 - real time
+                    if is_down(config, RUN_CHECKS):
+                        raise Failed(f"the daemon stopped; job {job.id} is kept and resumes when the daemon runs again")
                     job = bar.show()
         except KeyboardInterrupt:
-            click.echo(f"\njob {job.id} goes on in the daemon: --list shows it, --cancel {job.id} ends it", err=True)
+            click.echo(f"\njob {job.id} continues in the daemon: --list shows it, --cancel {job.id} cancels it", err=True)
             sys.exit(INTERRUPTED)
         report(job, jobs, time.monotonic() - began, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Backfills as people see them: their jobs listed and cancelled, one on its way, one that has ended."""
+"""Output of `tokioctl backfill`: the list of jobs, the progress of one, its result."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
 
-REFRESH = 0.5
-"""Seconds between two looks at a job that is on its way."""
+REFRESH_SECONDS = 0.5
+"""Time between two updates of a job's progress."""
 
 
 class Backfill(msgspec.Struct, frozen=True):
     """One backfill of [start, end). Times are UTC epoch seconds.
 
-    datasets: none for all; force: also what is stored is asked for; parallel: windows collected side by side; windows, records: collected
-    so far, records where the source tells; error: the last one; seconds_left: of the span, not yet collected.
+    datasets: empty for all; force: stored windows are collected again; parallel: windows collected at the same time; windows, records:
+    collected so far, records if the source reports them; error: the latest one; seconds_left: of the time span, not yet collected.
     """
 
     id: int
@@ -51,14 +51,14 @@ class Backfill(msgspec.Struct, frozen=True):
 
 
 def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
-    """Open the ledger, as a rule to keep a job in it; who may only read the archive may list them. Raises Failed where there is none."""
+    """Open the ledger. Listing jobs needs only the right to read it. Raises Failed if it does not exist."""
     if not config.archive.ledger.exists():
-        raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
+        raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
     return Ledger.open(config.archive.ledger) if to_write else Ledger.open_readonly(config.archive.ledger)
 
 
 def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
-    """Show all jobs, or end one and show that. Raises Failed where it can't be ended."""
+    """Show all jobs, or cancel one and show it. Raises Failed for a job that can't be cancelled."""
     with opened_ledger(config, to_write=cancel is not None) as ledger:
         jobs = Jobs(ledger)
         if cancel is not None:
@@ -70,11 +70,11 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
             jobs.set_state(job, "cancelled", clock.time())
         shown = [job for job in jobs.all() if cancel in (None, job.id)]
         if as_json:
-            click.echo(msgspec.json.encode([_told(job, jobs) for job in shown]).decode())
+            click.echo(msgspec.json.encode([_json_of(job, jobs) for job in shown]).decode())
         elif shown:
             show(_table(shown, jobs))
             if lock_owner(config.archive.lock) is None and not all(job.finished for job in shown):
-                click.echo("nobody works on them: the daemon goes on with them when it is started, and so does the same command again")
+                click.echo("not running: start the daemon or repeat the command")
         else:
             click.echo("no backfills")
 
@@ -89,7 +89,7 @@ def _table(shown: list[Job], jobs: Jobs) -> Table:
     return made
 
 
-def _told(job: Job, jobs: Jobs) -> Backfill:
+def _json_of(job: Job, jobs: Jobs) -> Backfill:
     return Backfill(**{**msgspec.to_builtins(job), "seconds_left": _left(job, jobs)})
 
 
@@ -98,14 +98,18 @@ def _left(job: Job, jobs: Jobs) -> int:
 
 
 class Bar:
-    """How far a job is, on a terminal: the share of its span, windows, records a second, the time that is left."""
+    """The progress of a job on a terminal: the share of its time span, windows, records per second, time left."""
 
     def __init__(self, job: Job, jobs: Jobs) -> None:
         self._job, self._jobs = job, jobs
         self._left = _left(job, jobs)
         self._began, self._records = time.monotonic(), job.records
         self._bar: Any = click.progressbar(
-            length=self._left, label=f"job {job.id}", file=sys.stderr, hidden=not sys.stderr.isatty(), item_show_func=lambda _: self._said()
+            length=self._left,
+            label=f"job {job.id}",
+            file=sys.stderr,
+            hidden=not sys.stderr.isatty(),
+            item_show_func=lambda _: self._progress(),
         )
 
     def __enter__(self) -> Self:
@@ -116,22 +120,22 @@ class Bar:
         self._bar.__exit__(*error)
 
     def show(self) -> Job:
-        """Look at the job again and show it."""
+        """Read the job again and show its progress."""
         self._job = self._jobs.get(self._job.id) or self._job
         left = _left(self._job, self._jobs)
         self._bar.update(max(0, self._left - left), self._job)
         self._left = left
         return self._job
 
-    def _said(self) -> str:
+    def _progress(self) -> str:
         rate = (self._job.records - self._records) / max(time.monotonic() - self._began, 0.001)
         return f"{self._job.windows} windows, {rate:,.0f} records/s" + (f"; {self._job.error}" if self._job.error else "")
 
 
 def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
-    """Say what has become of a job in so many seconds; ends the command where that is nothing good."""
+    """Print the result of a job after so many seconds. Exits with 1 if it failed or was cancelled."""
     if as_json:
-        click.echo(msgspec.json.encode(_told(job, jobs)).decode())
+        click.echo(msgspec.json.encode(_json_of(job, jobs)).decode())
     else:
         text = f"job {job.id}: {job.state}, {job.windows} windows, {job.records} records, {span(_left(job, jobs))} left"
         click.echo(text + (f" after {seconds:.1f} s" if seconds else ""))

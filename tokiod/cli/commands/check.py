@@ -1,4 +1,4 @@
-"""`tokiod check`: is this configuration right? Touches nothing: no server, no archive, no secret."""
+"""`tokiod check`: report all errors of a configuration. Reads no server, no archive and no secret."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Sized
     from pathlib import Path
 
-WRONG = 2
+EXIT_NOT_VALID = 2
 
 
 @click.command("check")
 @config_option
 def check_command(config_path: Path) -> None:
-    """Check a configuration file, tell every fault with its line.
+    """Check a configuration file and report all errors.
 
-    Nothing is touched: no server, no archive, no secret. Exit 0 it is fine, 2 it is not.
+    It reads no server, no archive and no secret. Exit 0 valid, 2 not valid.
     """
     try:
         config = configuration.load(config_path)
     except ConfigError as error:
         click.echo(error, err=True)
-        raise SystemExit(WRONG) from None
+        raise SystemExit(EXIT_NOT_VALID) from None
     for warning in configuration.warnings(config):
         click.echo(f"{config_path}: warning: {warning}", err=True)
-    click.echo(f"{config_path}: fine: {_summary(config)}")
+    click.echo(f"{config_path}: OK: {_summary(config)}")
 
 
 def _summary(config: configuration.Config) -> str:
     systems = {source.system for source in config.source}
     datasets = {(source.system, dataset) for source in config.source for dataset in source.datasets()}
     counts = (_count(config.source, "source"), _count(systems, "system"), _count(datasets, "dataset"))
-    return f"{', '.join(counts)}, days of {config.timezone} in {config.archive.root}"
+    return f"{', '.join(counts)}, one file per {config.timezone} day under {config.archive.root}"
 
 
 def _count(things: Sized, noun: str) -> str:

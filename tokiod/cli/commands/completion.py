@@ -1,4 +1,4 @@
-"""`tokioctl completion SHELL`: what a shell needs to complete both programs, names of the configuration among it."""
+"""`tokioctl completion SHELL`: the completion script of a shell, including names from the configuration."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SHELLS = ("bash", "zsh", "fish")
 
 # \b keeps click from filling the lines that follow. For fish it is no file in completions/: one of those is read for one program alone.
 _HELP = """\
-Print the script by which a shell completes both programs.
+Print the completion script of a shell for both programs.
 
-It completes commands, options, files, and the names of sources, systems and datasets in the configuration.
+The script completes commands, options, file names, and the names of sources, systems and datasets in the configuration.
 
 \b
 bash, in ~/.bashrc:                   eval "$(tokioctl completion bash)"
-zsh, in ~/.zshrc behind compinit:     eval "$(tokioctl completion zsh)"
+zsh, in ~/.zshrc after compinit:      eval "$(tokioctl completion zsh)"
 fish, in ~/.config/fish/config.fish:  tokioctl completion fish | source
 
-Exit 0 printed, 2 no such shell.
+Exit 0 printed, 2 unknown shell.
 """
 
 
@@ -40,7 +40,7 @@ def completion_command(shell: str) -> None:
     """Print a shell's script for both programs."""
     made = get_completion_class(shell)
     if made is None:
-        raise click.UsageError(f"{shell} is not known")
+        raise click.UsageError(f"unknown shell {shell}")
     for program in PROGRAMS:
         one = made(click.Command(program), {}, program, f"_{program.upper()}_COMPLETE")
         # Not source(), which runs bash to look at its version.
@@ -60,12 +60,12 @@ def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
-    """Complete the name of a file, as the shell does it."""
+    """Complete a file name, as the shell does."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def system_or_file_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a system, and where there is none like that, of a file: bash shows either, never both."""
+    """Complete the name of a system, or a file name if no system matches. bash shows one or the other."""
     return system_names(ctx, param, incomplete) or file_names(ctx, param, incomplete)
 
 
@@ -83,7 +83,7 @@ def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def _config(ctx: click.Context) -> Config | None:
-    """Return the configuration that the command would read; nobody is told here what is wrong with it."""
+    """Return the configuration that the command would read, or None if it has errors: completion reports none."""
     path = ctx.params.get("config_path") or os.environ.get("TOKIOD_CONFIG") or "/etc/tokiod/tokiod.toml"
     try:
         return configuration.load(Path(path))

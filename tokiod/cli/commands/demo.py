@@ -10,16 +10,16 @@ import click
 
 @click.command("demo")
 @click.option(
-    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Where everything goes.  [default: a new temporary one]"
+    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Directory of the demo.  [default: a new temporary one]"
 )
-@click.option("--seconds", type=click.IntRange(10, 3600), default=45, show_default=True, help="How long to run, in real seconds.")
+@click.option("--seconds", type=click.IntRange(10, 3600), default=45, show_default=True, help="Duration in real seconds.")
 @click.option("--rate", type=click.IntRange(1, 240), default=60, show_default=True, help="Simulated seconds per second.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Which load; the same seed, the same numbers.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the simulated load.")
 def demo_command(directory: Path | None, seconds: int, rate: int, seed: int) -> None:
     """Archive a simulated site, kill the writer, compare every cell.
 
-    Exit 0 every cell is right, 1 one differs, 2 it can't be played.
+    Exit 0 every cell is correct, 1 a cell differs, 2 could not run.
     """
-    from tokiod.cli.commands.demonstration import demonstrate  # noqa: PLC0415 - the daemon, which is this program too, does without a simulator
+    from tokiod.cli.commands.demonstration import demonstrate  # noqa: PLC0415 - the daemon does not import the simulator
 
     sys.exit(0 if demonstrate(directory, seconds, rate, seed) else 1)

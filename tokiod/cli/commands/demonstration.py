@@ -1,4 +1,4 @@
-"""What `tokiod demo` plays: a simulated site archived live, the writer killed in the middle, every cell compared at the end."""
+"""The run of `tokiod demo`: a simulated site is archived live, the writer is killed, every cell is compared at the end."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from tokiod.tts.read import Reader
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
 
-HISTORY = 1800
-"""Simulated seconds that lie in the past when the daemon starts: it has gaps to heal at once."""
-PATIENCE = 3
-"""Real seconds until a command that hangs is ended: minutes of the demo, in which Lustre's present goes by."""
+HISTORY_SECONDS = 1800
+"""Simulated seconds before the daemon's start, so that it has gaps to heal at once."""
+COMMAND_TIMEOUT_SECONDS = 3
+"""Real seconds until a hanging command is ended. They are minutes of the demo in which nothing is known of Lustre."""
 
 
 def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> bool:
-    """Play the demo and print what happens; return whether every cell is right. Raises TokiodError where it can't go on."""
+    """Run the demo, print its events and return whether every cell is correct. Raises TokiodError if it can't continue."""
     directory = (directory or Path(tempfile.mkdtemp(prefix="tokiod-demo-"))).absolute()
     if (directory / "tokiod.toml").exists():
-        raise TokiodError(f"{directory} holds a demo already: remove it or name another directory")
+        raise TokiodError(f"{directory} already holds a demo: remove it or name another directory")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TokiodError(f"{directory} can't be made: {error.strerror}; name another directory") from error
+        raise TokiodError(f"cannot create {directory}: {error.strerror}; name another directory") from error
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
-    site = Site(epoch=int(clock.epoch) - HISTORY, seed=seed, timezone="UTC")
-    scene = Scene(directory, site, clock, retention=HISTORY + 4 * 3600, sources=SOURCES, command_timeout=PATIENCE)
+    site = Site(epoch=int(clock.epoch) - HISTORY_SECONDS, seed=seed, timezone="UTC")
+    scene = Scene(directory, site, clock, retention=HISTORY_SECONDS + 4 * 3600, sources=SOURCES, command_timeout=COMMAND_TIMEOUT_SECONDS)
     console = Console()
     console.print(
-        f"an LMT database, collectd's documents behind Elasticsearch's protocol, ESnet's rates, and programs mmperfmon, lfs and lctl,"
-        f" {rate} times as fast as life, and a daemon that archives them, in {directory}",
+        f"simulating an LMT database, collectd's documents in Elasticsearch, ESnet's rates, and the programs mmperfmon, lfs and lctl"
+        f" at {rate} times real time; a daemon archives them in {directory}",
         soft_wrap=True,
     )
     scene.prepare()
@@ -64,24 +64,24 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> b
 
 
 def _play(scene: Scene, seconds: int, console: Console) -> None:
-    """Show the status live; kill the writer when half of the time is over."""
+    """Show the status live. Kill the writer after half of the time."""
     start = SystemClock().monotonic()
     killed = False
     with Live(rendered(gathered(scene.config, scene.clock)), console=console, auto_refresh=False) as live:
         while (passed := SystemClock().monotonic() - start) < seconds:
             if not killed and passed > seconds / 2 and (pid := scene.pid("writer")) is not None:
                 killed = scene.kill("writer")
-                live.console.print(f"kill -9 {pid}: the writer is dead, the daemon goes on", style="bold red")
+                live.console.print(f"kill -9 {pid}: the writer was killed, the daemon continues", style="bold red")
             live.update(rendered(gathered(scene.config, scene.clock)), refresh=True)
-            time.sleep(0.5)  # noqa: TID251 - a person's time
+            time.sleep(0.5)  # noqa: TID251 - real time
     if not console.is_terminal:
-        console.print()  # outside of a terminal rich leaves the table's last line open
+        console.print()  # without a terminal rich leaves the table's last line open
 
 
 def _wait_complete(scene: Scene, console: Console) -> None:
-    """Wait until everything that happened up to now is stored."""
+    """Wait until all data up to now is stored."""
     end = int(scene.clock.time()) // scene.window * scene.window
-    with console.status("waiting until the last windows are stored"):
+    with console.status("waiting for the last windows to be stored"):
         wait_for(lambda: scene.complete_to(scene.site.epoch, end), 60, f"the archive did not become complete; see {scene.log}")
 
 
@@ -90,22 +90,22 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
         console.print(str(difference), style="red", highlight=False)
     verdict = ", ".join(f"{comparison.counts[kind]} {kind}" for kind in ("lost", "extra", "different"))
     console.print(
-        f"{comparison.cells} cells compared with what the simulator knows, {comparison.filled} hold a number: {verdict}",
+        f"{comparison.cells} cells compared with the simulator, {comparison.filled} hold a number: {verdict}",
         style="bold",
         soft_wrap=True,
     )
-    beside = Path(sys.executable).parent
-    console.print("look at the files (h5dump is in Debian's hdf5-tools) and at the archive:")
+    programs = Path(sys.executable).parent
+    console.print("inspect the files (h5dump is in Debian's hdf5-tools) and the archive:")
     for source in scene.sources:
         for path in scene.files(source):
             for row in _first_number(path, source.shown):
                 console.print(f"  h5dump -d /{source.shown} -s {row},0 -c 12,4 {path}", highlight=False, soft_wrap=True)
-    console.print(f"  {beside}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
-    console.print(f"the log: {scene.log}", highlight=False, soft_wrap=True)
+    console.print(f"  {programs}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
+    console.print(f"log: {scene.log}", highlight=False, soft_wrap=True)
 
 
 def _first_number(path: Path, dataset: str) -> list[int]:
-    """Return the first row with a number, or nothing: the daemon asks for hours before the site began, and makes tomorrow early."""
+    """Return the first row with a number, if any: the files of hours before the site's start and of tomorrow are empty."""
     with Reader(path) as file:
         _, _, cells = file.read(dataset, 0, 2**62)
     return [int(row) for row in np.flatnonzero(~np.isnan(cells).all(axis=1))[:1]]

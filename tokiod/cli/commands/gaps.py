@@ -1,4 +1,4 @@
-"""`tokioctl gaps`: what is missing in the archive, and why."""
+"""`tokioctl gaps`: which data is missing in the archive, and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.reports.gaps import Gap
 
-UNKNOWABLE = "and nobody knows which files it should have had; `tokioctl status` shows what it had"
+NOT_POLLED = "which has no expected windows; `tokioctl status` shows the files it received"
 
 
 @click.command("gaps")
@@ -35,17 +35,17 @@ UNKNOWABLE = "and nobody knows which files it should have had; `tokioctl status`
 @config_option
 @clock_option
 def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, as_json: bool) -> None:
-    """Show what is expected and not stored, and why.
+    """Show which expected data is not stored, and why.
 
-    due: not asked for yet; failed: asked for in vain, and again at "next try"; rejected: the writer can't store it; lost: can't be had
-    any more. Works from the ledger, also when the daemon is down. Exit 0 no gaps, 1 some, 2 trouble.
+    due: not requested yet; failed: request failed, will be retried at "next try"; rejected: the writer can't store it; lost: no longer
+    available. It reads the ledger and does not need the daemon. Exit 0 no gaps, 1 gaps, 2 error.
     """
     config = configuration.load(config_path)
     for name in sources:
-        polled_source(config, name, UNKNOWABLE)
+        polled_source(config, name, NOT_POLLED)
     now = clock.time()
     if not config.archive.ledger.exists():
-        raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
+        raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
     with Ledger.open_readonly(config.archive.ledger) as ledger:
         found = gaps(config, ledger, now, sources)
     if as_json:

@@ -11,13 +11,13 @@ import zmq
 from tokiod.bus.curve import PUBLIC, SECRET
 from tokiod.cli.common.base import Failed
 
-_OTHERS_FILE = """\
-# ZeroMQ CURVE public certificate, made by `tokiod keygen`. Give it to whoever is to know you.
+_PUBLIC_TEXT = """\
+# ZeroMQ CURVE public certificate, made by `tokiod keygen`. Give it to the servers and clients that connect to this one.
 curve
     public-key = "{public}"
 """
-_OWN_FILE = """\
-# ZeroMQ CURVE **secret** certificate, made by `tokiod keygen`. Give it to nobody.
+_PRIVATE_TEXT = """\
+# ZeroMQ CURVE **secret** certificate, made by `tokiod keygen`. Keep it on this machine.
 curve
     public-key = "{public}"
     secret-key = "{secret}"
@@ -28,21 +28,21 @@ curve
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("name", default="tokiod")
 def keygen_command(directory: Path, name: str) -> None:
-    """Make a pair of keys, NAME.key and NAME.key_secret.
+    """Create a pair of keys, NAME.key and NAME.key_secret.
 
-    The first is for others, the second for you. Keys let the feed and the bus go over the network (docs/security.md). Files that are there
-    are never overwritten. Exit 0 made, 2 not.
+    The first is public, the second secret. The feed and the bus need keys on a network (docs/security.md). Existing files are never
+    overwritten. Exit 0 created, 2 failed.
     """
     if "/" in name or not name.strip("."):
-        raise Failed(f"{name!r} is no name for a file")
+        raise Failed(f"{name!r} is not a file name")
     public, secret = (directory / f"{name}{suffix}" for suffix in (PUBLIC, SECRET))
     keys = dict(zip(("public", "secret"), (key.decode() for key in zmq.curve_keypair()), strict=True))
     if there := next((path for path in (public, secret) if path.exists()), None):
-        raise Failed(f"{there} is there already, and is kept: name another, or remove it")
-    _write(secret, _OWN_FILE.format(**keys), 0o600)
-    _write(public, _OTHERS_FILE.format(**keys), 0o644)
-    click.echo(f"{secret}: secret: secret_key_file in [feed] or [bus] of the server's tokiod.toml, or the client's own")
-    click.echo(f"{public}: public: into the directory `clients` of the server that this one is a client of; a server's, to its clients")
+        raise Failed(f"{there} exists and is kept: choose another name, or remove it")
+    _write(secret, _PRIVATE_TEXT.format(**keys), 0o600)
+    _write(public, _PUBLIC_TEXT.format(**keys), 0o644)
+    click.echo(f"{secret}: secret: set secret_key_file in [feed] or [bus] of the server's tokiod.toml to it, or use it in the client")
+    click.echo(f"{public}: public: copy a client's into the server's directory `clients`; give a server's to its clients")
 
 
 def _write(path: Path, text: str, mode: int) -> None:
@@ -51,7 +51,7 @@ def _write(path: Path, text: str, mode: int) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(fd, "w") as file:
             file.write(text)
-            # Whatever the mask says: a public key is to be read.
+            # Independent of the umask: a public key must be readable.
             os.fchmod(fd, mode)
     except OSError as error:
-        raise Failed(f"{path} can't be written: {error.strerror}") from error
+        raise Failed(f"cannot write {path}: {error.strerror}") from error

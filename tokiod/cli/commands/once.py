@@ -1,4 +1,4 @@
-"""`tokioctl once`: one window of a source, collected and told; nothing is written anywhere."""
+"""`tokioctl once`: collect one window of a source and print a summary. Nothing is written."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SourceConfig
     from tokiod.config.load import Config
 
-WINDOWLESS = "which has no windows: `tokioctl archive` reads such files"
+NOT_POLLED = "which has no windows: `tokioctl archive` reads such files"
 
 
 class Filled(msgspec.Struct, frozen=True):
-    """A dataset of a window: first, last: UTC epoch seconds of its samples; sum: of its values, of a counter how much it grew within."""
+    """A dataset of a window. first, last: UTC epoch seconds of its samples; sum: of its values, or the growth of its counters."""
 
     dataset: str
     form: str
@@ -48,7 +48,7 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True):
-    """What would be stored of a window; records: read from the source, None where it can't tell; dropped: by reason."""
+    """What would be stored of a window. records: read from the source, None if unknown; dropped: by reason."""
 
     source: str
     system: str
@@ -62,18 +62,18 @@ class Once(msgspec.Struct, frozen=True):
 
 @click.command("once")
 @click.argument("source", shell_complete=source_names)
-@click.option("--window", metavar="TIME", help="The window that holds this time, ISO 8601, local to the site or with an offset.")
+@click.option("--window", metavar="TIME", help="Collect the window that holds this time, ISO 8601, local to the site or with an offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option
 @clock_option
 def once_command(config_path: Path, clock: Clock, source: str, window: str | None, *, as_json: bool) -> None:
     """Collect one window of SOURCE and print what would be stored.
 
-    It is the newest that is due, if not another is named. Nothing is touched: no ledger, no file, no daemon, which may run or not. Exit 0
-    collected, 2 not.
+    The default is the newest settled window. The command reads no ledger and writes no file; the daemon may run or not. Exit 0 collected,
+    2 failed.
     """
     config = configuration.load(config_path)
-    stanza = polled_source(config, source, WINDOWLESS)
+    stanza = polled_source(config, source, NOT_POLLED)
     collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
     once = asyncio.run(_once(config, clock, stanza, collector, window))
     if as_json:
@@ -108,12 +108,12 @@ def _window(calendar: Calendar, clock: Clock, stanza: SourceConfig, start: str |
     now = int(clock.time())
     if not replayable:
         if start is not None:
-            raise Failed(f"--window: {stanza.name} can't be asked about the past; leave it out")
+            raise Failed(f"--window: {stanza.name} cannot be queried about the past; omit --window")
         return calendar.window(now, stanza.window)
     closed = calendar.window(now - stanza.settle, stanza.window).start
     window = calendar.window(closed - 1 if start is None else epoch("--window", start, calendar.zone), stanza.window)
     if window.end > closed:
-        raise Failed(f"--window: {window} is not closed and settled yet; the newest that is ends {iso(closed)}")
+        raise Failed(f"--window: {window} is not settled yet; the newest settled window ends at {iso(closed)}")
     return window
 
 
@@ -131,7 +131,7 @@ def _filled(kind: str, dataset: str, parts: list[Cells]) -> Filled:
 
 
 def _grown(cells: Cells) -> float:
-    """Return by how much counters grew from sample to sample; where one fell, nothing."""
+    """Return the sum of the growths from sample to sample. Decreases count as zero."""
     order = np.lexsort((cells.time, cells.column))
     column, value = cells.column[order], cells.value[order]
     steps = np.where(column[1:] == column[:-1], value[1:] - value[:-1], 0)

@@ -1,4 +1,4 @@
-"""`tokioctl ping`: whether the daemon is there and makes progress."""
+"""`tokioctl ping`: check whether the daemon runs and makes progress."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
     from tokiod.supervisor.control_socket import Process
 
-PATIENCE = 5.0
+ANSWER_TIMEOUT_SECONDS = 5.0
 
 
 @click.command("ping")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @config_option
 def ping_command(config_path: Path, *, as_json: bool) -> None:
-    """Ask the running daemon how it is, and each of its processes.
+    """Show the state of the daemon and of its processes.
 
-    It tells whether they make progress, what they last said, and how often they were restarted. Exit 0 ready, 1 not ready yet or one of
-    its processes hangs, 2 no daemon answers.
+    For each process: whether it makes progress, its latest status line, and how often it was restarted. Exit 0 ready, 1 not ready yet or
+    a process hangs, 2 no daemon answers.
     """
-    pong = ask(configuration.load(config_path).control, Ping(), PATIENCE)
+    pong = ask(configuration.load(config_path).control, Ping(), ANSWER_TIMEOUT_SECONDS)
     if not isinstance(pong, Pong):
-        raise TokiodError(f"the daemon does not understand: {pong}")
+        raise TokiodError(f"unexpected answer from the daemon: {pong}")
     if as_json:
         click.echo(msgspec.json.encode(pong).decode())
     else:
-        state = "not all of it makes progress" if not pong.alive else "ready" if pong.ready else "not ready yet"
+        state = "a process makes no progress" if not pong.alive else "ready" if pong.ready else "not ready yet"
         click.echo(f"tokiod {pong.version}, process {pong.pid}, up {pong.seconds:.0f} s: {state}")
         for process in pong.processes:
             click.echo(f"  {_line(process)}")

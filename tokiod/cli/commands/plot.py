@@ -1,4 +1,4 @@
-"""`tokioctl plot`: a day of a dataset as a heat map, into a picture or the terminal."""
+"""`tokioctl plot`: draw a day of a dataset as a heat map, to a picture or the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 80, 24
 FORMATS = (".png", ".svg", ".pdf")
-WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --output the terminal will do"
+NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --output the command draws in the terminal"
 
 
 @click.command("plot")
@@ -39,10 +39,10 @@ WITHOUT = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --out
 @click.option(
     "--start",
     metavar="TIME|SPAN",
-    help="ISO 8601, local to the site or with an offset, or a span before now such as 1h.  [default: the file's]",
+    help="Start time: ISO 8601, local to the site or with an offset, or a time span before now such as 1h.  [default: the file's]",
 )
-@click.option("--end", metavar="TIME|SPAN", help="The same of the last row's end (exclusive).  [default: the file's, or now]")
-@click.option("--timezone", metavar="ZONE", help="The IANA time zone of all times.  [default: the configuration's, else UTC]")
+@click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.  [default: the file's, or now]")
+@click.option("--timezone", metavar="ZONE", help="IANA time zone of all times.  [default: the configuration's, else UTC]")
 @config_option
 @clock_option
 def plot_command(
@@ -50,8 +50,8 @@ def plot_command(
 ) -> None:
     """Draw DATASET of a file, or of a SYSTEM's day, as a heat map.
 
-    DATE: YYYY-MM-DD at the site, today by default. Components over time; above it the sum over all components, beside it each component's
-    sum over time (means of what can't be summed). Missing cells are blank. Exit 0 drawn, 2 not.
+    DATE: YYYY-MM-DD at the site, today by default. The map shows components over time, the sum over all components above it, and each
+    component's sum over time next to it (means for values that can't be summed). Missing cells are blank. Exit 0 drawn, 2 failed.
     """
     if output is not None and output.suffix not in FORMATS:
         raise Failed(f"--output: {output} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
@@ -68,7 +68,7 @@ def plot_command(
 
 
 def _file(what: str, config_path: Path, clock: Clock) -> tuple[Path, str]:
-    """Return the file that is meant, and the name of the site's zone."""
+    """Return the named file and the name of the site's time zone."""
     if Path(what).is_file() or "/" in what or what.endswith((".hdf5", ".h5")):
         try:
             return Path(what), configuration.load(config_path).timezone
@@ -78,12 +78,12 @@ def _file(what: str, config_path: Path, clock: Clock) -> tuple[Path, str]:
     system, _, date = what.partition(":")
     systems = {source.system for source in config.source}
     if system not in systems:
-        raise Failed(f"there is no file {what}, and no source has the system {system!r}{instead(system, systems)}")
+        raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, systems)}")
     calendar = Calendar(config.timezone)
     try:
         day = calendar.day_of_date(dt.date.fromisoformat(date)) if date else calendar.day(int(clock.time()))
     except ValueError:
-        raise Failed(f"{date!r} is no date; write it like 2018-01-28") from None
+        raise Failed(f"{date!r} is not a date; write it like 2018-01-28") from None
     return config.archive.file(day, system), config.timezone
 
 
@@ -97,11 +97,11 @@ def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) ->
             time, columns, values = reader.read(dataset, start, end)
         source = _source(path, dataset)
     except FileNotFoundError:
-        raise Failed(f"there is no {path}") from None
+        raise Failed(f"{path} does not exist") from None
     except (NotLive, OSError) as error:
         raise Failed(f"{path}: {error}") from error
     if not len(time):
-        raise Failed(f"{path} has nothing of {dataset} between --start and --end")
+        raise Failed(f"{path} has no rows of {dataset} between --start and --end")
     step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else 86400
     unit = units(dataset, source)
     return Picture(f"{path.name}: {dataset}", unit, int(time[0]), step, columns, values, zone, _is_amount(dataset, unit))
@@ -114,17 +114,17 @@ def _source(path: Path, dataset: str) -> str:
 
 
 def _is_amount(dataset: str, unit: str) -> bool:
-    """Whether a cell holds what passed in its step, so that the cells of a day can be summed."""
+    """Return whether a cell holds an amount per step, so that cells can be summed over time."""
     return unit == "ops" or (unit == "bytes" and not dataset.partition("/")[2].startswith("mem"))
 
 
 def _save(picture: Picture, output: Path) -> None:
-    # Of a home that can't be written it would tell in lines that look like a failure, and draw all the same.
+    # matplotlib warns of a home directory that it can't write to, and draws all the same.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         figure = drawn(picture)
     except ImportError:
-        raise Failed(WITHOUT) from None
+        raise Failed(NO_MATPLOTLIB) from None
     try:
         figure.savefig(output, dpi=120)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`tokioctl reload`: another configuration for the running daemon."""
+"""`tokioctl reload`: load a changed configuration into the running daemon."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tokiod.supervisor.supervisor import READY_LIMIT
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE = 2 * RELOAD_LIMIT + READY_LIMIT
-KEPT = "the daemon goes on with the configuration it had"
+ANSWER_TIMEOUT_SECONDS = 2 * RELOAD_LIMIT + READY_LIMIT
+KEPT = "the daemon keeps its current configuration"
 
 
 @click.command("reload")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the sources by what became of them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the added, removed and changed sources.")
 @config_option
 def reload_command(config_path: Path, *, as_json: bool) -> None:
-    """Have the running daemon read its configuration again.
+    """Load the changed configuration into the running daemon.
 
-    As SIGHUP does, but it waits until the daemon works with it. Sources that did not change go on undisturbed. What concerns more than
-    sources restarts the daemon's processes: nothing is lost. With any error the daemon keeps the configuration it has. Exit 0 done, 2
-    refused, or no daemon.
+    SIGHUP does the same; this command waits until the configuration is in use. Unchanged sources are not interrupted. Changes outside
+    of sources restart the daemon's processes; no data is lost. With any error the daemon keeps its current configuration. Exit 0
+    loaded, 2 refused, or no daemon.
     """
     try:
         config = configuration.load(config_path)
     except ConfigError as error:
         raise Failed("\n".join([*error.faults, KEPT])) from error
-    answer = ask(config.control, Reload(), PATIENCE)
+    answer = ask(config.control, Reload(), ANSWER_TIMEOUT_SECONDS)
     if isinstance(answer, Refused):
         raise Failed("\n".join([*answer.faults, KEPT]))
     if as_json:
@@ -45,10 +45,10 @@ def reload_command(config_path: Path, *, as_json: bool) -> None:
 
 
 def _sentence(done: Reloaded) -> str:
-    told = [
+    changes = [
         f"{what} {', '.join(names)}"
         for what, names in (("added", done.added), ("removed", done.removed), ("changed", done.changed))
         if names
     ]
-    told += ["all processes restarted"] if done.restarted else []
-    return "; ".join(told) or "nothing changed"
+    changes += ["all processes restarted"] if done.restarted else []
+    return "; ".join(changes) or "nothing changed"

@@ -1,4 +1,4 @@
-"""`tokioctl seal`: a day that is over into its sealed form, now, by the running daemon or without one."""
+"""`tokioctl seal`: seal the files of a past day now, in the running daemon or without one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.window import Day
 
-REFRESH = 0.2
-GONE = 25
-"""Looks that find no writer before the daemon is gone; one that died is back sooner."""
+REFRESH_SECONDS = 0.2
+MAX_CHECKS_WITHOUT_WRITER = 25
+"""Checks in a row that find no writer before the daemon counts as stopped. A writer that died restarts sooner."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A file: its size in bytes before and after, None where that was left to the daemon; was_sealed: it had been before."""
+    """A file: its size in bytes before and after, after is None with --detach; was_sealed: it was sealed already."""
 
     path: str
     system: str
@@ -48,15 +48,15 @@ class Sealed(msgspec.Struct, frozen=True):
 @click.command("seal")
 @click.argument("date")
 @click.argument("systems", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
-@click.option("--detach", is_flag=True, help="Leave it to the daemon and don't wait.")
+@click.option("--detach", is_flag=True, help="Start the work in the daemon and do not wait.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the files, sizes in bytes.")
 @config_option
 @clock_option
 def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: Clock, *, detach: bool, as_json: bool) -> None:
     """Seal the files of a day, of all systems or of the named ones.
 
-    DATE: YYYY-MM-DD, a day of the site's that is over. The daemon does so by itself once all of a day is there; this does it now, whatever
-    is missing. What comes later opens a file up again. Exit 0 sealed, 2 trouble.
+    DATE: YYYY-MM-DD, a past day of the site. The daemon seals a day when it is complete; this command seals it now, with its gaps. Later
+    data reopens the file. Exit 0 sealed, 2 failed.
     """
     config = configuration.load(config_path)
     day = _day(config, date, clock)
@@ -70,13 +70,13 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
         click.echo(msgspec.json.encode(done).decode())
         return
     for one in done:
-        click.echo(f"{one.path}: {_said(one)}")
+        click.echo(f"{one.path}: {_result(one)}")
 
 
 def _seal(config: Config, paths: list[Path], clock: Clock, *, detach: bool) -> None:
     daemon = lock_owner(config.archive.lock)
     if daemon is None and detach:
-        raise Failed("--detach: no daemon runs on this archive that it could be left to; start it, or leave --detach out")
+        raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
     if daemon is None:
         _seal_here(config, paths, clock)
         return
@@ -86,11 +86,11 @@ def _seal(config: Config, paths: list[Path], clock: Clock, *, detach: bool) -> N
         _wait(config, paths)
 
 
-def _said(one: Sealed) -> str:
+def _result(one: Sealed) -> str:
     if one.was_sealed:
-        return "was sealed before"
+        return "already sealed"
     if one.after is None:
-        return "left to the daemon"
+        return "the daemon will seal it"
     return f"sealed, {one.before / 2**20:.1f} MiB to {one.after / 2**20:.1f} MiB"
 
 
@@ -98,9 +98,9 @@ def _day(config: Config, date: str, clock: Clock) -> Day:
     try:
         day = Calendar(config.timezone).day_of_date(dt.date.fromisoformat(date))
     except ValueError:
-        raise Failed(f"{date!r} is no date; write it like 2018-01-28") from None
+        raise Failed(f"{date!r} is not a date; write it like 2018-01-28") from None
     if day.end > clock.time():
-        raise Failed(f"{date} is not over: its next window would open the files up again")
+        raise Failed(f"{date} is not over: its next window would reopen the files")
     return day
 
 
@@ -111,16 +111,17 @@ def _paths(config: Config, day: Day, names: tuple[str, ...]) -> dict[str, Path]:
     paths = {system: config.archive.file(day, system) for system in names or known}
     there = {system: path for system, path in paths.items() if path.exists()}
     if lacking := [str(path) for system, path in paths.items() if system not in there and (names or not there)]:
-        raise Failed("\n".join(f"there is no {path}" for path in lacking))
+        raise Failed("\n".join(f"{path} does not exist" for path in lacking))
     return there
 
 
 def _order(path: Path) -> None:
-    """Leave the mark for the daemon."""
+    """Create the mark that asks the daemon to seal the file."""
     try:
         marked(path).touch()
     except OSError as error:
-        raise Failed(f"the daemon can't be told to seal {path}: {error.strerror}: {path.parent}; run it as the daemon's user") from error
+        reason = f"{error.strerror}: {path.parent}; run the command as the daemon's user"
+        raise Failed(f"cannot ask the daemon to seal {path}: {reason}") from error
 
 
 def _is_sealed(path: Path) -> bool:
@@ -145,15 +146,15 @@ def _seal_here(config: Config, paths: list[Path], clock: Clock) -> None:
 
 
 def _wait(config: Config, paths: list[Path]) -> None:
-    """Wait until the daemon has done it; Ctrl-C leaves it to the daemon."""
+    """Wait until the daemon has sealed the files. After Ctrl-C the daemon continues."""
     looks = 0
     try:
         with Console(stderr=True).status(f"the daemon seals {len(paths)} files"):
             while any(marked(path).exists() or not _is_sealed(path) for path in paths):
                 looks = 0 if lock_owner(config.archive.lock) is not None else looks + 1
-                if looks > GONE:
-                    raise Failed("the daemon is gone; it seals them when it runs again")
-                time.sleep(REFRESH)  # noqa: TID251 - a person's time
+                if looks > MAX_CHECKS_WITHOUT_WRITER:
+                    raise Failed("the daemon stopped; it seals the files when it runs again")
+                time.sleep(REFRESH_SECONDS)  # noqa: TID251 - real time
     except KeyboardInterrupt:
-        click.echo("\nthe daemon goes on with it", err=True)
+        click.echo("\nthe daemon continues to seal the files", err=True)
         sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`tokioctl status`: what the archive holds and how its sources do."""
+"""`tokioctl status`: the state of the sources and of the files being filled."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ EXIT = {"fine": 0, "degraded": 1, "down": 2}
 def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: bool) -> None:
     """Show every source and the files being filled.
 
-    Works from the ledger when the daemon is down. Exit 0 fine, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
+    It reads the ledger and does not need the daemon. Exit 0 healthy, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
     """
     config = configuration.load(config_path)
-    tell = _told if as_json else _shown
+    output = _as_json if as_json else _as_tables
     if watch:
-        (_live if sys.stdout.isatty() and not as_json else partial(_every_second, tell))(config, clock)
-    sys.exit(EXIT[tell(config, clock).health])
+        (_live if sys.stdout.isatty() and not as_json else partial(_every_second, output))(config, clock)
+    sys.exit(EXIT[output(config, clock).health])
 
 
 def gathered(config: Config, clock: Clock) -> Status:
-    """Read the status of a configured archive. Raises TokiodError where the ledger can't be read."""
+    """Read the status of a configured archive. Raises TokiodError if the ledger can't be read."""
     return read(config, clock.time())
 
 
-def _told(config: Config, clock: Clock) -> Status:
+def _as_json(config: Config, clock: Clock) -> Status:
     now = gathered(config, clock)
     click.echo(msgspec.json.encode(now).decode())
     return now
 
 
-def _shown(config: Config, clock: Clock) -> Status:
-    from tokiod.cli.commands.status_view import parts  # noqa: PLC0415 - monitoring asks for JSON, in 0.1 s without rich
+def _as_tables(config: Config, clock: Clock) -> Status:
+    from tokiod.cli.commands.status_view import parts  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
     from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
 
     now = gathered(config, clock)
@@ -61,12 +61,12 @@ def _shown(config: Config, clock: Clock) -> Status:
     return now
 
 
-def _every_second(tell: Callable[[Config, Clock], Status], config: Config, clock: Clock) -> NoReturn:
-    """Tell it again and again until Ctrl-C."""
+def _every_second(output: Callable[[Config, Clock], Status], config: Config, clock: Clock) -> NoReturn:
+    """Print the status every second until Ctrl-C."""
     try:
         while True:
-            tell(config, clock)
-            time.sleep(1)  # noqa: TID251 - a person's second, whatever the clock
+            output(config, clock)
+            time.sleep(1)  # noqa: TID251 - a real second, also with a simulated clock
     except KeyboardInterrupt:
         sys.exit(0)
 

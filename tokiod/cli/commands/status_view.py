@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def rendered(now: Status) -> Group:
-    """Return the status as tables that a live display fits into its terminal."""
+    """Return the status as tables for a live display."""
     return Group(*map(whole, parts(now)))
 
 
 def parts(now: Status) -> Iterator[RenderableType]:
-    """Yield the status: a line that says how it is, tables, and what is wrong with whom."""
+    """Yield the status: a summary line, the tables, and the latest error of each source."""
     head = f"{iso(now.time)}  {now.archive}  "
-    head += "the daemon is down: this is what the ledger says" if now.writer is None else f"writer {now.writer}, {now.health}"
+    head += "the daemon is down; from the ledger" if now.writer is None else f"writer {now.writer}, {now.health}"
     yield Text(head, style="bold red" if now.writer is None else "bold")
     yield _sources(now)
     if now.files:
@@ -58,10 +58,10 @@ def _cells(line: SourceLine) -> tuple[str, ...]:
 
 
 def _troubles(now: Status) -> Iterator[Text]:
-    """Say below the tables, where there is room for it, what each source's last error was."""
+    """Yield the latest error of each source, to be printed below the tables."""
     for line in now.sources:
-        if said := line.reason or line.last_error:
-            yield Text(f"{line.name}: {said}", style="yellow")
+        if error := line.reason or line.last_error:
+            yield Text(f"{line.name}: {error}", style="yellow")
 
 
 def _window(line: SourceLine) -> str:
@@ -84,7 +84,7 @@ def _jobs(now: Status) -> Iterator[Text]:
 
 
 def span(seconds: int) -> str:
-    """Write a span of seconds shortly: 45s, 12m, 3h05m, 4d02h."""
+    """Format a number of seconds: 45s, 12m, 3h05m, 4d02h."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes_rest = divmod(minutes, 60)
     days, hours_rest = divmod(hours, 24)

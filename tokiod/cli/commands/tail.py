@@ -1,4 +1,4 @@
-"""`tokioctl tail`: the feed as lines, and what was missed read from the files."""
+"""`tokioctl tail`: print the feed line by line; missed data is read from the files."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
 
-SILENCE = 5.0
+SILENCE_SECONDS = 5.0
 
 
-class Told(msgspec.Struct, frozen=True):
-    """A line: what changed in a dataset of a system, `step` seconds between its rows.
+class Line(msgspec.Struct, frozen=True):
+    """A line: the changed cells of a dataset of a system, with `step` seconds between its rows.
 
-    watermark: nothing of the source is missing before it; caught_up: read from the file, because it was missed in the feed.
-    cells: time, column and value of each, None where it became missing. Times are UTC epoch seconds.
+    watermark: no data of the source is missing before it; caught_up: read from the file because the feed message was missed.
+    cells: time, column and value of each, None if the cell is missing again. Times are UTC epoch seconds.
     """
 
     system: str
@@ -50,50 +50,50 @@ class Told(msgspec.Struct, frozen=True):
 @click.command("tail")
 @click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]", shell_complete=topic_names)
 @click.option(
-    "--since", metavar="TIME|SPAN", help="Begin there: ISO 8601, local to the site or with an offset, or a span before now such as 1h."
+    "--since", metavar="TIME|SPAN", help="Start time: ISO 8601, local to the site or with an offset, or a time span before now such as 1h."
 )
-@click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), where the feed lets only some in.")
-@click.option("--server-key", type=click.Path(path_type=Path), help="The feed's public key, beside --key.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line for each cell, times in ISO 8601 in UTC.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each change, with its cells, times in UTC epoch seconds.")
+@click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), for a feed with keys.")
+@click.option("--server-key", type=click.Path(path_type=Path), help="The feed's public key, together with --key.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one line per cell, times in ISO 8601 in UTC.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per message, with its cells, times in UTC epoch seconds.")
 @config_option
 @clock_option
 def tail_command(
     config_path: Path, clock: Clock, topic: str, since: str | None, key: Path | None, server_key: Path | None, *,
     as_json: bool, as_csv: bool,
 ) -> None:  # fmt: skip
-    """Print what the daemon stores, as it stores it, until Ctrl-C.
+    """Print what the daemon stores, live, until Ctrl-C.
 
-    SYSTEM/DATASET, or the beginning of one, is what is printed, e.g. cscratch/datatargets/; everything by default. What was missed is
-    told on stderr and read from the files. An empty value became missing again. Without a daemon it waits for one.
-    Exit 0 nobody reads on, 2 it can't begin, 130 ended by Ctrl-C.
+    SYSTEM/DATASET selects what is printed, by its beginning, e.g. cscratch/datatargets/; the default is everything. Missed messages are
+    reported on stderr and read from the files. An empty value means the cell is missing again. Without a daemon the command waits for
+    one. Exit 0 output was closed, 2 could not start, 130 ended by Ctrl-C.
     """
     if as_json and as_csv:
-        raise Failed("--json or --csv, not both")
+        raise Failed("use either --json or --csv")
     config = configuration.load(config_path)
     begin = None if since is None else epoch_or_ago("--since", since, Calendar(config.timezone).zone, clock.time())
-    told = _json if as_json else _csv_lines() if as_csv else _plain
+    output = _json if as_json else _csv_lines() if as_csv else _plain
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
-    # Where a server listens everywhere, it does so here.
+    # A server that listens on all addresses listens on loopback too.
     endpoint = config.feed.endpoint.replace("//*:", "//127.0.0.1:")
     try:
-        with Subscriber(endpoint, [_prefix(config, topic)], silence=SILENCE, archive=archive, since=begin, keys=keys) as subscriber:
-            _follow(subscriber, told, endpoint)
+        with Subscriber(endpoint, [_prefix(config, topic)], silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber:
+            _follow(subscriber, output, endpoint)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-def _follow(subscriber: Subscriber, told: Callable[[Update], None], endpoint: str) -> None:
+def _follow(subscriber: Subscriber, output: Callable[[Update], None], endpoint: str) -> None:
     waits = False
     for event in subscriber:
         match event:
             case Update():
-                told(event)
+                output(event)
                 sys.stdout.flush()
             case Gap(since=int()):
                 click.echo(_gap(event), err=True)
             case Stalled() if not waits:
-                click.echo(f"nothing comes from {endpoint}: the daemon is down, or has stored nothing yet; waiting", err=True)
+                click.echo(f"no messages from {endpoint}: the daemon is down or has not stored data yet; waiting", err=True)
         waits = isinstance(event, Stalled)
 
 
@@ -101,7 +101,7 @@ def _keys(config: Config, own: Path | None, server: Path | None) -> ClientKeys |
     if own is not None and server is not None:
         return ClientKeys.read(server, own)
     if own is not None or server is not None or config.feed.secret_key_file is not None:
-        raise Failed("the feed lets only those in whose key it knows: give both --key, your secret one, and --server-key, its public one")
+        raise Failed("the feed accepts only known keys: give both --key (your secret key) and --server-key (its public key)")
     return None
 
 
@@ -114,35 +114,35 @@ def _prefix(config: Config, topic: str) -> str:
 
 def _gap(gap: Gap) -> str:
     missed = "a new writer" if gap.missed is None else f"{gap.missed} messages missed"
-    return f"{gap.system}/{gap.dataset}: {missed}; catching up from the file, from {iso(min(gap.since or 0, gap.watermark))} on"
+    return f"{gap.system}/{gap.dataset}: {missed}; reading the file from {iso(min(gap.since or 0, gap.watermark))} on"
 
 
 def _plain(update: Update) -> None:
     batch = update.batch
     values = batch.value[~np.isnan(batch.value)]
-    said = f"{len(batch)} cells" + (f", {len(batch) - len(values)} missing" if len(values) < len(batch) else "")
-    said += f", sum {values.sum():.6g} {UNITS.get(batch.dataset, '')}".rstrip() + (", caught up" if update.caught_up else "")
-    click.echo(f"{iso(batch.time.min())} +{int(np.ptp(batch.time)) + batch.step}s {update.system}/{batch.dataset}: {said}")
+    text = f"{len(batch)} cells" + (f", {len(batch) - len(values)} missing" if len(values) < len(batch) else "")
+    text += f", sum {values.sum():.6g} {UNITS.get(batch.dataset, '')}".rstrip() + (", caught up" if update.caught_up else "")
+    click.echo(f"{iso(batch.time.min())} +{int(np.ptp(batch.time)) + batch.step}s {update.system}/{batch.dataset}: {text}")
 
 
 def _json(update: Update) -> None:
-    told = Told(update.system, update.batch.dataset, update.batch.step, update.watermark, update.caught_up, _cells(update))
-    click.echo(msgspec.json.encode(told).decode())
+    line = Line(update.system, update.batch.dataset, update.batch.step, update.watermark, update.caught_up, _cells(update))
+    click.echo(msgspec.json.encode(line).decode())
 
 
 def _csv_lines() -> Callable[[Update], None]:
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow(("time", "system", "dataset", "column", "value"))
 
-    def tell(update: Update) -> None:
+    def write(update: Update) -> None:
         for time, column, value in _cells(update):
             lines.writerow((iso(time), update.system, update.batch.dataset, column, "" if value is None else value))
 
-    return tell
+    return write
 
 
 def _cells(update: Update) -> list[tuple[int, str, float | None]]:
-    """Return a cell after the other, None where it is missing. Not on the way of a number: whoever prints them reads them one by one."""
+    """Return the cells one by one, None for a missing one. This is not on the data path: the cells are printed."""
     batch = update.batch
     names = (batch.columns[column] for column in batch.column.tolist())
     values = (None if math.isnan(value) else value for value in batch.value.tolist())

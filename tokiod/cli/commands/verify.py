@@ -1,4 +1,4 @@
-"""`tokioctl verify`: what a source tells now against what the archive has of it, window by window."""
+"""`tokioctl verify`: query a source again and compare it with the archive, window by window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.commands.completion import dataset_names, source_names
-from tokiod.cli.commands.verify_view import NotCompared, Told
+from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.times import epoch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
 
-UNASKED = "which can't be asked again: make a file of its inputs with tokioctl archive, and compare the two"
+NOT_POLLED = "which cannot be queried again: convert its files with tokioctl archive and compare the result"
 
 
 @click.command("verify")
@@ -50,35 +50,35 @@ UNASKED = "which can't be asked again: make a file of its inputs with tokioctl a
 def verify_command(
     config_path: Path, clock: Clock, source: str, start: str, end: str, datasets: tuple[str, ...], *, as_json: bool
 ) -> None:  # fmt: skip
-    """Ask SOURCE again, and say where the archive differs.
+    """Query SOURCE again and report where the archive differs.
 
-    START, END: ISO 8601, local to the site or with an offset. Every cell stored between them is compared, bit by bit; nothing is changed.
-    The daemon may run or not. `tokioctl backfill --force` collects again what differs. Exit 0 nothing differs, 1 something does, 2 it
-    can't be told.
+    START, END: ISO 8601, local to the site or with an offset. Every stored cell between them is compared, bit by bit; nothing is changed.
+    The daemon may run or not. `tokioctl backfill --force` collects differing windows again. Exit 0 no difference, 1 differences, 2 not
+    possible.
     """
     one_heap()
     config = configuration.load(config_path)
-    stanza = polled_source(config, source, UNASKED)
+    stanza = polled_source(config, source, NOT_POLLED)
     chosen = filled_datasets(stanza, datasets)
     if not config.archive.ledger.exists():
-        raise Failed(f"there is no ledger at {config.archive.ledger}: has tokiod ever run on this archive?")
+        raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
     asked = _asked(Calendar(config.timezone), stanza, start, end)
     span, left_out = _span(asked, Calendar(config.timezone), stanza, int(clock.time()))
-    told = Told(stanza.name, asked, left_out, as_json=as_json)
+    output = VerifyOutput(stanza.name, asked, left_out, as_json=as_json)
     if span is not None:
         with click.progressbar(length=span.seconds, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             try:
-                asyncio.run(_verify(config, clock, stanza, chosen, span, told, _moving(span, bar.update)))
+                asyncio.run(_verify(config, clock, stanza, chosen, span, output, _moving(span, bar.update)))
             except OSError as error:
                 raise Failed(f"{error.filename or config.archive.root}: {error.strerror or error}") from error
-    told.end()
-    if not told.verified.windows:
-        raise Failed(f"nothing of {stanza.name} in {asked} could be compared")
-    sys.exit(1 if told.windows else 0)
+    output.end()
+    if not output.verified.windows:
+        raise Failed(f"no window of {stanza.name} in {asked} could be compared")
+    sys.exit(1 if output.windows else 0)
 
 
 def _moving(span: Window, update: Callable[[int], None]) -> Callable[[int], None]:
-    """Return what is told how far it got; where it has to begin again farther back, the bar stands still."""
+    """Return the callback for the progress bar. The bar stands still while an earlier time is read again."""
     reached = span.start
 
     def move(time: int) -> None:
@@ -90,27 +90,31 @@ def _moving(span: Window, update: Callable[[int], None]) -> Callable[[int], None
 
 
 async def _verify(
-    config: Config, clock: Clock, stanza: SourceConfig, datasets: frozenset[str], span: Window, told: Told, progress: Callable[[int], None]
+    config: Config,
+    clock: Clock,
+    stanza: SourceConfig,
+    datasets: frozenset[str],
+    span: Window,
+    output: VerifyOutput,
+    progress: Callable[[int], None],
 ) -> None:
     calendar = Calendar(config.timezone)
     asked = stanza if datasets == stanza.datasets() else stanza.only(datasets)
     collector = plugins.load(stanza.kind).live(asked, Site(calendar, clock, config.secret))
     try:
         if not collector.replayable:
-            raise Failed(
-                f"{stanza.name} can't be asked about the past: what is stored of it can't be had again; tokioctl gaps shows what is not"
-            )
+            raise Failed(f"{stanza.name} cannot be queried about the past, so its data cannot be compared; see tokioctl gaps")
         with Ledger.open_readonly(config.archive.ledger) as ledger:
             source = Source(stanza, collector, calendar, clock)
             verification = Verification(config.archive, source, ledger, datasets, progress=progress)
-            async for differing in verification.run(span, told.verified):
-                told.tell(differing)
+            async for differing in verification.run(span, output.verified):
+                output.add(differing)
     finally:
         await collector.close()
 
 
 def _asked(calendar: Calendar, stanza: SourceConfig, start: str, end: str) -> Window:
-    """Return the span that is asked for, widened to the edges of the source's windows."""
+    """Return the requested time span, widened to the edges of the source's windows."""
     first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")
@@ -118,12 +122,12 @@ def _asked(calendar: Calendar, stanza: SourceConfig, start: str, end: str) -> Wi
 
 
 def _span(asked: Window, calendar: Calendar, stanza: SourceConfig, now: int) -> tuple[Window | None, list[NotCompared]]:
-    """Return what can be compared of a span, and what is left out of it and why."""
+    """Return the part of a time span that can be compared, and the other parts with reasons."""
     oldest = calendar.window(now - stanza.retention, stanza.window).end
     closed = calendar.window(now - stanza.settle, stanza.window).start
     parts = (
         (asked.start, min(asked.end, oldest), "older than the source's retention"),
-        (max(asked.start, closed), asked.end, "not closed and settled yet"),
+        (max(asked.start, closed), asked.end, "not settled yet"),
     )
     left_out = [NotCompared(first, last, why) for first, last, why in parts if first < last]
     first, last = max(asked.start, oldest), min(asked.end, closed)

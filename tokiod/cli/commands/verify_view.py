@@ -1,4 +1,4 @@
-"""What `tokioctl verify` prints: each window as it is found, or all of it as JSON at the end."""
+"""Output of `tokioctl verify`: each differing window when it is found, or everything as JSON at the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from tokiod.reports.verify.tts_diff import Cell, Differing
 
 
-_CLEARED = "\r\x1b[K"
-"""Takes a bar out of the line in which it is drawn."""
+_CLEAR_LINE = "\r\x1b[K"
+"""Removes the progress bar from its line."""
 
 
 class DifferingCell(msgspec.Struct, frozen=True):
-    """A cell; kind: missing in the archive, extra there or different; time: UTC epoch seconds; archive, source: values, None if missing."""
+    """A cell.
+
+    kind: missing in the archive, extra in the archive, or different; time: UTC epoch seconds; archive, source: values, None if missing.
+    """
 
     kind: Kind
     dataset: str
@@ -33,7 +36,7 @@ class DifferingCell(msgspec.Struct, frozen=True):
 
 
 class Records(msgspec.Struct, frozen=True):
-    """How many records a window had when it was stored, and has now at the source."""
+    """Number of records of a window when it was stored, and now at the source."""
 
     stored: int
     source: int
@@ -42,7 +45,8 @@ class Records(msgspec.Struct, frozen=True):
 class DifferingWindow(msgspec.Struct, frozen=True):
     """A window [start, end), UTC epoch seconds.
 
-    datasets: cells that differ, by dataset and kind; records: None unless their number differs; cells: the first few of each dataset.
+    datasets: number of differing cells by dataset and kind; records: None unless their number
+    differs; cells: the first few of each dataset.
     """
 
     start: int
@@ -53,14 +57,14 @@ class DifferingWindow(msgspec.Struct, frozen=True):
 
 
 class NotStored(msgspec.Struct, frozen=True):
-    """A span [start, end), UTC epoch seconds, of which the ledger says that nothing is stored."""
+    """A time span [start, end), UTC epoch seconds, that the ledger does not record as stored."""
 
     start: int
     end: int
 
 
 class NotCompared(msgspec.Struct, frozen=True):
-    """A span [start, end), UTC epoch seconds, that was asked for and left out; reason: a sentence."""
+    """A time span [start, end), UTC epoch seconds, that was not compared. reason: a sentence."""
 
     start: int
     end: int
@@ -68,7 +72,7 @@ class NotCompared(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What came of [start, end), UTC epoch seconds; windows, cells: how many were compared; differing: the windows that do."""
+    """The result for [start, end), UTC epoch seconds. windows, cells: numbers compared; differing: windows that differ."""
 
     source: str
     start: int
@@ -80,8 +84,8 @@ class Comparison(msgspec.Struct, frozen=True):
     not_compared: list[NotCompared]
 
 
-class Told:
-    """What is told of a span of a source; left_out: what can't be compared of it, and why."""
+class VerifyOutput:
+    """The output for a time span of a source. left_out: parts that can't be compared, with reasons."""
 
     def __init__(self, source: str, span: Window, left_out: list[NotCompared], *, as_json: bool) -> None:
         self.verified = Verified()
@@ -89,19 +93,19 @@ class Told:
         self._source, self._span, self._left_out, self._as_json = source, span, left_out, as_json
         self._found: list[DifferingWindow] = []
 
-    def tell(self, differing: Differing) -> None:
-        """Print a window that differs, or keep it for the end of the JSON."""
+    def add(self, differing: Differing) -> None:
+        """Print a differing window, or keep it for the JSON."""
         self.windows += 1
         if self._as_json:
             self._found.append(_window(differing))
             return
         if sys.stderr.isatty():
-            click.echo(_CLEARED, err=True, nl=False)
+            click.echo(_CLEAR_LINE, err=True, nl=False)
         for line in _lines(differing):
             click.echo(line)
 
     def end(self) -> None:
-        """Print what it comes to."""
+        """Print the result."""
         if self._as_json:
             click.echo(msgspec.json.encode(self._comparison()).decode())
             return
@@ -120,10 +124,10 @@ class Told:
 
 def _lines(differing: Differing) -> list[str]:
     sums = {kind: sum(counts[kind] for counts in differing.counts.values()) for kind in ("missing", "extra", "different")}
-    said = [f"{count} {kind}" for kind, count in sums.items() if count]
+    counts = [f"{count} {kind}" for kind, count in sums.items() if count]
     if differing.records is not None:
-        said.append("{} records stored, {} at the source".format(*differing.records))
-    return [f"{differing.window}: {', '.join(said)}", *(f"    {cell}" for cell in differing.cells)]
+        counts.append("{} records stored, {} at the source".format(*differing.records))
+    return [f"{differing.window}: {', '.join(counts)}", *(f"    {cell}" for cell in differing.cells)]
 
 
 def _window(differing: Differing) -> DifferingWindow:

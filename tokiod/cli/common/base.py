@@ -1,4 +1,4 @@
-"""What every command shares: errors as one sentence on stderr, and the options that mean the same everywhere."""
+"""What every command shares: errors as one sentence on stderr, and the options that mean the same in all of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tokiod.runtime.secrets import mask
 INTERRUPTED = 130
 HELP = ["-h", "--help"]
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What a file says that takes no more; whoever writes one of the archive says so by its name."""
+"""Errors of a full disk. Code that writes files of the archive adds the file's name."""
 
 
 class Failed(click.ClickException):
-    """A fault of the user's or the site's: its sentence, then exit 2."""
+    """An error of the user or the site: print its sentence and exit with 2."""
 
     exit_code = 2
 
@@ -31,17 +31,16 @@ class Failed(click.ClickException):
         self.program = "tokiod" if context is None else context.find_root().info_name
 
     def show(self, file: Any = None) -> None:
-        """Print every line of the message behind the program's name."""
+        """Print every line of the message after the program's name."""
         for line in mask(self.message).splitlines():
             click.echo(f"{self.program}: {line}", file=file, err=file is None)
 
 
-# Each command is imported when it is called: what one of them needs (HDF5, numpy, rich) is half a second for all others.
+# A command is imported when it is called: HDF5, numpy and rich, which few commands need, take half a second to import.
 class PlainGroup(click.Group):
-    """A group of commands whose TokiodErrors end as a sentence, not as a traceback.
+    """A group of commands that prints a TokiodError as a sentence instead of a traceback.
 
-    modules: those of tokiod.cli.commands that hold one more command each, called as
-    the module is: NAME_command in tokiod/cli/commands/NAME.py.
+    modules: the names of modules in tokiod.cli.commands that each hold one more command, NAME_command.
     """
 
     def __init__(self, *args: Any, modules: tuple[str, ...] = (), **options: Any) -> None:
@@ -53,7 +52,7 @@ class PlainGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self._modules})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None where there is no such."""
+        """Return a command, or None for an unknown name."""
         if cmd_name in self._modules and cmd_name not in self.commands:
             self.add_command(getattr(import_module(f"tokiod.cli.commands.{cmd_name}"), f"{cmd_name}_command"))
         return super().get_command(ctx, cmd_name)
@@ -71,7 +70,7 @@ class PlainGroup(click.Group):
         except OSError as error:
             if error.errno not in FULL or error.filename is not None:
                 raise
-            raise Failed(f"stdout can't be written: {error.strerror}") from error
+            raise Failed(f"cannot write to stdout: {error.strerror}") from error
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
 
@@ -82,9 +81,9 @@ class ClockType(click.ParamType):  # type: ignore[type-arg] # generic from click
     name = "clock"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Clock:
-        """Read the text that a simulation hands to its processes."""
+        """Parse the text that a simulation passes to its processes."""
         if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]  # click hands a default through as it is
+            return value  # type: ignore[no-any-return]  # click passes a default through unchanged
         try:
             return SimulatedClock.parse(value)
         except ValueError:

@@ -1,4 +1,4 @@
-"""The end of a command whose answer somebody waits for."""
+"""A fast end of a command, for callers that wait for its output."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-OBJECTS = 50_000
-"""Objects that are made between two looks for garbage; Python's own 700 mean dozens of looks while a command is imported."""
+GC_THRESHOLD_OBJECTS = 50_000
+"""New objects between two garbage collections. Python's default of 700 causes dozens of collections while a command is imported."""
 
 
-# An interpreter takes 200 modules apart before it ends: 20 to 30 of the 120 ms of a status that monitoring asks for every few seconds,
-# and looking for garbage that isn't there takes 7.
+# The interpreter tears down 200 modules before it ends. That takes 20 to 30 of the 120 ms of a `status` that monitoring calls every few
+# seconds, and garbage collections that find nothing take 7.
 def at_once(command: Callable[[], object]) -> NoReturn:
-    """Run a command, and end the process as it ends: without taking the interpreter apart where nothing is left to be done.
+    """Run a command and end the process, without tearing down the interpreter where that is safe.
 
-    That is so when it ended in an exit code, its output could be written, and no other thread runs; whatever it opened, it has closed.
+    It is safe when the command ended with an exit code, its output is written and no other thread runs. Commands close what they open.
     """
-    gc.set_threshold(OBJECTS)
+    gc.set_threshold(GC_THRESHOLD_OBJECTS)
     try:
         command()
     except SystemExit as end:
@@ -35,7 +35,7 @@ def at_once(command: Callable[[], object]) -> NoReturn:
 
 
 def _flushed() -> bool:
-    """Whether all that was printed is written, or nobody reads it any more; a process that was given no stdout has none to write to."""
+    """Return whether all output is written or its reader closed it. A process without stdout has nothing to write."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()

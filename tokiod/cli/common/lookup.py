@@ -1,4 +1,4 @@
-"""What a command line names: a [[source]] of the configuration, datasets that it fills, systems; each fault says what there is."""
+"""Look up names from the command line: sources, datasets, systems. Each error lists the known names."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def polled_source(config: Config, name: str, unless: str) -> SourceConfig:
-    """Return the stanza of a source that is polled; unless: what to say, behind its name, of a watched folder. Raises Failed."""
+    """Return the section of a polled source. unless: the end of the sentence for a watched folder. Raises Failed."""
     sources = {source.name: source for source in config.source}
     if name not in sources:
-        raise Failed(f"no source is called {name!r}{instead(name, sources)}")
+        raise Failed(f"unknown source {name!r}{instead(name, sources)}")
     if not sources[name].polled:
         raise Failed(f"{name} is a watched folder, {unless}")
     return sources[name]
 
 
 def filled_datasets(stanza: SourceConfig, names: Iterable[str]) -> frozenset[str]:
-    """Return the datasets that are named, all that the source fills where none is. Raises Failed for one that it doesn't fill."""
+    """Return the named datasets, or all that the source fills. Raises Failed for a dataset that it does not fill."""
     for name in names:
         if name not in stanza.datasets():
             raise Failed(f"--dataset: {stanza.name} does not fill {name!r}{instead(name, stanza.datasets())}")
@@ -33,12 +33,12 @@ def filled_datasets(stanza: SourceConfig, names: Iterable[str]) -> frozenset[str
 
 
 def check_system(config: Config, name: str) -> None:
-    """Raise Failed where no source has this system."""
+    """Raise Failed for a system that no source fills."""
     systems = {source.system for source in config.source}
     if name not in systems:
-        raise Failed(f"no source has the system {name!r}{instead(name, systems)}")
+        raise Failed(f"unknown system {name!r}{instead(name, systems)}")
 
 
 def instead(name: str, known: Iterable[str]) -> str:
-    """Return what to say behind a name that is none: the nearest known one, or all of them."""
-    return nearest(name, known) or f": there is {', '.join(sorted(known)) or 'none'}"
+    """Return the end of a sentence about an unknown name: the nearest known name, or all of them."""
+    return nearest(name, known) or f"; known: {', '.join(sorted(known)) or 'none'}"

@@ -1,4 +1,4 @@
-"""Command-line options made from a msgspec struct: what a kind of source needs is said once, in its Saved struct."""
+"""Command-line options made from a msgspec struct, so that a kind declares its options once, in its Saved struct."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 def options_of(struct: type[msgspec.Struct]) -> list[click.Option]:
-    """Return an option for each field: a Literal is a choice, a tuple is repeatable, a bool a flag; Meta's description is the help."""
+    """Return an option for each field. A Literal is a choice, a tuple is repeatable, a bool is a flag. Meta's description is the help."""
     return [_option(field) for field in msgspec.structs.fields(struct)]
 
 
@@ -30,7 +30,7 @@ def _option(field: msgspec.structs.FieldInfo) -> click.Option:
 
 
 def _plain(kind: Any) -> tuple[Any, str | None]:
-    """Return a type without None and annotations, and the description found among these."""
+    """Return a type without None and annotations, and the description in its annotations."""
     description = None
     while get_origin(kind) in (Annotated, Union, types.UnionType):
         if get_origin(kind) is Annotated:

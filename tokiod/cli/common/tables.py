@@ -1,4 +1,4 @@
-"""Tables for people: in a terminal that is too narrow for one its lines go on below, so that no name, time or figure is cut off."""
+"""Tables for a terminal. In a narrow terminal lines are folded, so that no name, time or number is cut off."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-WIDE = 200
-"""Columns where no terminal says how many there are, or too few: what is long is folded there."""
-FOLDED = 24
+FALLBACK_WIDTH = 200
+"""Characters of a line where the terminal is narrower than the table or its width is unknown. Longer text is folded."""
+MIN_FOLDED_WIDTH = 24
 """The least width of a column whose text may be folded."""
 
 
 class Printer(Console):
-    """A console whose reader may go away, which is his affair: rich would end with 1, an answer that is not the good one."""
+    """A console whose reader may close its output. rich would exit with 1, which means a degraded state here."""
 
     def on_broken_pipe(self) -> None:
-        """Leave it to PlainGroup, as what click.echo prints."""
+        """Let PlainGroup end the command, as for click.echo."""
         with suppress(SystemExit):
             super().on_broken_pipe()
         raise BrokenPipeError
 
 
 def table(*names: str, right: Collection[str] = (), folded: Collection[str] = ()) -> Table:
-    """Return a table without rows; right: columns of figures; folded: those whose text may go on in the next line."""
+    """Return a table without rows. right: columns of numbers; folded: columns whose text may continue on the next line."""
     made = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
         made.add_column(name, justify="right" if name in right else "left", no_wrap=name not in folded)
@@ -40,16 +40,16 @@ def table(*names: str, right: Collection[str] = (), folded: Collection[str] = ()
 
 
 def whole(shown: RenderableType) -> RenderableType:
-    """Keep a table's columns, now that it has its rows, from being narrower than what they must show."""
+    """Give the columns of a complete table the least width that shows their content."""
     for column in shown.columns if isinstance(shown, Table) else ():
         longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
-        column.min_width = longest if column.no_wrap else min(longest, FOLDED)
+        column.min_width = longest if column.no_wrap else min(longest, MIN_FOLDED_WIDTH)
     return shown
 
 
 def show(*shown: RenderableType) -> None:
-    """Print tables and what belongs to them to stdout, each as wide as it must be."""
-    console, wide = Printer(highlight=False), Printer(width=WIDE, highlight=False)
+    """Print tables and text to stdout, each as wide as needed."""
+    console, wide = Printer(highlight=False), Printer(width=FALLBACK_WIDTH, highlight=False)
     for one in map(whole, shown):
         if console.is_terminal and _least(one) <= console.width:
             console.print(one)
@@ -58,6 +58,6 @@ def show(*shown: RenderableType) -> None:
 
 
 def _least(shown: RenderableType) -> int:
-    """Return how wide it must be; text that is in no table goes on in the next line."""
+    """Return the least width of a table. Text outside of a table continues on the next line."""
     unbounded = Console(width=10_000)
     return Measurement.get(unbounded, unbounded.options, shown).minimum if isinstance(shown, Table) else 0

@@ -1,4 +1,4 @@
-"""Times on the command line, to UTC epoch seconds: ISO 8601, local to the site or with an offset, or a span before now."""
+"""Parse times of the command line to UTC epoch seconds: ISO 8601, local to the site or with an offset, or a time span before now."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tokiod.cli.common.base import Failed
 from tokiod.units import Duration
-
-LAST = 250_000_000_000
-"""No calendar goes on for ever; this one's days end with the year 9999."""
+from tokiod.window import LATEST
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Return the zone of an IANA name; raises Failed where there is none."""
+    """Return the time zone of an IANA name. Raises Failed for an unknown name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
@@ -21,13 +19,13 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def epoch(option: str, text: str, zone: dt.tzinfo) -> int:
-    """Read a time; raises Failed, which names the option, for what is none."""
+    """Parse a time. Raises Failed, which names the option."""
     try:
         time = dt.datetime.fromisoformat(text)
         seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
-        raise Failed(f"{option}: {text!r} is no ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
-    if not 0 <= seconds < LAST:
+        raise Failed(f"{option}: {text!r} is not an ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
+    if not 0 <= seconds < LATEST:
         raise Failed(f"{option}: {text!r} is before 1970 or too far in the future")
     if seconds != int(seconds):
         raise Failed(f"{option}: {text!r} is not on a whole second")
@@ -35,7 +33,7 @@ def epoch(option: str, text: str, zone: dt.tzinfo) -> int:
 
 
 def epoch_or_ago(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
-    """Read a time, or a span such as 90s, 15m or 2h before now; raises Failed as epoch does."""
+    """Parse a time, or a time span before now such as 90s, 15m or 2h. Raises Failed as epoch does."""
     try:
         return int(now) - Duration.parse(text)
     except ValueError:
