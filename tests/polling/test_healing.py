@@ -12,13 +12,12 @@ from structlog.testing import capture_logs
 from tokiod.collector import SourceConfig
 from tokiod.errors import Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.polling.backfill import LONGEST
 from tokiod.polling.poller import Poller
 from tokiod.polling.schedule import PATIENCE, Agenda
 from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
-from tokiod.window import Calendar, Window
+from tokiod.window import BULK_SECONDS, Calendar, Window
 from tokiod.window_result import Stored
 
 LENGTH, SETTLE, HOUR = 60, 15, 3600
@@ -82,7 +81,7 @@ def test_nothing_that_is_asked_for_at_once_crosses_midnight(longest, zone):
 
 def test_ninety_days_are_not_a_question_a_minute():
     one = agenda(retention=2 * 86400)
-    assert len(drained(one, NOON, LONGEST)) == pytest.approx(2 * 86400 / LONGEST, abs=3)
+    assert len(drained(one, NOON, BULK_SECONDS)) == pytest.approx(2 * 86400 / BULK_SECONDS, abs=3)
 
 
 def test_what_failed_at_once_is_asked_for_window_by_window_and_its_neighbours_are_not():
@@ -150,7 +149,7 @@ def test_of_the_past_no_more_is_asked_for_in_any_time_than_the_rate_and_one_ques
 @settings(max_examples=40)
 @given(st.sampled_from([1.0, 60.0, 0.0]), st.floats(0.01, 25))
 def test_a_window_that_has_just_closed_waits_for_one_question_at_most_while_six_hours_heal(rate, takes):
-    asked = played(agenda(rate=rate), 1800, lambda _: takes, LONGEST)
+    asked = played(agenda(rate=rate), 1800, lambda _: takes, BULK_SECONDS)
     live = {span.start: when for when, span in asked if not is_past(when, span)}
     closed = list(range(NOON, NOON + 1700 - LENGTH, LENGTH))
     assert [start for start in closed if start not in live] == []
@@ -174,7 +173,7 @@ def test_what_was_lent_to_a_backfill_does_not_count_as_healed():
 
 
 def test_a_rate_of_nothing_is_no_bound():
-    assert sum(span.seconds for span in drained(agenda(rate=0.0), NOON + SETTLE, LONGEST)) == 6 * HOUR - LENGTH
+    assert sum(span.seconds for span in drained(agenda(rate=0.0), NOON + SETTLE, BULK_SECONDS)) == 6 * HOUR - LENGTH
 
 
 # ---- the poller
@@ -229,7 +228,7 @@ def test_six_hours_heal_at_the_rate_in_few_questions(tmp_path):
     asked, stored = healed(tmp_path / "ledger", 300, 0.1, rate=120.0)
     assert stored == [(NOON - 9 * HOUR, NOON + 300 - LENGTH)]
     assert max(when for when, span in asked if is_past(when, span)) == pytest.approx(6 * HOUR / 120, rel=0.1)
-    assert len(asked) < 6 * HOUR / LONGEST + 30
+    assert len(asked) < 6 * HOUR / BULK_SECONDS + 30
 
 
 @pytest.mark.parametrize("takes", [0.5, 5.0, 9.0])
@@ -237,7 +236,7 @@ def test_the_slower_a_source_answers_the_shorter_are_the_pieces_so_that_no_quest
     asked, _ = healed(tmp_path / "ledger", 400, takes)
     past = [span.seconds for when, span in asked[2:] if is_past(when, span)]
     assert all(seconds <= max(LENGTH, LENGTH / 2 / (takes / 60)) for seconds in past)
-    assert max(past) == (LONGEST if takes <= 9 else LENGTH)
+    assert max(past) == (BULK_SECONDS if takes <= 9 else LENGTH)
     live = [when - (span.end + SETTLE - NOON) for when, span in asked if not is_past(when, span) and span.end > NOON]
     assert max(live) < LENGTH / 2 + 1
 
