@@ -15,7 +15,7 @@ from sinks.tts.rewrites import Replacing
 from tokiod.sink import Done, Refused
 from tokiod.tts.live.files import REAL, Files
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive
-from tokiod.tts.live.rewrite import Following, Growing, Making, Sealing, Unsealing
+from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
 from tokiod.tts.sealed.seal import is_sealed
 from tokiod.tts.sealed.sealed_neighbour import SealedDay
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tokiod.archive.layout import Layout, Place
     from tokiod.clock import Clock
     from tokiod.sink import SetAside
-    from tokiod.tts.live.rewrite import Replacement
+    from tokiod.tts.live.rewrite import Rewrite
     from tokiod.tts.spec import FileSpec
 
 
@@ -119,7 +119,7 @@ class Shelf:
     def prepare(self, place: Place, following: Place) -> None:
         """Begin to make the file after a live one, where there is none, for the windows that will need it."""
         if not self.holds(following) and self._replacing.at(following.path) is None:
-            making = Following(following.path, place.path, (following.start, following.end), self._now(), self._files)
+            making = CreateNextDay(following.path, place.path, (following.start, following.end), self._now(), self._files)
             self._replacing.begin(following, "made", making)
 
     def seal(self, place: Place) -> bool:
@@ -127,7 +127,7 @@ class Shelf:
         if self._replacing.at(place.path) is not None or (volume := self._existing(place, unsealed=False)) is None:
             return False
         try:
-            self._replacing.begin(place, "sealed", Sealing(volume.file, self._now()))
+            self._replacing.begin(place, "sealed", SealFile(volume.file, self._now()))
         except OSError as error:
             self._distrust(place, volume.file, error)
         return True
@@ -213,7 +213,7 @@ class Shelf:
 
     def _opened(self, place: Place) -> Volume | None:
         self._opened_up.begin(place)
-        return self._ready(place, "opened", lambda: Unsealing(place.path, self._now(), self._files))
+        return self._ready(place, "opened", lambda: UnsealFile(place.path, self._now(), self._files))
 
     def _roomier(self, place: Place, volume: Volume | None, wanted: FileSpec) -> Volume | None:
         """Make a file or let one grow for what is wanted; it may have become one for what was wanted before."""
@@ -223,13 +223,13 @@ class Shelf:
             raise Refused(f"{place.path}: {error}", retry=False) from error
         _check_columns(place.path, spec, self._limits.columns)
         if volume is None:
-            return self._ready(place, "made", lambda: Making(place.path, spec, self._now(), self._files))
+            return self._ready(place, "made", lambda: CreateFile(place.path, spec, self._now(), self._files))
         old = volume.file
         if (ongoing := self._replacing.at(place.path)) is not None and ongoing.what == "sealed":
             self._replacing.give_up(place.path)
-        return self._ready(place, "grown", lambda: Growing(old, spec, self._now()))
+        return self._ready(place, "grown", lambda: GrowFile(old, spec, self._now()))
 
-    def _ready(self, place: Place, what: What, begin: Callable[[], Replacement]) -> Volume | None:
+    def _ready(self, place: Place, what: What, begin: Callable[[], Rewrite]) -> Volume | None:
         """Return the file that a window needs; or refuse the window until it is there."""
         ongoing = self._replacing.at(place.path) or self._replacing.begin(place, what, begin())
         if ongoing.job.is_done(0.0 if self._replacing.is_behind(ongoing) else PATIENCE):

@@ -6,8 +6,8 @@ import errno
 from typing import TYPE_CHECKING
 
 from tokiod.sink import SetAside
-from tokiod.tts.live.grow import copy
 from tokiod.tts.live.live_file import FileLost, set_aside
+from tokiod.tts.live.rewrite import copy
 from tokiod.window import Window
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sinks.tts.background import Job, Workshop
     from tokiod.archive.layout import Place
     from tokiod.tts.live.live_file import LiveFile
-    from tokiod.tts.live.rewrite import Replacement
+    from tokiod.tts.live.rewrite import Rewrite
 
 What = Literal["made", "grown", "opened", "sealed"]
 
@@ -22,7 +22,7 @@ class Ongoing:
 
     place: Place
     what: What
-    replacement: Replacement
+    replacement: Rewrite
     job: Job
     awaited: bool = False
 
@@ -43,7 +43,7 @@ class Replacing:
         """Return what is being done to a file."""
         return self._ongoing.get(path)
 
-    def begin(self, place: Place, what: What, replacement: Replacement) -> Ongoing:
+    def begin(self, place: Place, what: What, replacement: Rewrite) -> Ongoing:
         """Let the workshop make a file; sealing is never urgent."""
         job = self._workshop.begin(replacement.work, urgent=what != "sealed")
         self._ongoing[place.path] = ongoing = Ongoing(place, what, replacement, job)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tokiod.tts.layout import NotLive
-from tokiod.tts.live.grow import grow
+from tokiod.tts.live.rewrite import grow
 from tokiod.tts.read import Reader
 from tokiod.tts.sealed.seal import seal
 
@@ -72,7 +72,7 @@ def test_columns_without_names_and_datasets_without_columns_are_left_out(tmp_pat
 
 def test_a_reader_tells_when_there_is_nothing_to_read(make, tmp_path):
     with pytest.raises(FileNotFoundError):
-        Reader(tmp_path / "none.hdf5")
+        Reader(tmp_path / "missing.hdf5")
     (tmp_path / "junk.hdf5").write_text("junk")
     with pytest.raises(NotLive, match="HDF5 can't open it"):
         Reader(tmp_path / "junk.hdf5")

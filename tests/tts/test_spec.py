@@ -65,19 +65,23 @@ def test_matrices_are_ordered_as_in_files_whatever_order_they_were_given_in():
 @pytest.mark.parametrize(
     ("groups", "matrices", "reason"),
     [
-        ({"datatarget": 5}, {}, "no group of a TTS file is called 'datatarget'"),
+        ({"datatarget": 5}, {}, "unknown TTS group 'datatarget'"),
         ({"datatargets": 0}, {}, "datatargets: a step of 0 s in a file of 60 s"),
         ({"datatargets": 61}, {}, "datatargets: a step of 61 s in a file of 60 s"),
-        ({"datatargets": 5}, {"datatargets/nonsense": ("a",)}, "no dataset of a TTS file is called 'datatargets/nonsense'"),
+        ({"datatargets": 5}, {"datatargets/nonsense": ("a",)}, "unknown TTS dataset 'datatargets/nonsense'"),
         ({"datatargets": 5}, {"mdtargets/opens": ("a",)}, "mdtargets/opens: its group has no step"),
         ({"datatargets": 5}, {"datatargets/readops": ()}, "datatargets/readops: it has no columns"),
         (
             {"datatargets": 5},
             {"datatargets/readops": ("a", "a")},
-            "datatargets/readops: a column name is empty, twice there or holds a NUL",
+            "datatargets/readops: a column name is empty, duplicate or has a NUL",
         ),
-        ({"datatargets": 5}, {"datatargets/readops": ("a", "")}, "datatargets/readops: a column name is empty, twice there or holds a NUL"),
-        ({"datatargets": 5}, {"datatargets/readops": ("a\0",)}, "datatargets/readops: a column name is empty, twice there or holds a NUL"),
+        (
+            {"datatargets": 5},
+            {"datatargets/readops": ("a", "")},
+            "datatargets/readops: a column name is empty, duplicate or has a NUL",
+        ),
+        ({"datatargets": 5}, {"datatargets/readops": ("a\0",)}, "datatargets/readops: a column name is empty, duplicate or has a NUL"),
     ],
 )
 def test_what_no_file_can_hold_is_refused_with_its_name(groups, matrices, reason):

@@ -1,1 +1,1 @@
-"""The TOKIO Time Series (TTS) file: made, filled in place, grown, sealed and read. Knows nothing of the daemon."""
+"""The TOKIO Time Series (TTS) file: created, filled in place, grown, sealed and read. Independent of the daemon."""

@@ -1,4 +1,4 @@
-"""Where things stand in a TTS file: reading its spec and the places of its matrices, by HDF5, once."""
+"""Read the layout of a TTS file through HDF5: its spec, and where its matrices lie."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Kind = Literal["cells", "raw", "span"]
 
 OWN = "_tokiod"
 FORM, RAW_SEALED, PROVED = "form", "raw_sealed", "proved"
-GUARDS = 2
+GUARD_ROWS = 2
 
 
-class NotLive(ValueError):  # noqa: N818 - what it is not
-    """A file that can't be filled in place; the text says why."""
+class NotLive(ValueError):  # noqa: N818 - a state, not a fault
+    """The file can't be filled in place; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One matrix of a live file: which, its shape, and its offset in the file in bytes."""
+class MatrixLocation:
+    """One matrix of a live file: its kind, dataset and shape, and its offset in the file in bytes."""
 
     kind: Kind
     dataset: str
@@ -43,33 +43,33 @@ class Place:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of its cells."""
+        """Type of the cells."""
         return np.dtype("<f8" if self.kind == "cells" else "<i8")
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its cells."""
+        """Size of the cells in bytes."""
         return self.rows * len(self.columns) * 8
 
 
 def edges_name(dataset: str) -> str:
-    """Return the name of what a sealed file keeps of a counter's raw samples."""
+    """Return the name of the dataset of raw samples that a sealed file keeps for a counter."""
     return f"{OWN}/edges/{dataset}"
 
 
-def places(spec: FileSpec) -> Iterator[Place]:
+def matrix_locations(spec: FileSpec) -> Iterator[MatrixLocation]:
     """Yield every matrix of a live file in the order of the file: all cells, then raw and span of each counter."""
     ordered = [(dataset, matrix, spec.rows(dataset.partition("/")[0])) for dataset, matrix in spec.ordered()]
     for dataset, matrix, rows in ordered:
-        yield Place("cells", dataset, rows, matrix.columns)
+        yield MatrixLocation("cells", dataset, rows, matrix.columns)
     for dataset, matrix, rows in ordered:
         if matrix.counter:
-            yield Place("raw", dataset, rows + GUARDS, matrix.columns)
-            yield Place("span", dataset, 2, matrix.columns)
+            yield MatrixLocation("raw", dataset, rows + GUARD_ROWS, matrix.columns)
+            yield MatrixLocation("span", dataset, 2, matrix.columns)
 
 
 def open_for_reading(path: Path) -> Any:
-    """Open with h5py whatever anyone does with the file; raises FileNotFoundError, or NotLive where HDF5 can't."""
+    """Open with h5py without a lock, while other processes may use the file. Raises FileNotFoundError, or NotLive if HDF5 can't open it."""
     try:
         return h5py.File(path, "r", locking=False)
     except (FileNotFoundError, PermissionError, IsADirectoryError):
@@ -79,7 +79,7 @@ def open_for_reading(path: Path) -> Any:
 
 
 def form_of(file: Any) -> str:
-    """Return "live" or "sealed" for a file that tokiod made, "foreign" for any other. Raises NotLive where HDF5 can't tell."""
+    """Return "live" or "sealed" for a file that tokiod made, "foreign" for any other. Raises NotLive if HDF5 can't read it."""
     try:
         return _text(file[OWN].attrs.get(FORM, b"foreign")) if OWN in file else "foreign"
     except (KeyError, RuntimeError, OSError) as error:
@@ -89,7 +89,7 @@ def form_of(file: Any) -> str:
 def read_spec(file: Any) -> FileSpec:
     """Read the spec of any TTS file; datasets without column names are left out.
 
-    Raises ValueError or KeyError for a file that is no TTS file, or one with names that TTS doesn't have.
+    Raises ValueError or KeyError for a file that is not a TTS file, or has names that TTS does not define.
     """
     start, end = int(file.attrs["start"]), int(file.attrs["end"])
     groups, matrices = {}, {}
@@ -105,12 +105,12 @@ def read_spec(file: Any) -> FileSpec:
 
 def is_counter(file: Any, dataset: str) -> bool:
     """Return whether a logical dataset's cells are differences of a counter."""
-    # By whatever is left of it: a live counter that lost its samples is no gauge.
+    # Any one of the three is enough: a live counter that lost its samples is still a counter.
     return any(f"{OWN}/{part}/{dataset}" in file for part in ("raw", "span", "edges"))
 
 
 def column_names(dataset: Any) -> tuple[str, ...]:
-    """Return the names of a dataset's columns, of which a foreign file may have fewer than columns."""
+    """Return the names of a dataset's columns; a foreign file may have unnamed columns after them."""
     return tuple(_text(c) for c in dataset.attrs["columns"] if c)
 
 

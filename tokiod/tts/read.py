@@ -1,4 +1,4 @@
-"""Reading a TTS file, live or sealed, while others fill, grow and seal it."""
+"""Read a TTS file, live or sealed, while a writer fills, grows or seals it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """A TTS file that is kept open and read again and again, without a lock and without disturbing its writer.
+    """A TTS file that stays open and is read many times, without a lock and without disturbing its writer.
 
-    HDF5 keeps what it has read: a second read of less than 64 KiB would see old cells unless the dataset is refreshed. And a name
-    outlives the file behind it: growing and sealing put another file in its place, so the inode is looked at before every read.
-    Raises FileNotFoundError while nothing has the name, NotLive where HDF5 can't read what has it.
+    HDF5 caches what it has read: a second read of less than 64 KiB would return old cells unless the dataset is refreshed. Growing and
+    sealing replace the file under the same name, so the reader checks the inode before every read.
+    Raises FileNotFoundError while the file is missing, NotLive if HDF5 can't read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class Reader:
     def read(self, dataset: str, start: int, end: int) -> tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64]]:
         """Return time stamps i8[t] in [start, end), column names, and values f8[t, columns] with nan where missing.
 
-        start, end: UTC epoch seconds. Raises KeyError for a dataset that the file doesn't have.
+        start, end: UTC epoch seconds. Raises KeyError for a dataset that the file does not contain.
         """
         file = self._current()
         node, stamps = file[dataset], file[f"{group_of(dataset)}/timestamps"][...]
@@ -61,7 +61,7 @@ class Reader:
         return stamps[first:last], columns, values
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,13 +1,13 @@
-"""The names, units and order of TOKIO Time Series (TTS, version "1"), and the one sign that means "missing".
+"""Names, units and order of TOKIO Time Series (TTS, version "1"), and the bit pattern of a missing cell.
 
     /                        version "1", start, end            epoch seconds, end exclusive
     /GROUP                   source
     /GROUP/timestamps        i8[rows]                           left edge of each row
     /GROUP/DATASET           f8[rows, columns]                  columns, units, version, updated
-    /_tokiod                 form "live" or "sealed"; raw_sealed: raw inside the day was lost by an earlier sealing
+    /_tokiod                 form "live" or "sealed"; raw_sealed: an earlier sealing dropped raw samples of the day
     /_tokiod/raw/...         i8[rows + 2, columns]   live       counters: day before, the day's rows, day after
-    /_tokiod/span/...        i8[2, columns]                     rows of raw: first nonzero sample, last sample; -1 none
-    /_tokiod/edges/...       i8[3, n]                sealed     what is left of raw: row, column, value of n samples
+    /_tokiod/span/...        i8[2, columns]                     rows of raw: first nonzero sample, last sample; -1 without one
+    /_tokiod/edges/...       i8[3, n]                sealed     kept samples of raw: row, column, value of n samples
 
 A missing cell holds -0.0, an absent raw value the same 64 bits. A measured zero is +0.0.
 """
@@ -56,17 +56,17 @@ _UNITS_OF_GROUP = {
 }
 UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
 DATASETS = tuple(UNITS)
-_MEASURED_OTHERWISE = {("lmt", "dataservers/memused"): "%", ("lmt", "mdservers/memused"): "%"}
+_UNITS_BY_SOURCE = {("lmt", "dataservers/memused"): "%", ("lmt", "mdservers/memused"): "%"}
 
 
 def units(dataset: str, source: str = "") -> str:
     """Return the units of a logical dataset, as the named source measures it.
 
-    Raises ValueError for a name that is not TTS's.
+    Raises ValueError for an unknown dataset.
     """
     if dataset not in UNITS:
-        raise ValueError(f"no dataset of a TTS file is called {dataset!r}")
-    return _MEASURED_OTHERWISE.get((source, dataset), UNITS[dataset])
+        raise ValueError(f"unknown TTS dataset {dataset!r}")
+    return _UNITS_BY_SOURCE.get((source, dataset), UNITS[dataset])
 
 
 def group_of(dataset: str) -> str:
@@ -75,7 +75,7 @@ def group_of(dataset: str) -> str:
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where f8 cells are missing, or i8 raw values absent; +0.0 and 0 are neither."""
+    """Return where f8 cells are missing or i8 raw values absent; +0.0 and 0 are measured values."""
     absent: NDArray[np.bool_] = values.view(np.int64) == ABSENT
     return absent
 
@@ -83,7 +83,7 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 _NUMBER = re.compile(r"(?:(?<=OST|MDT)([0-9a-fA-F]{4})(?![0-9a-zA-Z])|([0-9]{1,18}))")
 
 
-# The same names are sorted for each dataset that has them.
+# Several datasets sort the same names.
 @lru_cache(maxsize=4096)
 def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
     """Return the sort key of a column name: numbers by value, the four hexadecimal digits of an OST or MDT too.

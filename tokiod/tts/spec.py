@@ -1,4 +1,4 @@
-"""What a TTS file of one system and day holds: its span, the groups' time steps, the matrices' columns. Plain values, no file."""
+"""The shape of a TTS file of one system and day: its span, the time steps of its groups, the columns of its matrices. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """One group: seconds between its rows, and the kind of source that its `source` attribute names."""
+    """One group: seconds between its rows, and the kind of source in its `source` attribute."""
 
     step: int
     source: str
@@ -21,7 +21,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatrixSpec:
-    """One dataset: its columns in the order of the file, and whether it is made of differences of a counter."""
+    """One dataset: its columns in the order of the file, and whether its cells are differences of a counter."""
 
     columns: tuple[str, ...]
     counter: bool
@@ -31,7 +31,7 @@ class MatrixSpec:
 class FileSpec:
     """A file for the rows of [start, end), UTC epoch seconds; matrices by logical dataset name.
 
-    Raises ValueError for an unknown dataset or group, a step that is longer than the file, no columns, or bad names for them.
+    Raises ValueError for an unknown dataset or group, a step longer than the file, missing columns, or invalid column names.
     """
 
     start: int
@@ -42,7 +42,7 @@ class FileSpec:
     def __post_init__(self) -> None:
         for name, group in self.groups.items():
             if name not in GROUPS:
-                raise ValueError(f"no group of a TTS file is called {name!r}")
+                raise ValueError(f"unknown TTS group {name!r}")
             if not 0 < group.step <= self.end - self.start:
                 raise ValueError(f"{name}: a step of {group.step} s in a file of {self.end - self.start} s")
         for dataset, matrix in self.matrices.items():
@@ -52,10 +52,10 @@ class FileSpec:
             if not matrix.columns:
                 raise ValueError(f"{dataset}: it has no columns")
             if len(set(matrix.columns)) != len(matrix.columns) or any(not c or "\0" in c for c in matrix.columns):
-                raise ValueError(f"{dataset}: a column name is empty, twice there or holds a NUL")
+                raise ValueError(f"{dataset}: a column name is empty, duplicate or has a NUL")
 
     def rows(self, group: str) -> int:
-        """Return how many rows the datasets of a group have."""
+        """Return the number of rows of a group's datasets."""
         return -(-(self.end - self.start) // self.groups[group].step)
 
     def ordered(self) -> Iterator[tuple[str, MatrixSpec]]:
@@ -63,9 +63,9 @@ class FileSpec:
         return ((dataset, self.matrices[dataset]) for dataset in DATASETS if dataset in self.matrices)
 
     def merged(self, other: FileSpec) -> FileSpec:
-        """Return the spec that has room for both: new groups, datasets and, behind the old ones, columns; self where nothing is new.
+        """Return the spec with room for both: new groups, datasets and, after the old ones, new columns; self if nothing is new.
 
-        A group keeps the source it had. Raises ValueError that names every dataset or group on whose span, step or form they differ.
+        A group keeps its source. Raises ValueError that names every dataset or group whose span, step or form differs.
         """
         faults = [*self._span_faults(other), *self._step_faults(other), *self._form_faults(other)]
         if faults:

@@ -76,13 +76,13 @@ def raws(draw, kinds=kinds, shape=shapes):
         }
         columns.append(forms[draw(kinds)])
         if draw(st.booleans()):
-            columns[-1][-1] = draw(st.integers(0, 99))  # the next day may begin as if nothing had happened
+            columns[-1][-1] = draw(st.integers(0, 99))  # the next day may begin as if it had restarted
     return np.stack(columns, axis=1)
 
 
 @st.composite
 def batches(draw, raw):
-    """The samples of raw in pieces: windows of rows in any order, or anything strewn; some twice."""
+    """The samples of raw in pieces: windows of rows in any order, or scattered samples; some twice."""
     samples = samples_of(raw)
     if draw(st.booleans()):
         length = draw(st.integers(1, 12))
@@ -118,7 +118,7 @@ def test_samples_that_replace_others_leave_the_cells_of_one_run_over_the_last_on
 
 
 @given(raws(), st.data())
-def test_without_comparing_the_file_is_the_same_and_no_change_is_told(raw, data):
+def test_without_comparing_the_file_is_the_same_and_no_change_is_returned(raw, data):
     so_far = np.full_like(raw, ABSENT)
     with Day(len(raw) - 2, raw.shape[1]) as file:
         for batch in data.draw(batches(raw)):
@@ -206,7 +206,7 @@ def test_the_last_samples_of_the_day_are_known_at_any_time(raw, data):
 
 
 class TestSealedRaw:
-    """A file that was sealed and opened up again: raw is gone but for its edges, its cells stay."""
+    """A file that was sealed and unsealed: it has only the kept samples of raw, and all cells."""
 
     @given(raws(), st.data())
     def test_no_filled_cell_becomes_missing(self, raw, data):
@@ -274,7 +274,7 @@ class TestSealedRaw:
             changes = file.store(np.array([[20, 0, 500], [21, 0, 600], [22, 0, 800]]))
             assert (changes.row.tolist(), changes.value.tolist()) == ([19, 20], [100, 200])
 
-    def test_a_hole_filled_with_the_samples_beside_it_is_filled_whole(self):
+    def test_a_hole_filled_with_the_samples_next_to_it_is_filled_completely(self):
         raw = np.arange(10, 210, 10)[:, None]
         holed = raw.copy()
         holed[8:12] = ABSENT
@@ -294,7 +294,7 @@ def test_zeros_appended_before_a_guard_that_moves_leave_it_the_base_from_before_
 
 
 @pytest.mark.parametrize("guard", [30, 3, 0, ABSENT])
-def test_late_samples_before_a_counter_fell_asleep_reach_the_next_day_where_it_wakes_above_them(guard):
+def test_late_samples_before_a_counter_fell_to_zero_for_good_reach_the_next_day_where_it_wakes_above_them(guard):
     raw = np.array([ABSENT, 5, 6, 7, *[0] * 40, guard])[:, None]
     with Day(43, 1) as file:
         file.store(samples_of(raw, [1, *range(4, 45)]))
@@ -361,7 +361,7 @@ class TestCost:
         assert self.rows_read(file, files, samples_of(raw, range(1500, 1512))) < 300
         assert file.bits() == whole(raw)
 
-    def test_a_late_window_before_a_counter_fell_asleep_recomputes_some_rows_around_it(self, file, monkeypatch):
+    def test_a_late_window_before_a_counter_fell_to_zero_for_good_recomputes_some_rows_around_it(self, file, monkeypatch):
         raw, fed = self.raw(), []
         file.store(samples_of(raw, [*range(1, 300), *range(312, 2001)]))
         monkeypatch.setattr(Deltas, "feed", lambda self, rows, feed=Deltas.feed: fed.append(len(rows)) or feed(self, rows))
@@ -384,14 +384,14 @@ class TestCost:
         assert max(later) < 150
         assert file.bits() == whole(raw)
 
-    def test_the_guard_behind_a_day_that_ended_early_reads_some_rows_beside_its_last_samples(self, file, files):
+    def test_the_guard_after_a_day_that_ended_early_reads_some_rows_next_to_its_last_samples(self, file, files):
         raw = self.raw()[:, 8:].repeat(5, axis=1)
         file.store(samples_of(raw, range(1, 500)))
         raw[500:-1], raw[-1] = ABSENT, raw[499] + 5
         assert self.rows_read(file, files, samples_of(raw, [self.ROWS + 1])) < 50
         assert file.bits() == whole(raw)
 
-    def test_the_guards_of_a_full_day_read_some_rows_beside_them(self, file, files):
+    def test_the_guards_of_a_full_day_read_some_rows_next_to_them(self, file, files):
         raw = self.raw()
         raw[:, 2:4] = raw[:, 8:]
         file.store(samples_of(raw))

@@ -1,4 +1,4 @@
-"""Whole rows stored behind all others, or in the middle of them, leave the bytes, and tell the changes, that the general way does."""
+"""Whole rows stored after or between all others leave the same bytes, and return the same changes, as the general path."""
 
 import numpy as np
 import pytest
@@ -25,15 +25,15 @@ def counts(draw_steps, rows):
     return np.array(out)
 
 
-def told(changes):
+def as_lists(changes):
     return changes.row.tolist(), changes.column.tolist(), changes.value.view(np.int64).tolist()
 
 
 def both_ways(slow, fast, first, block, *, compare):
-    """Store rows in both days; return what each told."""
+    """Store rows in both days; return the changes of each."""
     row, column = np.arange(first, first + len(block)).repeat(WIDTH), np.tile(np.arange(WIDTH), len(block))
     general = slow.counter.store(row, column, block.ravel(), compare=compare)
-    return told(general), told(fast.counter.store_rows(first, block, compare=compare))
+    return as_lists(general), as_lists(fast.counter.store_rows(first, block, compare=compare))
 
 
 @given(st.data(), heights, st.booleans())
@@ -130,7 +130,7 @@ def test_rising_and_never_moved_columns_are_stored_without_a_search_for_anchors(
         day.counter.store_rows(6, block + (100 if start else 0))
 
 
-def test_rows_that_come_again_forget_none_of_those_behind_them():
+def test_rows_that_are_stored_again_keep_all_rows_after_them():
     with Day(ROWS, WIDTH) as slow, Day(ROWS, WIDTH) as fast:
         block = 5 + np.arange(12 * WIDTH).reshape(12, WIDTH)
         both_ways(slow, fast, 1, block, compare=True)

@@ -101,9 +101,9 @@ def test_a_real_process_killed_while_it_writes_leaves_a_file_that_holds_all_it_h
         (lambda path: h5py.File(path, "w").close(), "it is a foreign file"),
         (lambda path: _edit(path, lambda file: file.attrs.__delitem__("start")), "'start'"),
         (lambda path: _edit(path, lambda file: file.__delitem__("_tokiod")), "it is a foreign file"),
-        (lambda path: _edit(path, lambda file: file.__delitem__("_tokiod/span")), "_tokiod/span/datatargets/readbytes is not there"),
+        (lambda path: _edit(path, lambda file: file.__delitem__("_tokiod/span")), "_tokiod/span/datatargets/readbytes is missing"),
         (lambda path: _edit(path, lambda file: file["datatargets/timestamps"].__setitem__(3, 7)), "not evenly spaced"),
-        (lambda path: _edit(path, lambda file: _replace(file, "datatargets/readbytes", chunks=(4, 3))), "no place of its own"),
+        (lambda path: _edit(path, lambda file: _replace(file, "datatargets/readbytes", chunks=(4, 3))), "not contiguous and aligned"),
         (
             lambda path: _edit(path, lambda file: _replace(file, "datatargets/readbytes", shape=(7, 3))),
             r"has shape \(7, 3\) and type float64",
@@ -194,15 +194,15 @@ def test_a_failed_sync_is_final_and_never_tried_again(make, tmp_path):
 @pytest.mark.parametrize(
     ("attack", "reason"),
     [
-        (lambda path: os.truncate(path, 4096), "its size is 4096, was"),
+        (lambda path: os.truncate(path, 4096), "its size is 4096, not"),
         (lambda path: os.truncate(path, path.stat().st_size + 1), "its size is"),
         (lambda path: path.unlink(), "it was unlinked or renamed"),
         (lambda path: path.rename(path.with_name("elsewhere")), "it was unlinked or renamed"),
         (
             lambda path: path.with_name("other").write_text("") is not None and path.with_name("other").replace(path),
-            "another file has its name",
+            "another file replaced it",
         ),
-        (lambda path: path.with_name("second").hardlink_to(path), "it has 2 names, had 1"),
+        (lambda path: path.with_name("second").hardlink_to(path), "it has 2 links, not 1"),
     ],
 )
 @pytest.mark.parametrize("when", ["before the sync", "while it syncs"])
@@ -226,7 +226,7 @@ def test_what_others_did_to_the_file_is_noticed_at_the_commit(make, tmp_path, at
 
 @pytest.mark.parametrize("when", ["before HDF5 looks", "after it"])
 def test_a_file_that_is_truncated_while_it_is_opened_is_not_taken_for_one_of_that_size(make, monkeypatch, when):
-    """Torture found it, --faults all --seed 12: all windows were refused for ever, and nobody set it aside."""
+    """Torture found it, --faults all --seed 12: all windows were refused and the file was never set aside."""
     path = make().path
 
     def look(path):
@@ -325,9 +325,9 @@ def test_what_others_write_over_the_file_is_noticed_at_the_next_write_and_the_co
     older.write_bytes(live.path.read_bytes().replace(np.full(2, 7.0).tobytes(), np.full(2, 6.0).tobytes()))
     time.sleep(0.02)
     shutil.copyfile(older, live.path)
-    with pytest.raises(OSError, match="somebody else wrote to the file"):
+    with pytest.raises(OSError, match="another process wrote to the file"):
         live.cells["fullness/bytes"].write_rows(2, np.ones((1, 2)))
-    with pytest.raises(FileLost, match="somebody else wrote to it"):
+    with pytest.raises(FileLost, match="another process wrote to it"):
         live.commit()
 
 

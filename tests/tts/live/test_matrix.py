@@ -38,9 +38,9 @@ def around(path):
 
 @st.composite
 def assignments(draw):
-    """Any cells of any shape: strewn, rectangles in either order, with duplicates."""
+    """Any cells of any shape: scattered, rectangles in either order, with duplicates."""
     rows, width = draw(st.integers(1, 40)), draw(st.integers(1, 40))
-    shape = draw(st.sampled_from(["strewn", "rectangle", "columns first", "duplicates"]))
+    shape = draw(st.sampled_from(["scattered", "rectangle", "columns first", "duplicates"]))
     chance = np.random.default_rng(draw(st.integers(0, 2**32)))
     if shape in ("rectangle", "columns first"):
         top, left = int(chance.integers(rows)), int(chance.integers(width))
@@ -80,10 +80,10 @@ def test_assign_is_numpys_assignment_for_any_cells_in_any_order(tmp_path_factory
     for r, c, v in zip(row, column, value, strict=True):
         expected[r, c] = v
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK", block)
-        patch.setattr(module, "SCRATCH", 4 * block)
-        patch.setattr(module, "SPARSE", sparse)
-        patch.setattr(module, "JOIN", join)
+        patch.setattr(module, "BLOCK_CELLS", block)
+        patch.setattr(module, "SCRATCH_CELLS", 4 * block)
+        patch.setattr(module, "SPARSE_CELLS", sparse)
+        patch.setattr(module, "JOIN_CELLS", join)
         file = OpenFile(REAL.open(path), REAL, dirty=False)
         try:
             changed = Matrix(file, 0, rows, tuple(map(str, range(width))), dtype).assign(row, column, value, compare=compare)
@@ -192,7 +192,7 @@ def test_rows_outside_and_blocks_of_another_shape_are_refused(matrix_of):
         matrix.write_rows(0, np.ones((1, 2)))
     with pytest.raises(IndexError):
         matrix.read(4, 6)
-    with pytest.raises(ValueError, match="can't hold rows"):
+    with pytest.raises(ValueError, match="can not hold rows"):
         matrix.read(0, 2, np.empty((2, 2)))
     with pytest.raises(ValueError, match="1 rows, 1 columns, 2 values"):
         matrix.assign(np.array([0]), np.array([0]), np.ones(2))

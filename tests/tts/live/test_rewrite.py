@@ -10,8 +10,8 @@ from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live import create as create_module
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import sweep
-from tokiod.tts.live.grow import copy, grow
 from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed
+from tokiod.tts.live.rewrite import copy, grow
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -58,7 +58,7 @@ def test_any_number_of_growths_keeps_every_cell_under_its_name(tmp_path_factory,
     create(path, specs[0], created=1)
     live, expected = LiveFile.open(path), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(create_module, "SLICE", slice_bytes)
+        patch.setattr(create_module, "SLICE_BYTES", slice_bytes)
         for n, spec in enumerate(specs):
             live = grow(live, spec, LATER)
             for matrix in (live.cells["datatargets/readbytes"], live.raw["datatargets/readbytes"]):
@@ -126,7 +126,7 @@ def test_wherever_growing_is_cut_off_the_old_or_the_grown_file_is_whole(make, tm
 
 
 @pytest.mark.parametrize(("operation", "code"), [("allocate", errno.ENOSPC), ("pwrite", errno.EIO), ("rename", errno.EACCES)])
-def test_a_growth_that_fails_leaves_the_old_file_open_and_nothing_beside_it(make, spec, widened, tmp_path, operation, code):
+def test_a_growth_that_fails_leaves_the_old_file_open_and_no_other(make, spec, widened, tmp_path, operation, code):
     files = FaultyFiles(tmp_path)
     live = make(spec, files=files)
     files.fail(operation, 1, code)
@@ -149,11 +149,11 @@ def test_a_file_whose_sync_failed_is_not_grown(make, spec, widened, tmp_path):
 
 def test_a_file_that_was_replaced_is_not_grown_over(make, spec, widened, tmp_path):
     live = make(spec)
-    (tmp_path / "other").write_text("somebody else's")
+    (tmp_path / "other").write_text("another process's")
     (tmp_path / "other").replace(live.path)
     with pytest.raises(FileLost):
         grow(live, widened, LATER)
-    assert live.path.read_text() == "somebody else's"
+    assert live.path.read_text() == "another process's"
 
 
 def test_a_copy_takes_the_place_of_what_is_there_and_the_original_stays_open(make, spec, fill, bits):

@@ -1,4 +1,4 @@
-"""What is kept of raw is enough: the next day's first sample closes the last cell as if all of it were still there."""
+"""The kept samples suffice: the next day's first sample closes the last cell as with all of raw."""
 
 import os
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tokiod.tts.counters.deltas import Deltas
 from tokiod.tts.counters.deltas import day as every_cell
 from tokiod.tts.live.files import REAL
-from tokiod.tts.live.matrix import CELL, Matrix, OpenFile
+from tokiod.tts.live.matrix import CELL_BYTES, Matrix, OpenFile
 from tokiod.tts.schema import ABSENT, NO_ROW
 from tokiod.tts.sealed.kept_samples import edges, fill_raw, fill_span
-from tokiod.tts.sealed.restore_raw import Restored
+from tokiod.tts.sealed.restore_raw import RestoredRaw
 
 ROWS = 40
 WIDTH = 3
@@ -25,7 +25,7 @@ SAMPLES = st.one_of(st.just(ABSENT), st.just(0), st.integers(1, 6), st.integers(
 def matrix(directory, name, content, dtype=np.int64):
     fd = os.open(directory / name, os.O_RDWR | os.O_CREAT)
     try:
-        os.pwrite(fd, b"\0" * content.size * CELL, 0)
+        os.pwrite(fd, b"\0" * content.size * CELL_BYTES, 0)
         made = Matrix(OpenFile(fd, REAL, dirty=True), 0, len(content), tuple(map(str, range(content.shape[1]))), dtype)
         made.write_rows(0, content)
         yield made
@@ -34,7 +34,7 @@ def matrix(directory, name, content, dtype=np.int64):
 
 
 def span_of(raw):
-    """What a live file says: rows of the first nonzero sample behind the first guard, and of the last of the day."""
+    """The span of a live file: rows of the first nonzero sample after the first guard, and of the last of the day."""
     nonzero, sampled = raw[1:] > 0, raw[1:-1] >= 0
     first = np.where(nonzero.any(axis=0), 1 + nonzero.argmax(axis=0), NO_ROW)
     last = np.where(sampled.any(axis=0), len(raw) - 2 - sampled[::-1].argmax(axis=0), NO_ROW)
@@ -42,12 +42,12 @@ def span_of(raw):
 
 
 def kept(directory, raw, cells):
-    """Raw as it is in a file that was sealed and opened up again, and its edges."""
+    """Raw as it is in a file that was sealed and unsealed, and its kept samples."""
     order = np.arange(raw.shape[1])[::-1].copy()
     span, filled = matrix(directory, "span", span_of(raw)), matrix(directory, "cells", cells, np.float64)
     with matrix(directory, "raw", raw) as live, span as ends, filled as numbers:
         found, proved = edges(numbers, live, ends, order)
-    again, restored = np.full_like(raw, ABSENT), Restored(cells[:, order], found, proved)
+    again, restored = np.full_like(raw, ABSENT), RestoredRaw(cells[:, order], found, proved)
     for start in range(0, len(raw), 7):
         restored.fill(start, again[start : start + 7])
     fill_raw(found, 0, again)

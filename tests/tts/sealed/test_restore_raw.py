@@ -1,4 +1,4 @@
-"""A day that was sealed and opened up again: what its cells tell of raw; and what is collected again, in any pieces, changes nothing."""
+"""A day that was sealed and unsealed: raw restored from its cells; samples collected again, in any pieces, change nothing."""
 
 from unittest.mock import patch
 
@@ -36,8 +36,8 @@ def cells(live):
     return live.cells[NAME].read(0, ROWS).view(np.int64)
 
 
-def opened_up(directory, raw):
-    """A day with these samples, sealed and opened up; and the cells that it had."""
+def unsealed(directory, raw):
+    """A day with these samples, sealed and unsealed; and its cells before."""
     create(directory / "day.hdf5", DAY, created=1)
     live = LiveFile.open(directory / "day.hdf5")
     store(live, raw, 0, GUARDED)
@@ -64,8 +64,8 @@ PIECES = st.lists(st.tuples(st.integers(0, GUARDED - 1), st.integers(1, 8)), max
 @example(([0] * GUARDED, [0, 0, 1, *[2**53 + 2] * (GUARDED - 3)]), [], 4)
 def test_all_of_raw_is_restored_and_what_is_collected_again_in_any_pieces_changes_nothing(tmp_path_factory, columns, pieces, at_once):
     raw = np.array(columns, np.int64).T.copy()
-    with patch.object(tts_edges, "_CELLS", at_once), patch.object(tts_create, "SLICE", 8 * at_once):
-        live, before = opened_up(tmp_path_factory.mktemp("any"), raw)
+    with patch.object(tts_edges, "BLOCK_CELLS", at_once), patch.object(tts_create, "SLICE_BYTES", 8 * at_once):
+        live, before = unsealed(tmp_path_factory.mktemp("any"), raw)
     assert (cells(live) == before).all()
     assert (live.raw[NAME].read(0, GUARDED) == raw).all()
     for first, length in pieces:
@@ -77,7 +77,7 @@ def test_all_of_raw_is_restored_and_what_is_collected_again_in_any_pieces_change
 def test_of_a_counter_that_rises_no_more_is_kept_than_its_ends_and_what_falls(tmp_path):
     column = np.arange(GUARDED) + 100
     column[9], column[18:] = 50, column[18:] - 110
-    live, _ = opened_up(tmp_path, np.array([column, column]).T.copy())
+    live, _ = unsealed(tmp_path, np.array([column, column]).T.copy())
     seal(live, live.path, 1)
     live.close()
     with open_for_reading(tmp_path / "day.hdf5") as file:
@@ -90,7 +90,7 @@ def test_a_window_that_begins_with_a_dip_is_collected_again(tmp_path):
     column = [1, *range(100, 100 + ROWS), 999]
     column[9] = 50
     raw = np.array([column, column]).T.copy()
-    live, before = opened_up(tmp_path, raw)
+    live, before = unsealed(tmp_path, raw)
     store(live, raw, 9, 15)
     assert (cells(live) == before).all()
     live.close()
@@ -101,7 +101,7 @@ def test_a_counter_that_began_anew_is_restored_from_there_on_too(tmp_path):
     column[8:] -= int(column[8]) - 3
     column[18] = ABSENT
     raw = np.array([column, column]).T.copy()
-    live, _ = opened_up(tmp_path, raw)
+    live, _ = unsealed(tmp_path, raw)
     assert (live.raw[NAME].read(0, GUARDED) == raw).all()
     live.close()
 
@@ -109,7 +109,7 @@ def test_a_counter_that_began_anew_is_restored_from_there_on_too(tmp_path):
 def test_what_was_not_restored_once_is_not_after_it_was_sealed_again(tmp_path):
     """A day of which another program, or an older one, kept no raw: the numbers of its cells may be sums of anything."""
     raw = np.array([np.arange(GUARDED) + 5] * 2).T.copy()
-    live, before = opened_up(tmp_path, raw)
+    live, before = unsealed(tmp_path, raw)
     lost = raw.copy()
     lost[5:9] = ABSENT
     live.raw[NAME].write_rows(0, lost)

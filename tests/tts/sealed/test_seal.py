@@ -165,19 +165,19 @@ def test_first_samples_are_found_far_into_a_long_day(make):
     opened.close()
 
 
-def test_opening_up_gives_a_live_file_with_every_cell_in_its_own_place_or_beside(make, fill, tmp_path):
+def test_unsealing_gives_a_live_file_with_every_cell_in_place_or_at_another_path(make, fill, tmp_path):
     live = make()
     fill(live)
     cells = by_name(live.path)
     seal(live, live.path, LATER)
-    for target in (tmp_path / "beside.hdf5", None):
+    for target in (tmp_path / "other.hdf5", None):
         opened = unseal(live.path, target, created=5)
         assert opened.path == (target or live.path)
         assert by_name(opened.path) == cells
         opened.close()
 
 
-def test_only_what_can_be_opened_up_is_sealed(make, tmp_path):
+def test_only_files_that_can_be_unsealed_are_sealed(make, tmp_path):
     live = make()
     assert not is_sealed(live.path)
     with pytest.raises(NotLive, match="it is live, not sealed"):
@@ -193,10 +193,10 @@ def test_only_what_can_be_opened_up_is_sealed(make, tmp_path):
             unseal(tmp_path / "junk.hdf5", created=1)
     h5py.File(tmp_path / "other.hdf5", "w").close()
     assert not is_sealed(tmp_path / "other.hdf5")
-    with pytest.raises(NotLive, match="not a TTS file that can be opened up"):
+    with pytest.raises(NotLive, match="not a TTS file that can be unsealed"):
         unseal(tmp_path / "other.hdf5", created=1)
     with pytest.raises(FileNotFoundError):
-        is_sealed(tmp_path / "none.hdf5")
+        is_sealed(tmp_path / "missing.hdf5")
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
@@ -340,7 +340,7 @@ GOLDEN = sorted((SHARED / "data" / "golden").glob("*.hdf5")) if (SHARED / "data"
 
 @pytest.mark.skipif(not GOLDEN, reason="pytokio's reference files are not there (TOKIOD_SHARED)")
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
-def test_files_that_pytokio_made_are_opened_up_and_sealed_without_a_cell_differing(golden, tmp_path):
+def test_files_that_pytokio_made_are_unsealed_and_sealed_without_a_difference(golden, tmp_path):
     path = tmp_path / golden.name
     shutil.copy(golden, path)
     live = unseal(path, created=1)

@@ -1,1 +1,1 @@
-"""Counters to cells: the rule of differences and the rows that a window can affect."""
+"""Counters to cells: the rule of differences and the rows that an update can affect."""

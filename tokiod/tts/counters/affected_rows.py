@@ -1,4 +1,4 @@
-"""Where an update lies among the samples that a live file holds, and which rows of raw need not be looked at for it."""
+"""The position of an update among the stored samples, and the rows of raw that need not be read for it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 
 class Update:
-    """Where new samples lie among those that are known, and span with them. All but span is per touched column.
+    """The position of new samples among the stored ones, and the span that includes them. All but span is per touched column.
 
-    columns: the touched ones, ascending. start, stop: the raw rows [start, stop) of the day that hold them; end: that behind the last
-    sample of these columns. first, last: as in span, but `first` beyond all rows where nothing ever moved. new: no sample was known before.
-    still: nothing but zeros, behind all known samples; such cells depend on the sample before alone, however long the zeros last.
+    columns: the touched columns, ascending. start, stop: the raw rows [start, stop) of the day that hold the new samples; end: the row
+    after the last sample of these columns. first, last: as in span, but `first` is after all rows in a column without a nonzero sample.
+    new: no sample was stored before. idle: only zeros, after all stored samples; such cells depend on the sample before alone, however
+    long the zeros last.
     """
 
-    __slots__ = ("columns", "end", "first", "last", "new", "span", "start", "still", "stop")
+    __slots__ = ("columns", "end", "first", "idle", "last", "new", "span", "start", "stop")
 
     def __init__(
         self, span: NDArray[np.int64], last_row: int, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]
@@ -41,37 +42,37 @@ class Update:
         self.start = min(max(lowest, 1), self.end)
         self.stop = min(highest + 1, self.end)
         self.new = known == NO_ROW
-        self.still = (moved[self.columns] == never) & (known < self.start)
+        self.idle = (moved[self.columns] == never) & (known < self.start)
 
 
-class Gap:
-    """The widest run of rows met so far that holds no sample in any column.
+class EmptyRun:
+    """The widest known run of rows without a sample in any column.
 
-    It is there so that filling a hole of hours, window by window, reads the hole once and not once per window. It is found by reading,
-    shrinks before a sample is stored in it, and is forgotten with the process.
+    With it, filling a hole of hours window by window reads the hole once and not once per window. It is found by reading, shrinks before
+    a sample is stored in it, and is not kept across processes.
     """
 
     def __init__(self) -> None:
         self.start = self.stop = 1
 
-    def around(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return what is left of the rows [start, stop) without the gap: all of them, or a piece at each side, which may be empty."""
+    def outside(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return the rows [start, stop) outside the run: all of them, or a piece on each side, which may be empty."""
         if max(start, self.start) >= min(stop, self.stop):
             return [(start, stop)]
         return [(start, max(start, self.start)), (min(self.stop, stop), stop)]
 
     def before(self, row: int, count: int) -> int:
-        """Return the row that is `count` rows before another, not counting the gap."""
+        """Return the row that is `count` rows before another, not counting the run."""
         begin = row - count
         return begin - (self.stop - self.start) if begin < self.stop <= row else begin
 
-    def behind(self, row: int, count: int) -> int:
-        """Return the row that is `count` rows behind another, not counting the gap."""
+    def after(self, row: int, count: int) -> int:
+        """Return the row that is `count` rows after another, not counting the run."""
         end = row + count
         return end + (self.stop - self.start) if row <= self.start < end else end
 
     def widen(self, start: int, sampled: NDArray[np.int64], stop: int) -> None:
-        """Take the widest run without a sample of the rows [start, stop), if it is wider; sampled: those with one, ascending."""
+        """Take the widest run without a sample of the rows [start, stop), if it is wider; sampled: the rows with one, ascending."""
         edges = np.concatenate([[start - 1], sampled, [stop]])
         widest = int(np.argmax(edges[1:] - edges[:-1]))
         first, last = int(edges[widest]) + 1, int(edges[widest + 1])
@@ -79,6 +80,6 @@ class Gap:
             self.start, self.stop = first, last
 
     def shrink(self, start: int, stop: int) -> None:
-        """Give up the rows [start, stop) and the smaller rest."""
+        """Drop the rows [start, stop) and the smaller of the two remaining pieces."""
         below, above = (self.start, max(min(self.stop, start), self.start)), (min(max(self.start, stop), self.stop), self.stop)
         self.start, self.stop = max(below, above, key=lambda run: run[1] - run[0])

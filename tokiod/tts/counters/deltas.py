@@ -1,6 +1,6 @@
 """Differences of counters: the rule that turns raw samples into cells, vectorised over columns. No I/O.
 
-Raw rows are those of one day with a guard at each end, [rows + 2, columns] int64, ABSENT where there is no sample:
+The raw rows of one day have a guard at each end, [rows + 2, columns] int64, ABSENT without a sample:
 
     raw row 0          the last sample of the day before
     raw row 1 .. N     the samples in the day's rows 0 .. N - 1
@@ -20,21 +20,21 @@ from tokiod.tts.schema import ABSENT, MISSING
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CLOSING = 2
+FIRST_CLOSING_ROW = 2
 """The sample in this row of raw closes the day's first cell."""
-SLAB = 128
-"""Rows worked on at a time: a few hundred columns of them stay in the processor's cache."""
+SLAB_ROWS = 128
+"""Rows handled at a time: a few hundred columns of them fit into the processor's cache."""
 
 
 class Deltas:
     """The state of the rule between two rows, for many columns.
 
     Per column: `base`, the value that the next difference is taken from; `trusted`, whether a value below it may be a passing dip rather
-    than a reset; `last`, the sample before, which stands in where base can't. ABSENT says none. A value minus ABSENT wraps around to below
+    than a reset; `last`, the sample before, used if there is no base. ABSENT means missing. A value minus ABSENT wraps around to below
     zero for every value from 0 to 2**63 - 1, so "exists and is not above" is one comparison.
 
-    The state before a column's first sample of the day is none, none, and the last sample of the day before as `last`: that alone is the
-    exception for midnight. It doesn't hold for the first sample of the next day: see end_of_day().
+    The state before a column's first sample of the day has no base and no trust, and the last sample of the day before as `last`: the
+    only exception for midnight. It does not apply to the first sample of the next day: see end_of_day().
 
     Why an update need not start at midnight: call a nonzero sample an *anchor* if it is not below the two nonzero samples before it, p
     and then q, whatever stands between. After an anchor v the state is (v, trusted, v), whatever it was before p. For after p the base is p
@@ -49,17 +49,17 @@ class Deltas:
         self.last = last.copy()
 
     def end_of_day(self, sampled: NDArray[np.bool_]) -> None:
-        """Forget the day before in columns that had no sample in this day; what is fed next is row 0 of the next day."""
+        """Drop the sample of the day before in columns without a sample of this day; the next row fed is row 0 of the next day."""
         self.last[~sampled] = ABSENT
 
     def gap(self) -> None:
-        """Pass over rows without any sample."""
+        """Process rows without any sample."""
         self.trusted[:] = False
 
     def feed(self, raw: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Pass over the next rows, i8[rows, columns], and return the cells that their samples close, of the same shape.
+        """Process the next rows, i8[rows, columns], and return the cells that their samples close, of the same shape.
 
-        Differences are exact before they become float64. MISSING where there is none; a computed zero is +0.0.
+        Differences are exact before they become float64. MISSING without one; a computed zero is +0.0.
         """
         cells = np.empty(raw.shape)
         if len(raw):
@@ -69,7 +69,7 @@ class Deltas:
         return cells
 
     def _follow(self, raw: NDArray[np.int64], cells: NDArray[np.float64]) -> None:
-        # Nowhere falling means without zero and without ABSENT too, if the last is neither: a sample after ABSENT wraps to below zero.
+        # No fall means no zero and no ABSENT either if the last sample is neither: a sample after ABSENT wraps to below zero.
         steps = raw[1:] - raw[:-1]
         cells[1:] = steps
         clean = (self.base == raw[0]) & (raw[-1] > 0) & (steps.min(axis=0) >= 0)
@@ -83,7 +83,7 @@ class Deltas:
             cells[1:, dirty[~idle]] = self._walk(raw[1:, dirty[~idle]], dirty[~idle])
 
     def _wait(self, raw: NDArray[np.int64], columns: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Pass over rows of zeros and ABSENT alone: operations that nobody uses, targets without clients, components that are away."""
+        """Process rows of zeros and ABSENT only: unused operations, targets without clients, absent components."""
         present = raw == 0
         cells = np.where(present, 0.0, MISSING)
         sampled, fell = present.any(axis=0), self.last[columns] != 0
@@ -124,8 +124,8 @@ def day(raw: NDArray[np.int64]) -> NDArray[np.float64]:
     rows = len(raw) - 2
     deltas = Deltas(raw[0])
     cells = np.empty((rows + 1, raw.shape[1]))
-    for start in range(0, rows, SLAB):
-        stop = min(start + SLAB, rows)
+    for start in range(0, rows, SLAB_ROWS):
+        stop = min(start + SLAB_ROWS, rows)
         cells[start:stop] = deltas.feed(raw[1 + start : 1 + stop])
     deltas.end_of_day(raw[1:-1].max(axis=0, initial=ABSENT) >= 0)
     cells[rows:] = deltas.feed(raw[-1:])
@@ -133,7 +133,7 @@ def day(raw: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def anchored(raw: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell for each column whether these rows, i8[rows, columns], alone hold an anchor with its two nonzero predecessors."""
+    """Return for each column whether these rows, i8[rows, columns], contain an anchor and its two nonzero predecessors."""
     earlier, later = raw[:-2], raw[1:-1]
     found = np.any((raw[2:] >= np.maximum(earlier, later)) & (np.minimum(earlier, later) > 0), axis=0)
     apart = np.flatnonzero(~found)

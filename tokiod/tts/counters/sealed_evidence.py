@@ -1,4 +1,4 @@
-"""Which differences may be believed in a day that was sealed and opened up again: most of its raw samples are gone, its cells are not."""
+"""Which differences are supported in a day that was sealed and unsealed: it has all its cells, but not all raw samples."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from tokiod.tts.live.matrix import Matrix
 
-NEAR, FARTHER = 8, 4
+FIRST_READ_ROWS, READ_GROWTH = 8, 4
 
 
 class Evidence:
-    """Whether the sample before each row is the one that raw says, passing over the rows as Deltas does.
+    """Whether the sample before each row is really the one before it in raw; processes the rows as Deltas does.
 
-    A sample closes its cell with the difference to the one before it. Where raw is lost, the one before it in raw may be hours away, and
-    what lies between them stands in other cells already. Such a loss shows in filled cells whose samples are not in raw: a difference
-    is believed only if the nearest earlier row that has a sample or closes a filled cell has a sample. Gaps are so still closed by their
-    total, and what was collected again together with the sample before it is stored.
+    A sample closes its cell with the difference to the sample before it. Where raw was dropped, the sample before it in raw may be hours
+    older, and other cells already contain the traffic between them. Filled cells without a raw sample show this: a difference is
+    supported only if the nearest earlier row that has a sample or closes a filled cell has a sample. So a gap is still closed by its
+    total, and samples that are collected again together with the sample before them are stored.
     """
 
     def __init__(self, cells: Matrix, columns: NDArray[np.intp], before: NDArray[np.int64], closing: int) -> None:
@@ -32,20 +32,20 @@ class Evidence:
         self._sampled = before != ABSENT
 
     def begin(self, row: int, new: NDArray[np.bool_]) -> None:
-        """Start at a row of raw; new: columns without a sample of this day before it. Of others the rows from there on tell enough."""
+        """Start at a row of raw; new: columns without a sample of this day before it. For the others the rows from there on suffice."""
         self._sampled &= new | (row == 1)
         self.gap(1, row)
 
     def gap(self, start: int, stop: int) -> None:
-        """Pass over rows [start, stop), in which raw holds nothing; those next to `stop` tell most and are read first."""
-        near = NEAR
+        """Process rows [start, stop) without raw samples; the rows next to `stop` matter most and are read first."""
+        near = FIRST_READ_ROWS
         while start < stop and self._sampled.any():
-            first, near = max(stop - near, start), near * FARTHER
+            first, near = max(stop - near, start), near * READ_GROWTH
             self._sampled &= ~self._filled(first, stop).any(axis=0)
             stop = first
 
-    def believed(self, start: int, raw: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Pass over rows from `start` on, i8[rows, columns]; return for each whether the difference that it closes may be believed."""
+    def supported(self, start: int, raw: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Process rows from `start` on, i8[rows, columns]; return for each whether the difference that it closes is supported."""
         place = np.arange(2, 2 * len(raw) + 2, 2)[:, np.newaxis]
         filled = self._filled(start, start + len(raw))
         marks = np.where(raw != ABSENT, place + 1, np.where(filled, place, 0))

@@ -1,7 +1,7 @@
-"""Making a live file: under a temporary name, laid out by HDF5, filled through the file layer, then renamed, whole.
+"""Create a live file under a temporary name: HDF5 lays it out, the file layer fills it, and it is renamed when it is complete.
 
-HDF5 writes metadata, time stamps and attributes through its own descriptor and has closed the file before a byte of it is filled or
-synced here; one fsync of the whole file then covers both, since it is the file that is synced, not a descriptor.
+HDF5 writes metadata, time stamps and attributes through its own descriptor and closes the file before the file layer fills and syncs it.
+One fsync then covers both, because it syncs the file and not a descriptor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import h5py
 import numpy as np
 
-from tokiod.tts.layout import FORM, OWN, RAW_SEALED, Place, places
+from tokiod.tts.layout import FORM, OWN, RAW_SEALED, MatrixLocation, matrix_locations
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, group_of, units
 
@@ -27,64 +27,64 @@ if TYPE_CHECKING:
 
     Pause = Callable[[], object]
 
-SLICE = 8 * 2**20
-"""Bytes written between two syncs: so little that commits beside it stay under 50 ms."""
+SLICE_BYTES = 8 * 2**20
+"""Bytes written between two syncs: few enough that concurrent commits stay under 50 ms."""
 
-ALIGNMENT = 4096
+ALIGNMENT_BYTES = 4096
 LIBVER = ("v108", "v110")
 FILL = {"cells": ABSENT, "raw": ABSENT, "span": NO_ROW}
-_METADATA = 2**20
+METADATA_BYTES = 2**20
 
 
 class Content(Protocol):
-    """What a new file takes over from an old one."""
+    """The content that a new file takes over from an old one."""
 
-    def __call__(self, place: Place, start: int, block: NDArray[np.int64]) -> None:
-        """Put the old bits of rows [start, start + len(block)) of a matrix into a block that holds the fill."""
+    def __call__(self, location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
+        """Put the old bits of rows [start, start + len(block)) of a matrix into a block that holds the fill value."""
         ...
 
 
-def nothing(place: Place, start: int, block: NDArray[np.int64]) -> None:
-    """Leave the fill as it is."""
+def no_content(location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
+    """Keep the fill value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new file is to be: its spec, the `updated` of its datasets, what it takes over, whether raw of its day was lost."""
+    """A file to build: its spec, the `updated` of its datasets, the content it takes over, whether raw samples of its day were dropped."""
 
     spec: FileSpec
     created: int
-    content: Content = nothing
+    content: Content = no_content
     raw_sealed: bool = False
 
 
 def no_pause() -> None:
-    """Go on at once."""
+    """Continue at once."""
 
 
 def create(path: Path, spec: FileSpec, files: Files = REAL, pause: Pause = no_pause, *, created: int) -> None:
-    """Make a live file in which every cell is missing; it appears under its name when it is complete and durable.
+    """Create a live file in which every cell is missing; it appears under its name when it is complete and durable.
 
     created: the datasets' `updated` until sealing. pause: called between slices of 8 MiB. Raises FileExistsError, and OSError(ENOSPC).
     """
     if path.exists():
-        raise FileExistsError(errno.EEXIST, "is there already", str(path))
+        raise FileExistsError(errno.EEXIST, "already exists", str(path))
     files.make_directory(path.parent)
     with replacing(path, files) as temporary:
         build(temporary, Plan(spec, created), files, pause)
 
 
 def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
-    """Make a live file under just this name, whole and durable."""
-    _check_space(path.parent, sum(p.nbytes + ALIGNMENT for p in places(plan.spec)) + _METADATA, files)
-    placed = _lay_out(path, plan)
+    """Write a live file under exactly this name, complete and durable."""
+    _check_space(path.parent, sum(p.nbytes + ALIGNMENT_BYTES for p in matrix_locations(plan.spec)) + METADATA_BYTES, files)
+    locations = _lay_out(path, plan)
     fd = files.open(path)
     try:
         files.allocate(fd, files.fstat(fd).st_size)
         unsynced = 0
-        for place in placed:
-            for offset, block in _slices(place, plan.content):
-                if unsynced + block.nbytes > SLICE:
+        for location in locations:
+            for offset, block in _slices(location, plan.content):
+                if unsynced + block.nbytes > SLICE_BYTES:
                     files.fdatasync(fd)
                     unsynced = 0
                     pause()
@@ -96,7 +96,7 @@ def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
 
 
 def write_frame(file: Any, spec: FileSpec) -> None:
-    """Write what live and sealed files have in common: attributes, groups, time stamps."""
+    """Write what live and sealed files share: attributes, groups, time stamps."""
     file.attrs["version"] = VERSION
     file.attrs["start"] = np.int64(spec.start)
     file.attrs["end"] = np.int64(spec.end)
@@ -120,48 +120,49 @@ def _check_space(directory: Path, need: int, files: Files) -> None:
         raise OSError(errno.ENOSPC, f"a new file needs {need / 2**20:.0f} MiB, {have / 2**20:.0f} MiB are free", str(directory))
 
 
-def _lay_out(path: Path, plan: Plan) -> list[Place]:
+def _lay_out(path: Path, plan: Plan) -> list[MatrixLocation]:
     spec = plan.spec
-    with h5py.File(path, "w", libver=LIBVER, locking=False, alignment_threshold=1, alignment_interval=ALIGNMENT) as file:
+    with h5py.File(path, "w", libver=LIBVER, locking=False, alignment_threshold=1, alignment_interval=ALIGNMENT_BYTES) as file:
         write_frame(file, spec)
         own = file.create_group(OWN)
         own.attrs[FORM] = np.bytes_("live")
         own.attrs[RAW_SEALED] = np.int64(plan.raw_sealed)
-        placed = [_allocate(file, place) for place in places(spec)]
-        for place in (p for p in placed if p.kind == "cells"):
-            write_attributes(file[place.name], place.dataset, spec.groups[group_of(place.dataset)].source, place.columns, plan.created)
-    return placed
+        locations = [_allocate(file, location) for location in matrix_locations(spec)]
+        for cells in (each for each in locations if each.kind == "cells"):
+            source = spec.groups[group_of(cells.dataset)].source
+            write_attributes(file[cells.name], cells.dataset, source, cells.columns, plan.created)
+    return locations
 
 
-def _allocate(file: Any, place: Place) -> Place:
+def _allocate(file: Any, location: MatrixLocation) -> MatrixLocation:
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_layout(h5py.h5d.CONTIGUOUS)
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    shape = (place.rows, len(place.columns))
-    file.create_dataset(place.name, shape, place.dtype, dcpl=properties)
-    return located(file, place)
+    shape = (location.rows, len(location.columns))
+    file.create_dataset(location.name, shape, location.dtype, dcpl=properties)
+    return locate(file, location)
 
 
-def located(file: Any, place: Place) -> Place:
-    """Return a place with its offset. Raises ValueError unless a dataset of that shape is there, contiguous, allocated and aligned."""
-    dataset = file.get(place.name)
+def locate(file: Any, location: MatrixLocation) -> MatrixLocation:
+    """Return the location with its offset. Raises ValueError unless the dataset has that shape and is contiguous, allocated and aligned."""
+    dataset = file.get(location.name)
     if dataset is None:
-        raise ValueError(f"{place.name} is not there")
-    if (dataset.shape, dataset.dtype) != ((place.rows, len(place.columns)), place.dtype):
-        raise ValueError(f"{place.name} has shape {dataset.shape} and type {dataset.dtype}")
+        raise ValueError(f"{location.name} is missing")
+    if (dataset.shape, dataset.dtype) != ((location.rows, len(location.columns)), location.dtype):
+        raise ValueError(f"{location.name} has shape {dataset.shape} and type {dataset.dtype}")
     offset = dataset.id.get_offset()
     if offset is None or offset % 8:
-        raise ValueError(f"{place.name} has no place of its own in the file (offset {offset})")
-    return replace(place, offset=offset)
+        raise ValueError(f"{location.name} is not contiguous and aligned in the file (offset {offset})")
+    return replace(location, offset=offset)
 
 
-def _slices(place: Place, content: Content) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    width = len(place.columns)
-    height = max(1, SLICE // (8 * width))
-    buffer = np.empty((min(height, place.rows), width), np.int64)
-    for start in range(0, place.rows, height):
-        block = buffer[: place.rows - start]
-        block[...] = FILL[place.kind]
-        content(place, start, block)
-        yield place.offset + start * width * 8, block
+def _slices(location: MatrixLocation, content: Content) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    width = len(location.columns)
+    height = max(1, SLICE_BYTES // (8 * width))
+    buffer = np.empty((min(height, location.rows), width), np.int64)
+    for start in range(0, location.rows, height):
+        block = buffer[: location.rows - start]
+        block[...] = FILL[location.kind]
+        content(location, start, block)
+        yield location.offset + start * width * 8, block

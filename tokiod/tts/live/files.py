@@ -1,8 +1,8 @@
-"""The one layer through which the archive does file operations, so that a test can fail, drop or reorder any of them.
+"""The layer for all file operations of the archive, so that a test can fail, drop or reorder each of them.
 
-tokiod.testing.files.FaultyFiles is the other implementation: kills at every step, power loss and full disks run in milliseconds.
+tokiod.testing.files.FaultyFiles is the other implementation: it simulates kills at every step, power loss and full disks in milliseconds.
 
-To replace one file is four operations, here and nowhere else: write a temporary file next to it, sync that, rename it, sync the directory.
+Only this module replaces files, in four operations: write a temporary file next to the target, sync it, rename it, sync the directory.
 
     failure             under the name            outcome
     write, sync         the old file              OSError; the temporary file is removed
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class NameNotDurable(OSError):  # noqa: N818 - what has happened
+class NameNotDurable(OSError):  # noqa: N818 - a state, not a fault
     """A file has its new name, but its directory could not be synced: a power loss may bring the old file back."""
 
 
 class Files:
-    """The operating system's own operations; every one raises OSError."""
+    """The operations of the operating system; each raises OSError."""
 
     def open(self, path: Path, flags: int = os.O_RDWR) -> int:
         """Open a file that exists."""
@@ -57,12 +57,12 @@ class Files:
             written += os.pwrite(fd, data.data.cast("B")[written:], offset + written)
 
     def pread_into(self, fd: int, data: NDArray[Any], offset: int) -> None:
-        """Fill a whole C-contiguous array from an offset in bytes; a file that ends before is an error (EIO)."""
+        """Fill a whole C-contiguous array from an offset in bytes; raises EIO if the file ends earlier."""
         done = os.preadv(fd, [data.data], offset) if data.nbytes else 0
         while done < data.nbytes:
             more = os.preadv(fd, [data.data.cast("B")[done:]], offset + done)
             if not more:
-                raise OSError(errno.EIO, f"the file ends {data.nbytes - done} bytes before what is to be read")
+                raise OSError(errno.EIO, f"the file ends {data.nbytes - done} bytes before the end of the read")
             done += more
 
     def fdatasync(self, fd: int) -> None:
@@ -82,23 +82,23 @@ class Files:
             os.close(fd)
 
     def allocate(self, fd: int, size: int) -> None:
-        """Give a file's first `size` bytes their blocks on the disk; here a full disk shows."""
+        """Reserve disk blocks for a file's first `size` bytes. Raises ENOSPC on a full disk."""
         os.posix_fallocate(fd, 0, size)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name in one step, replacing what had it."""
+        """Rename a file atomically, replacing any file at the target."""
         source.replace(target)
 
     def unlink(self, path: Path) -> None:
-        """Take a name away."""
+        """Remove a name."""
         path.unlink()
 
     def fstat(self, fd: int) -> os.stat_result:
-        """Return what an open file is."""
+        """Return the status of an open file."""
         return os.fstat(fd)
 
     def stat(self, path: Path) -> os.stat_result:
-        """Return what has a name."""
+        """Return the status of a path."""
         return path.stat()
 
     def listdir(self, path: Path) -> list[str]:
@@ -106,20 +106,20 @@ class Files:
         return sorted(entry.name for entry in path.iterdir())
 
     def free_space(self, path: Path) -> int:
-        """Return how many bytes this user may still write to the file system of a directory."""
+        """Return how many bytes this user can still write to the file system of a directory."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and what lacks above it, durably; one that is there already is fine."""
-        lacking = [p for p in (path, *path.parents) if not p.exists()]
-        for directory in reversed(lacking):
+        """Create a directory and its missing parents, durably; an existing one is accepted."""
+        absent = [p for p in (path, *path.parents) if not p.exists()]
+        for directory in reversed(absent):
             directory.mkdir(exist_ok=True)
             self.fsync_directory(directory.parent)
 
 
 class UnsyncedFiles(Files):
-    """Real files that are never synced: for one that nobody will look for after a crash, such as what an archiver fills and then seals."""
+    """Real files that are never synced: for a file without use after a crash, such as one that `tokioctl archive` fills and seals."""
 
     def fdatasync(self, fd: int) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""LiveFile: the TTS file of a day that is being filled, and what makes a commit trustworthy."""
+"""LiveFile: the TTS file of a day that is being filled, and its durable commit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from tokiod.tts.layout import OWN, RAW_SEALED, Kind, NotLive, Place, form_of, open_for_reading, places, read_spec
-from tokiod.tts.live.create import located
+from tokiod.tts.layout import OWN, RAW_SEALED, Kind, MatrixLocation, NotLive, form_of, matrix_locations, open_for_reading, read_spec
+from tokiod.tts.live.create import locate
 from tokiod.tts.live.files import REAL, Files
 from tokiod.tts.live.matrix import Matrix, OpenFile
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["FileLost", "LiveFile", "NotLive", "SyncFailed", "set_aside"]
 
 
-class FileLost(OSError):  # noqa: N818 - what has happened
-    """The file is not what it was: truncated, replaced or unlinked by somebody else."""
+class FileLost(OSError):  # noqa: N818 - a state, not a fault
+    """Another process truncated, replaced, unlinked or wrote to the file."""
 
     def __init__(self, reason: str, path: Path) -> None:
         super().__init__(errno.ESTALE, reason, str(path))
         self.reason = reason
 
 
-class SyncFailed(OSError):  # noqa: N818 - what has happened
-    """A sync failed: what was written since the last commit may be gone, whatever later syncs say."""
+class SyncFailed(OSError):  # noqa: N818 - a state, not a fault
+    """A sync failed: writes since the last commit may be lost, whatever later syncs return."""
 
 
 Identity = tuple[tuple[int, int], int, int]
@@ -44,31 +44,31 @@ Identity = tuple[tuple[int, int], int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """What HDF5 tells about a live file."""
+class _FileLayout:
+    """The layout of a live file, as HDF5 reads it."""
 
     spec: FileSpec
-    places: list[Place]
+    locations: list[MatrixLocation]
     sealed_raw: bool
 
 
 class LiveFile:
-    """One live file: HDF5 tells once where its matrices stand, then they are read and written in place.
+    """One live file: HDF5 locates its matrices once, then they are read and written in location.
 
-    HDF5 has the file open only while this is being made, so its metadata never changes and any reader can open it at any time; a kill
-    at any instant leaves a file that opens. The price is that the shape is fixed: a new column is a new file (tokiod.tts.live.grow).
+    HDF5 has the file open only during open(), so its metadata never changes and any reader can open it at any time; a kill at any
+    instant leaves a file that opens. The price is a fixed shape: a new column needs a new file (tokiod.tts.live.rewrite).
 
-    commit() is one fdatasync for all that was written. A failed one is final: the kernel reports it once, drops the pages, and calls
-    the next sync a success, so this file is never synced again. Size, inode and link count are looked at before and after, since a file
-    that was truncated or replaced would swallow everything without an error and, grown again by a write, read as measured zeros. Whether
-    somebody else wrote to it shows at the first write after a commit, in its time of modification and what was written last.
-    A file counts as dirty when it is opened: what it holds may be a killed predecessor's, not yet on the disk.
+    commit() is one fdatasync for all writes. A failed sync is final: the kernel reports it once, drops the pages, and reports success
+    for the next sync, so this file is never synced again. commit() compares size, inode and link count before and after, because a
+    truncated or replaced file would accept all writes without an error and, grown again by a write, read as measured zeros. The first
+    write after a commit detects writes of other processes, by the modification time and the bytes written last.
+    A file is dirty when it is opened: a killed process may have written to it without a sync.
 
     cells, raw, span: Matrix by logical dataset, raw and span of counters only. sealed_raw: an earlier sealing dropped raw samples of
-    the day, so an absent one says nothing about its cell.
+    the day, so an absent sample does not mean that its cell is missing.
     """
 
-    def __init__(self, path: Path, layout: Layout, fd: int, identity: Identity, files: Files) -> None:
+    def __init__(self, path: Path, layout: _FileLayout, fd: int, identity: Identity, files: Files) -> None:
         self.path = path
         self.spec = layout.spec
         self.files = files
@@ -80,16 +80,16 @@ class LiveFile:
         self.raw = self._matrices(layout, "raw")
         self.span = self._matrices(layout, "span")
 
-    def _matrices(self, layout: Layout, kind: Kind) -> dict[str, Matrix]:
+    def _matrices(self, layout: _FileLayout, kind: Kind) -> dict[str, Matrix]:
         dtype = np.float64 if kind == "cells" else np.int64
-        return {p.dataset: Matrix(self._file, p.offset, p.rows, p.columns, dtype) for p in layout.places if p.kind == kind}
+        return {p.dataset: Matrix(self._file, p.offset, p.rows, p.columns, dtype) for p in layout.locations if p.kind == kind}
 
     @classmethod
     def open(cls, path: Path, files: Files = REAL) -> LiveFile:
-        """Open a live file for filling. Raises NotLive for any other file, FileNotFoundError and other OSErrors."""
+        """Open a live file for writing. Raises NotLive for any other file, FileNotFoundError and other OSErrors."""
         fd = files.open(path)
         try:
-            # Before HDF5 looks: what is truncated in between is then known by one of the two.
+            # Taken before HDF5 reads the file: one of the two detects a truncation in between.
             identity = _identity(files.fstat(fd))
             live = cls(path, _read_layout(path), fd, identity, files)
             live.check()
@@ -100,24 +100,24 @@ class LiveFile:
 
     @property
     def dirty(self) -> bool:
-        """Whether a commit has something to do."""
+        """Whether a commit has writes to sync."""
         return self._file.dirty
 
     @property
     def was_written(self) -> bool:
-        """Whether the file was written to since note_writes()."""
+        """Whether the file was written to since track_writes()."""
         return bool(self._file.written)
 
-    def note_writes(self, *, note: bool = True) -> None:
-        """Begin to note where the file is written to, or stop it."""
-        self._file.written = [] if note else None
+    def track_writes(self, *, track: bool = True) -> None:
+        """Begin to record which bytes are written, or stop it."""
+        self._file.written = [] if track else None
 
     def written_rows(self) -> Iterator[tuple[Kind, str, NDArray[np.int64]]]:
-        """Yield each matrix that was written to since note_writes(), by kind and dataset, and which of its rows, ascending."""
+        """Yield kind, dataset and rows, ascending, of each matrix that was written to since track_writes()."""
         begin, end = np.array(self._file.written or [], np.int64).reshape(-1, 2).T
         for kind in get_args(Kind):
             for dataset, matrix in self.matrices(kind).items():
-                rows = matrix.rows_of(begin, end)
+                rows = matrix.rows_touched(begin, end)
                 if len(rows):
                     yield kind, dataset, rows
 
@@ -126,9 +126,9 @@ class LiveFile:
         return {"cells": self.cells, "raw": self.raw, "span": self.span}[kind]
 
     def commit(self) -> None:
-        """Make all that was written durable. Raises FileLost or SyncFailed; then nothing since the last commit is stored."""
+        """Make all writes durable. Raises FileLost or SyncFailed; then treat all writes since the last commit as lost."""
         if self._failed:
-            raise SyncFailed(errno.EIO, "an earlier sync failed; the file is not to be trusted", str(self.path))
+            raise SyncFailed(errno.EIO, "an earlier sync failed; the file can not be trusted", str(self.path))
         if not self.dirty:
             return
         self.check()
@@ -140,25 +140,25 @@ class LiveFile:
         self._file.committed(self.check().st_mtime_ns)
 
     def check(self) -> os.stat_result:
-        """Raise FileLost unless the file still is what was opened, under its name; return its status."""
-        if self._file.is_foreign:
-            raise FileLost("somebody else wrote to it", self.path)
+        """Raise FileLost unless the path still names the opened file, unchanged in size and links; return its status."""
+        if self._file.written_by_others:
+            raise FileLost("another process wrote to it", self.path)
         inode, size, links = self._identity
         now = self.files.fstat(self._file.fd)
         if now.st_size != size:
-            raise FileLost(f"its size is {now.st_size}, was {size}", self.path)
+            raise FileLost(f"its size is {now.st_size}, not {size}", self.path)
         try:
             named = self.files.stat(self.path)
         except FileNotFoundError:
             raise FileLost("it was unlinked or renamed", self.path) from None
         if (named.st_dev, named.st_ino) != inode:
-            raise FileLost("another file has its name", self.path)
+            raise FileLost("another file replaced it", self.path)
         if now.st_nlink != links:
-            raise FileLost(f"it has {now.st_nlink} names, had {links}", self.path)
+            raise FileLost(f"it has {now.st_nlink} links, not {links}", self.path)
         return now
 
     def close(self) -> None:
-        """Give the descriptor back; what was not committed may be lost."""
+        """Close the descriptor; uncommitted writes may be lost."""
         fd, self._file.fd = self._file.fd, -1
         if fd >= 0:
             self.files.close(fd)
@@ -169,7 +169,7 @@ class LiveFile:
 
 
 def set_aside(path: Path, now: int, files: Files = REAL) -> Path:
-    """Rename a file that is not trusted to NAME.aside-STAMP, never over another, durably; now: UTC epoch seconds."""
+    """Rename an untrusted file to NAME.aside-STAMP, never over another file, durably; now: UTC epoch seconds."""
     stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
     candidates = (path.with_name(f"{path.name}.aside-{stamp}{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
     aside = next(candidate for candidate in candidates if not candidate.exists())
@@ -182,13 +182,13 @@ def _identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino), status.st_size, status.st_nlink
 
 
-def _read_layout(path: Path) -> Layout:
+def _read_layout(path: Path) -> _FileLayout:
     with open_for_reading(path) as file:
         form = form_of(file)
         if form != "live":
             raise NotLive(f"{path}: it is a {form} file")
         try:
             spec = read_spec(file)
-            return Layout(spec, [located(file, place) for place in places(spec)], bool(file[OWN].attrs[RAW_SEALED]))
-        except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 makes of a file that is broken
+            return _FileLayout(spec, [locate(file, location) for location in matrix_locations(spec)], bool(file[OWN].attrs[RAW_SEALED]))
+        except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
             raise NotLive(f"{path}: {error}") from error

@@ -15,47 +15,47 @@ if TYPE_CHECKING:
 
     from tokiod.tts.live.files import Files
 
-BLOCK = 16_384
-"""Cells that are handled at once: all that one block needs stays in the processor's second-level cache."""
+BLOCK_CELLS = 16_384
+"""Cells handled at once: the arrays of one block fit into the processor's second-level cache."""
 
-SCRATCH = 4 * BLOCK
-"""Cells that are read, changed and written at once."""
+SCRATCH_CELLS = 4 * BLOCK_CELLS
+"""Cells read, changed and written at once."""
 
-SPARSE = 8
-"""Where there is a cell in so many, they are written with all that lies between, without being sorted."""
+SPARSE_CELLS = 8
+"""If at least one cell in so many is assigned, they are written together with the cells between them, unsorted."""
 
-JOIN = 2_048
-"""Two cells no farther apart are written with all that lies between: that costs less than another system call."""
+JOIN_CELLS = 2_048
+"""Two cells no farther apart are written together with the cells between them: cheaper than another system call."""
 
-CELL = 8
+CELL_BYTES = 8
 
-PROOF = 4096
-"""Bytes of the last write that are looked at again: whoever puts another file in place of it changes them too."""
+PROOF_BYTES = 4096
+"""Bytes of the last write that are compared later: a process that overwrites the file changes them too."""
 
 
 class OpenFile:
-    """A descriptor, and room for the cells between those that are written.
+    """A descriptor, and a buffer for the cells between those that are written.
 
-    dirty: a commit has something to do: a write to sync, or a failed read to look into.
-    is_foreign: somebody else wrote to it.
-    written: where it was written to, [offset, end) in bytes, since somebody began to copy the file; None while nobody does.
+    dirty: a commit has work: a write to sync, or a failed read to examine.
+    written_by_others: another process wrote to the file.
+    written: the written byte ranges [offset, end) since a copy of the file began; None while no copy is being made.
     """
 
-    __slots__ = ("_last", "_modified", "_sum", "dirty", "fd", "files", "is_foreign", "scratch", "written")
+    __slots__ = ("_last", "_modified", "_sum", "dirty", "fd", "files", "scratch", "written", "written_by_others")
 
     def __init__(self, fd: int, files: Files, *, dirty: bool) -> None:
         self.fd = fd
         self.files = files
         self.dirty = dirty
-        self.scratch = np.empty(SCRATCH, np.int64)
-        self.is_foreign = False
+        self.scratch = np.empty(SCRATCH_CELLS, np.int64)
+        self.written_by_others = False
         self._last = (0, 0)
         self._modified: int | None = None
         self._sum = 0
         self.written: list[tuple[int, int]] | None = None
 
     def read_into(self, buffer: NDArray[Any], offset: int) -> None:
-        """Fill a C-contiguous array from an offset in bytes; after a read that fails, the next commit has to look at the file."""
+        """Fill a C-contiguous array from an offset in bytes; after a failed read, the next commit checks the file."""
         try:
             self.files.pread_into(self.fd, buffer, offset)
         except OSError:
@@ -65,27 +65,27 @@ class OpenFile:
     def write(self, data: NDArray[Any], offset: int) -> None:
         """Write a C-contiguous array at an offset in bytes."""
         if not self.dirty:
-            self._look()
+            self._check_last_write()
         self.dirty = True
         if self.written is not None:
             self.written.append((offset, offset + data.nbytes))
-        self._last = offset, min(data.nbytes, PROOF)
+        self._last = offset, min(data.nbytes, PROOF_BYTES)
         self.files.pwrite(self.fd, data, offset)
 
     def committed(self, modified: int) -> None:
-        """Note how a commit has left the file; modified: its time of modification in ns."""
+        """Record the state of the file after a commit; modified: its modification time in ns."""
         self.dirty = False
         self._modified, self._sum = modified, self._sum_of_last()
 
-    # The time alone would do, were it not for programs that touch files, and file systems that are late with it.
-    def _look(self) -> None:
-        """Raise OSError if what was written before the last commit is no longer there, which the next one will say too."""
+    # The modification time alone is not enough: programs touch files, and some file systems update it late.
+    def _check_last_write(self) -> None:
+        """Raise OSError if the bytes written before the last commit have changed; the next commit raises FileLost then."""
         if self._modified is None:
             return
         modified = self.files.fstat(self.fd).st_mtime_ns
         if modified != self._modified and self._sum != self._sum_of_last():
-            self.dirty = self.is_foreign = True
-            raise OSError(errno.ESTALE, "somebody else wrote to the file")
+            self.dirty = self.written_by_others = True
+            raise OSError(errno.ESTALE, "another process wrote to the file")
         self._modified = modified
 
     def _sum_of_last(self) -> int:
@@ -96,12 +96,12 @@ class OpenFile:
 
 
 class Matrix:
-    """f8 or i8 [rows, width] at a fixed place in a file, row after row.
+    """f8 or i8 [rows, width] at a fixed offset of a file, row after row.
 
-    Why pread and pwrite and not a memory map: what goes wrong is an exception here and a SIGBUS there, and after each sync the pages of
-    a map fault again. A window is nearly always a full-width rectangle, which is one pwrite of the caller's own buffer. Whatever else comes
-    is read, changed and written in blocks; strewn cells are sorted by place first and joined only where they stand close, so that a
-    dense batch costs about two copies and a sparse one about a system call per cell.
+    Why pread and pwrite and not a memory map: an I/O error is an exception here and a SIGBUS there, and after each sync the pages of a
+    map fault again. A window is nearly always a full-width rectangle, which is one pwrite of the caller's own buffer. Other cells are
+    read, changed and written in blocks. Scattered cells are sorted by position first and joined only if they are close, so that a dense
+    batch costs about two copies and a sparse one about one system call per cell.
     """
 
     def __init__(self, file: OpenFile, offset: int, rows: int, columns: tuple[str, ...], dtype: type[np.float64 | np.int64]) -> None:
@@ -115,7 +115,7 @@ class Matrix:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Place of each column by its name."""
+        """MatrixLocation of each column by its name."""
         return {name: i for i, name in enumerate(self.columns)}
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -123,8 +123,8 @@ class Matrix:
         self._check_rows(start, stop)
         block = np.empty((stop - start, self.width), self.dtype) if out is None else out
         if block.shape != (stop - start, self.width):
-            raise ValueError(f"{block.shape} can't hold rows [{start}, {stop}) of {self.width} columns")
-        self._file.read_into(block, self._place(start * self.width))
+            raise ValueError(f"{block.shape} can not hold rows [{start}, {stop}) of {self.width} columns")
+        self._file.read_into(block, self._offset_of(start * self.width))
         return block
 
     def write_rows(self, start: int, block: NDArray[Any]) -> None:
@@ -133,7 +133,7 @@ class Matrix:
         self._check_rows(start, start + len(block))
         if block.shape[1:] != (self.width,):
             raise ValueError(f"rows of {self.width} columns can't be written from {block.shape}")
-        self._file.write(np.ascontiguousarray(block), self._place(start * self.width))
+        self._file.write(np.ascontiguousarray(block), self._offset_of(start * self.width))
 
     def assign(
         self, row: NDArray[np.int64], column: NDArray[np.integer[Any]], value: NDArray[Any], *, compare: bool = False
@@ -153,8 +153,8 @@ class Matrix:
                 return self._assign_rectangle(first, value, turned=turned, compare=compare)
         self._check_cells(row, column)
         changed = np.empty(n, np.bool_) if compare else None
-        for start in range(0, n, BLOCK):
-            part = slice(start, start + BLOCK)
+        for start in range(0, n, BLOCK_CELLS):
+            part = slice(start, start + BLOCK_CELLS)
             was_other = self._assign_block(row[part] * self.width + column[part], value[part], compare=compare)
             if changed is not None:
                 changed[part] = was_other
@@ -174,7 +174,7 @@ class Matrix:
     def _assign_rectangle(self, first: int, value: NDArray[Any], *, turned: bool, compare: bool) -> NDArray[np.bool_] | None:
         block = np.ascontiguousarray(value.reshape(self.width, -1).T if turned else value.reshape(-1, self.width))
         before = self.read(first, first + len(block)) if compare else None
-        self._file.write(block, self._place(first * self.width))
+        self._file.write(block, self._offset_of(first * self.width))
         if before is None:
             return None
         changed: NDArray[np.bool_] = before.view(np.int64) != block.view(np.int64)
@@ -182,7 +182,7 @@ class Matrix:
 
     def _assign_block(self, position: NDArray[np.int64], value: NDArray[Any], *, compare: bool) -> NDArray[np.bool_] | None:
         low, high = int(position.min()), int(position.max())
-        if high - low < min(len(self._file.scratch), SPARSE * len(position)):
+        if high - low < min(len(self._file.scratch), SPARSE_CELLS * len(position)):
             return self._assign_cluster(low, high, position, value, compare=compare)
         order = np.argsort(position, kind="stable")
         position, value = position[order], value[order]
@@ -197,21 +197,21 @@ class Matrix:
     def _assign_cluster(
         self, low: int, high: int, position: NDArray[np.int64], value: NDArray[Any], *, compare: bool
     ) -> NDArray[np.bool_] | None:
-        place = self._place(low)
+        offset = self._offset_of(low)
         if len(position) == 1 and not compare:
-            self._file.write(value, place)
+            self._file.write(value, offset)
             return None
         block = self._file.scratch.view(self.dtype)[: high - low + 1]
-        self._file.read_into(block, place)
+        self._file.read_into(block, offset)
         at = position - low
         before = block[at] if compare else None
         block[at] = value
-        self._file.write(block, place)
+        self._file.write(block, offset)
         return None if before is None else before.view(np.int64) != block[at].view(np.int64)
 
-    def rows_of(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return, ascending, the rows that the bytes [begin[i], end[i]) of the file touch."""
-        size = self.width * CELL
+    def rows_touched(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return, ascending, the rows that overlap the bytes [begin[i], end[i]) of the file."""
+        size = self.width * CELL_BYTES
         first = np.clip((begin - self._offset) // size, 0, self.rows)
         last = np.clip(-(-(end - self._offset) // size), first, self.rows)
         edges = np.zeros(self.rows + 1, np.int64)
@@ -219,8 +219,8 @@ class Matrix:
         np.add.at(edges, last, -1)
         return np.flatnonzero(np.cumsum(edges))
 
-    def _place(self, position: int) -> int:
-        return self._offset + position * CELL
+    def _offset_of(self, position: int) -> int:
+        return self._offset + position * CELL_BYTES
 
     def _check_rows(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= self.rows:
@@ -236,8 +236,8 @@ class Matrix:
 
 
 def _clusters(position: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Cut sorted places where cells stand far apart and where blocks of the file begin; return index ranges."""
-    block = position // SCRATCH
-    cuts = np.flatnonzero((position[1:] - position[:-1] > JOIN) | (block[1:] != block[:-1])) + 1
+    """Cut sorted positions where cells are far apart and where blocks of the file begin; return index ranges."""
+    block = position // SCRATCH_CELLS
+    cuts = np.flatnonzero((position[1:] - position[:-1] > JOIN_CELLS) | (block[1:] != block[:-1])) + 1
     edges = [0, *cuts.tolist(), len(position)]
     return list(pairwise(edges))

@@ -1,7 +1,7 @@
-"""Files that are made beside the ones that they replace, at leisure and in any thread, and then take their names in a moment.
+"""Make a file that replaces another: in any thread, under a temporary name, then renamed.
 
-work() may take minutes and writes nothing but a temporary file; whoever stores windows goes on with the file that is there. finish() is
-for that one, and takes milliseconds; a kill before it has renamed leaves the old file and a temporary one for sweep().
+work() may take minutes and writes the temporary file only; the writer goes on storing windows in the old file. finish() belongs to the
+writer's own thread and takes milliseconds. A kill before the rename leaves the old file, and a temporary one that sweep() removes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tokiod.tts.live.create import SLICE, Plan, build
-from tokiod.tts.live.files import REAL, Files, put_in_place, temporary_path
+from tokiod.tts.live.create import SLICE_BYTES, Plan, build, no_pause
+from tokiod.tts.live.files import REAL, Files, put_in_place, replacing, temporary_path
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of, missing
 from tokiod.tts.sealed.seal import SealingFailed, write_sealed, write_unsealed
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.tts.layout import Place
+    from tokiod.tts.layout import MatrixLocation
     from tokiod.tts.live.create import Content, Pause
 
-LATELY = 2 * 3600
-"""Seconds: a component that had no cell for so long is not expected tomorrow; should it come back, the file grows."""
+RECENT_SECONDS = 2 * 3600
+"""A component without a cell for so long is not expected the next day; the file grows if the component returns."""
 
 
-class Replacement(Protocol):
-    """A file on its way to a name."""
+class Rewrite(Protocol):
+    """A file that is being made to replace another."""
 
     def work(self, pause: Pause) -> None:
-        """Make it, under a temporary name, durably; pause is called between pieces, and may raise."""
+        """Make it under a temporary name, durably. pause is called between pieces and may raise."""
         ...
 
     def finish(self) -> LiveFile | None:
-        """Give it the name, durably; return it, opened; None where it is sealed. Raises OSError; then abandon() is due."""
+        """Rename it durably and return it, opened; None for a sealed file. Raises OSError; then call abandon()."""
         ...
 
     def abandon(self) -> None:
-        """Take away what was made; the old file is as if nothing had been."""
+        """Remove the temporary file; the old file stays as it is."""
         ...
 
 
-class _Beside:
-    """What all of them share."""
+class _TemporaryFile:
+    """What all rewrites share."""
 
     def __init__(self, path: Path, files: Files) -> None:
         self._path = path
@@ -63,19 +63,19 @@ class _Beside:
         with contextlib.suppress(OSError):
             self._files.unlink(self._temporary)
 
-    def _take_name(self) -> None:
+    def _rename(self) -> None:
         put_in_place(self._temporary, self._path, self._files)
 
-    def _named(self) -> LiveFile:
-        """Give what was made the name. Raises RuntimeError before work()."""
+    def _renamed(self) -> LiveFile:
+        """Rename the new live file and return it. Raises RuntimeError before work()."""
         if self._made is None:
-            raise RuntimeError(f"{self._path}: nothing was made yet")
-        self._take_name()
+            raise RuntimeError(f"{self._path}: finish() before work()")
+        self._rename()
         self._made.path = self._path
         return self._made
 
 
-class Making(_Beside):
+class CreateFile(_TemporaryFile):
     """A live file of a spec in which every cell is missing."""
 
     def __init__(self, path: Path, spec: FileSpec, created: int, files: Files = REAL) -> None:
@@ -83,72 +83,72 @@ class Making(_Beside):
         self._plan = Plan(spec, created)
 
     def work(self, pause: Pause) -> None:
-        """Make it, and the directories that lack."""
+        """Make the file and its missing parent directories."""
         self._files.make_directory(self._path.parent)
         build(self._temporary, self._plan, self._files, pause)
         self._made = LiveFile.open(self._temporary, self._files)
 
     def finish(self) -> LiveFile:
-        """Give it its name."""
-        return self._named()
+        """Rename the file."""
+        return self._renamed()
 
 
-class Following(Making):
-    """The live file of [start, end) after another: with its datasets, and those of their columns that had a cell lately, or else all."""
+class CreateNextDay(CreateFile):
+    """The live file of the span [start, end) after another: the same datasets, with the columns that have a recent cell, or all columns."""
 
     def __init__(self, path: Path, before: Path, span: tuple[int, int], created: int, files: Files = REAL) -> None:
         super().__init__(path, FileSpec(*span, {}, {}), created, files)
         self._before = before
 
     def work(self, pause: Pause) -> None:
-        """Make it. Raises NotLive where the file before is none."""
+        """Make the file. Raises NotLive if the file before is not live."""
         with contextlib.closing(LiveFile.open(self._before, self._files)) as before:
-            matrices = {name: replace(matrix, columns=_fresh(before, name, pause)) for name, matrix in before.spec.matrices.items()}
+            matrices = {name: replace(matrix, columns=_recent(before, name, pause)) for name, matrix in before.spec.matrices.items()}
             self._plan = replace(self._plan, spec=replace(self._plan.spec, groups=before.spec.groups, matrices=matrices))
         super().work(pause)
 
 
-class Unsealing(_Beside):
-    """A live file of a sealed one, see tokiod.tts.sealed.seal.unseal()."""
+class UnsealFile(_TemporaryFile):
+    """A live file made of a sealed one, see tokiod.tts.sealed.seal.unseal()."""
 
     def __init__(self, path: Path, created: int, files: Files = REAL) -> None:
         super().__init__(path, files)
         self._created = created
 
     def work(self, pause: Pause) -> None:
-        """Make it. Raises NotLive."""
+        """Make the file. Raises NotLive."""
         write_unsealed(self._path, self._temporary, self._created, self._files, pause)
         self._made = LiveFile.open(self._temporary, self._files)
 
     def finish(self) -> LiveFile:
-        """Give it the sealed one's name."""
-        return self._named()
+        """Rename the file over the sealed one."""
+        return self._renamed()
 
 
-# Pages are copied once, whatever windows do to them meanwhile; the rows that these wrote to are copied again at the end, which are few.
-# So nothing need be written twice while it lasts, and no window waits for it.
-class Growing(_Beside):
-    """A live file of another's bits with room for more; from its making on it is noted where the other is written to.
+# Each page is copied once, while windows go on being stored; the few rows that were written meanwhile are copied again in finish(). So no
+# window is written twice and no window waits for the copy.
+class GrowFile(_TemporaryFile):
+    """A live file with the bits of another and room for more; writes to the other are tracked from the beginning of the copy.
 
-    spec: what live.spec.merged() returned. Raises FileLost or SyncFailed where the other can't be trusted.
+    spec: what live.spec.merged() returned. Raises FileLost or SyncFailed if the other file can't be trusted.
     """
 
     def __init__(self, live: LiveFile, spec: FileSpec, created: int) -> None:
         super().__init__(live.path, live.files)
         live.commit()
-        live.note_writes()
+        live.track_writes()
         self._live = live
         self._plan = Plan(spec, created, content_of(live), live.sealed_raw)
 
     def work(self, pause: Pause) -> None:
-        """Copy it."""
+        """Copy the old file."""
         build(self._temporary, self._plan, self._files, pause)
         self._made = LiveFile.open(self._temporary, self._files)
 
     def finish(self) -> LiveFile:
-        """Copy what was written since, and close the old file."""
+        """Copy the rows that were written since, and close the old file."""
         if self._made is None:
-            raise RuntimeError(f"{self._path}: nothing was copied yet")
+            raise RuntimeError(f"{self._path}: finish() before work()")
         self._live.check()
         for kind, dataset, rows in self._live.written_rows():
             old, new = self._live.matrices(kind)[dataset], self._made.matrices(kind)[dataset]
@@ -158,73 +158,101 @@ class Growing(_Beside):
                 block[:, : old.width] = old.read(start, stop)
                 new.write_rows(start, block)
         self._made.commit()
-        grown = self._named()
+        grown = self._renamed()
         self._live.close()
         return grown
 
     def abandon(self) -> None:
-        """Take away the copy."""
+        """Remove the copy."""
         super().abandon()
-        self._live.note_writes(note=False)
+        self._live.track_writes(track=False)
 
 
-class Sealing(_Beside):
-    """The sealed form of a live file, which is written to its place unless the live one was written to meanwhile.
+class SealFile(_TemporaryFile):
+    """The sealed form of a live file. It replaces the live file unless that was written to meanwhile.
 
-    updated: UTC epoch seconds. Raises FileLost or SyncFailed where the live one can't be trusted.
+    updated: UTC epoch seconds. Raises FileLost or SyncFailed if the live file can't be trusted.
     """
 
     def __init__(self, live: LiveFile, updated: int) -> None:
         super().__init__(live.path, live.files)
         live.commit()
-        live.note_writes()
+        live.track_writes()
         self.live = live
         self._updated = updated
 
     def work(self, pause: Pause) -> None:
-        """Write it and read it back. Raises SealingFailed, Overtaken."""
+        """Write the sealed file and read it back. Raises SealingFailed, Overtaken."""
         try:
             write_sealed(self.live, self._temporary, self._updated, self._files, pause)
         except SealingFailed as error:
-            self._not_overtaken(error)
+            self._check_not_overtaken(error)
             raise
 
     def finish(self) -> None:
-        """Put it in place of the live file, which is closed. Raises Overtaken, FileLost."""
-        self._not_overtaken(None)
+        """Replace the live file, and close it. Raises Overtaken, FileLost."""
+        self._check_not_overtaken(None)
         self.live.check()
-        self._take_name()
+        self._rename()
         self.live.close()
 
     def abandon(self) -> None:
-        """Take away what was written."""
+        """Remove the sealed file."""
         super().abandon()
-        self.live.note_writes(note=False)
+        self.live.track_writes(track=False)
 
-    def _not_overtaken(self, error: Exception | None) -> None:
+    def _check_not_overtaken(self, error: Exception | None) -> None:
         if self.live.was_written:
-            raise Overtaken(errno.EBUSY, "windows came while it was sealed", str(self._path)) from error
+            raise Overtaken(errno.EBUSY, "windows were stored while the file was being sealed", str(self._path)) from error
 
 
-class Overtaken(OSError):  # noqa: N818 - what has happened
-    """The live file was written to while its sealed form was made: that is worth nothing, and is made again later."""
+class Overtaken(OSError):  # noqa: N818 - a state, not a fault
+    """The live file was written to while its sealed form was made; seal it again later."""
+
+
+def grow(live: LiveFile, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
+    """Give a live file room for `spec` too; return the file to go on with, opened; the given one is closed.
+
+    Does nothing if there is room already. A kill at any step leaves the old or the new file whole. Raises ValueError if the
+    specs contradict each other, FileLost or SyncFailed if the old file can't be trusted, OSError(ENOSPC); then `live` stays open.
+    """
+    wider = live.spec.merged(spec)
+    if wider is live.spec:
+        return live
+    growing = GrowFile(live, wider, created)
+    try:
+        growing.work(pause)
+        return growing.finish()
+    except Exception:
+        growing.abandon()
+        raise
+
+
+def copy(live: LiveFile, path: Path, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
+    """Write a live file at `path`, replacing any file there, with the shape of `spec` and the bits of `live`; return it, opened.
+
+    spec: live.spec, or one that was merged with it.
+    """
+    with replacing(path, live.files) as temporary:
+        build(temporary, Plan(spec, created, content_of(live), live.sealed_raw), live.files, pause)
+    return LiveFile.open(path, live.files)
 
 
 def content_of(live: LiveFile) -> Content:
-    """Return what a new file takes over from a live one, whose columns are the new one's first."""
+    """Return the content that a new file takes over from a live one, whose columns come first in the new file."""
 
-    def fill(place: Place, start: int, block: NDArray[np.int64]) -> None:
-        old = live.matrices(place.kind).get(place.dataset)
+    def fill(location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
+        old = live.matrices(location.kind).get(location.dataset)
         if old is not None and old.width:
             block[:, : old.width] = old.read(start, start + len(block)).view(block.dtype)
 
     return fill
 
 
-def _fresh(live: LiveFile, dataset: str, pause: Pause) -> tuple[str, ...]:
-    """Return the columns that have a cell in the last hours that hold any."""
-    matrix, lately = live.cells[dataset], LATELY // live.spec.groups[group_of(dataset)].step
-    height, some = max(1, SLICE // (8 * matrix.width)), np.zeros(matrix.width, bool)
+def _recent(live: LiveFile, dataset: str, pause: Pause) -> tuple[str, ...]:
+    """Return the columns that have a cell within RECENT_SECONDS before the dataset's last cell; all columns without one."""
+    matrix, recent_rows = live.cells[dataset], RECENT_SECONDS // live.spec.groups[group_of(dataset)].step
+    height, filled_columns = max(1, SLICE_BYTES // (8 * matrix.width)), np.zeros(matrix.width, bool)
     first: int | None = None
     for stop in range(matrix.rows, 0, -height):
         if first is not None and stop <= first:
@@ -232,7 +260,7 @@ def _fresh(live: LiveFile, dataset: str, pause: Pause) -> tuple[str, ...]:
         start = max(0, stop - height)
         filled = ~missing(matrix.read(start, stop))
         if first is None and filled.any():
-            first = start + int(np.flatnonzero(filled.any(axis=1))[-1]) + 1 - lately
-        some |= filled[max(0, (first or 0) - start) :].any(axis=0)
+            first = start + int(np.flatnonzero(filled.any(axis=1))[-1]) + 1 - recent_rows
+        filled_columns |= filled[max(0, (first or 0) - start) :].any(axis=0)
         pause()
-    return tuple(name for name, is_there in zip(matrix.columns, some.tolist(), strict=True) if is_there) or matrix.columns
+    return tuple(name for name, is_filled in zip(matrix.columns, filled_columns.tolist(), strict=True) if is_filled) or matrix.columns

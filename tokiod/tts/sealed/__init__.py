@@ -1,1 +1,1 @@
-"""Sealed files: written, and opened up again."""
+"""Seal files, and unseal them."""

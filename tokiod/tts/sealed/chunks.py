@@ -1,8 +1,8 @@
-"""The chunks of a sealed file: cut, shuffled, compressed and compared here, in threads.
+"""The chunks of a sealed file: cut, shuffled, compressed and verified in threads.
 
-HDF5's own filter pipeline does one chunk after the other; isal, zlib and numpy let go of the GIL, so two threads halve the time. What
-they make is exactly what HDF5's shuffle and deflate filters read. Chunks are compressed by ISA-L, four times as fast as by zlib and to
-the same size within a twentieth, and read back by zlib, as HDF5 does: a fault of one is no fault of the other.
+HDF5's own filter pipeline handles one chunk at a time; isal, zlib and numpy release the GIL, so two threads halve the time. The result
+is what HDF5's shuffle and deflate filters read. ISA-L compresses four times as fast as zlib, to the same size within 5 %. zlib verifies
+the chunks, as it does in HDF5, so a fault of one library does not hide in the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from isal import isal_zlib
 
-from tokiod.tts.live.matrix import BLOCK, SCRATCH
+from tokiod.tts.live.matrix import BLOCK_CELLS, SCRATCH_CELLS
 from tokiod.tts.schema import ABSENT, natural_key
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 720
 CHUNK_COLUMNS = 32
-LEVEL = 2
-"""Of ISA-L's: 3 is slower than zlib at its best on what repeats, and its files are larger."""
-AHEAD = 32
-"""Chunks on their way at once, so that memory does not grow with the day."""
+COMPRESSION_LEVEL = 2
+"""Level of ISA-L: 3 is slower than zlib at its best level on repetitive data, and its files are larger."""
+MAX_PENDING_CHUNKS = 32
+"""Chunks submitted to the pool at once; bounds the memory."""
 
 Corner = tuple[int, int]
 T = TypeVar("T")
@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """A matrix in its sealed form: columns in natural order (`order` indexes the live ones), cut in pieces of shape `chunk`."""
+    """A matrix in its sealed form: columns in natural order (`order` indexes the live ones), cut into chunks of shape `chunk`."""
 
     matrix: Matrix
     order: NDArray[np.intp]
@@ -50,21 +50,21 @@ class Chunks:
 
     @classmethod
     def of(cls, matrix: Matrix) -> Chunks:
-        """Cut into pieces of 184 KB, clipped to the matrix: an hour of 5 s x 32 columns, where steps are longer as many rows."""
+        """Cut into chunks of 184 KB, clipped to the matrix: 720 rows (an hour of 5 s) x 32 columns."""
         order = sorted(range(matrix.width), key=lambda i: natural_key(matrix.columns[i]))
         height = min(CHUNK_ROWS, matrix.rows)
         return cls(matrix, np.array(order, np.intp), (height, min(CHUNK_COLUMNS, matrix.width)))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names in the order of the sealed file."""
+        """Column names in the order of the sealed file."""
         return tuple(self.matrix.columns[i] for i in self.order)
 
     def pieces(self) -> Iterator[tuple[Corner, Bits]]:
-        """Yield first row and column, and the bits, of each chunk; what reaches beyond the matrix is missing."""
+        """Yield first row and column, and the bits, of each chunk; cells beyond the matrix are missing."""
         height, width = self.chunk
-        # Of a narrow matrix several chunks at a time: what each strip costs by itself is then more than what its cells do.
-        tall = height * max(1, SCRATCH // (height * self.matrix.width))
+        # Several chunks of a narrow matrix at a time: the fixed cost of a strip would exceed that of its cells.
+        tall = height * max(1, SCRATCH_CELLS // (height * self.matrix.width))
         for start in range(0, self.matrix.rows, tall):
             strip = self._strip(start, min(tall, -(-(self.matrix.rows - start) // height) * height))
             for top in range(0, len(strip), height):
@@ -75,7 +75,7 @@ class Chunks:
     def _strip(self, top: int, height: int) -> Bits:
         width = self.chunk[1]
         strip = np.full((height, -(-self.matrix.width // width) * width), ABSENT)
-        bottom, few = min(top + height, self.matrix.rows), max(1, BLOCK // self.matrix.width)
+        bottom, few = min(top + height, self.matrix.rows), max(1, BLOCK_CELLS // self.matrix.width)
         for start in range(top, bottom, few):
             rows = self.matrix.read(start, min(start + few, bottom)).view(np.int64)
             strip[start - top :][: len(rows), : self.matrix.width] = rows[:, self.order]
@@ -83,12 +83,12 @@ class Chunks:
 
 
 def pack(bits: Bits) -> bytes:
-    """Shuffle and compress a chunk: first all lowest bytes of the little-endian cells, last all highest, then deflate."""
-    return isal_zlib.compress(bits.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8).T.tobytes(), LEVEL)
+    """Shuffle and compress a chunk: the lowest bytes of all little-endian cells first, the highest last, then deflate."""
+    return isal_zlib.compress(bits.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8).T.tobytes(), COMPRESSION_LEVEL)
 
 
 def holds(packed_bits: tuple[bytes, Bits]) -> bool:
-    """Return whether a stored chunk reads back as these bits."""
+    """Return whether a stored chunk decompresses to these bits."""
     packed, bits = packed_bits
     try:
         shuffled = np.frombuffer(zlib.decompress(packed), np.uint8)
@@ -104,7 +104,7 @@ def ahead(pool: Executor, work: Callable[[T], R], items: Iterable[tuple[Corner, 
     pending: deque[tuple[Corner, Future[R]]] = deque()
     for corner, item in items:
         pending.append((corner, pool.submit(work, item)))
-        if len(pending) > AHEAD:
+        if len(pending) > MAX_PENDING_CHUNKS:
             first, result = pending.popleft()
             yield first, result.result()
     for first, result in pending:

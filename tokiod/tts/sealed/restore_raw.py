@@ -1,7 +1,7 @@
-"""Raw samples of a sealed day, worked out from its cells and the edges that were kept (tokiod.tts.sealed.kept_samples).
+"""Compute the raw samples of a sealed day from its cells and its kept samples (tokiod.tts.sealed.kept_samples).
 
-A cell is the difference of the sample that closes it to the base of the rule (counters.deltas), so cells add up to samples. Where they
-don't, as where a counter falls, sealing kept the sample, from which they add up again.
+A cell is the difference of the sample that closes it to the base of the rule (counters.deltas), so cells add up to samples. If they do
+not, as after a fall, sealing kept the sample, from which they add up again.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.tts.counters.deltas import CLOSING
+from tokiod.tts.counters.deltas import FIRST_CLOSING_ROW
 from tokiod.tts.schema import missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Sums:
-    """Cells added up behind each column's first sample: what a sample is but for a constant, as long as the counter did not begin anew.
+class CellSums:
+    """Running sums of the cells after each column's first sample: equal to the samples up to a constant until the counter resets.
 
-    so_far: i8[columns], all that were passed over.
+    so_far: i8[columns], the sums of all cells so far.
     """
 
     def __init__(self, first: NDArray[np.int64]) -> None:
@@ -28,35 +28,38 @@ class Sums:
         self.so_far = np.zeros(len(first), np.int64)
 
     def next(self, row: NDArray[np.int64], cells: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Pass over the next cells; return which are filled, and the sums with them. row: i8[n, 1], of raw, whose samples close them."""
+        """Add the next cells; return which are filled, and the sums up to each. row: i8[n, 1], the raw rows whose samples close them."""
         filled = ~missing(cells) & (row > self._first)
         sums = self.so_far + np.cumsum(np.where(filled & (np.abs(cells) < 2.0**63), cells, 0.0).astype(np.int64), axis=0)
         self.so_far = sums[-1]
         return filled, sums
 
 
-class Restored:
-    """The samples of one counter, from row 0 on. cells: f8[N, at least width], of a sealed file; edges: i8[3, n]; proved: bool[width]."""
+class RestoredRaw:
+    """The samples of one counter, from row 0 on.
+
+    cells: f8[N, at least width] of a sealed file. edges: kept samples i8[3, n]. proved: bool[width], from kept_samples.edges().
+    """
 
     def __init__(self, cells: Any, edges: NDArray[np.int64], proved: NDArray[np.bool_]) -> None:
         self._cells = cells
         self._proved = proved
         self._edges = edges[:, (edges[0] > 0) & (edges[0] <= len(cells))]
-        first = np.full(len(proved), len(cells) + CLOSING)
+        first = np.full(len(proved), len(cells) + FIRST_CLOSING_ROW)
         np.minimum.at(first, self._edges[1], self._edges[0])
-        self._sums = Sums(first)
-        # A sample is a sum and what the last edge before it, or at it, says that sums are short of.
+        self._sums = CellSums(first)
+        # A sample is its sum plus the shortfall of the sum at the last kept sample up to it.
         self._short = np.zeros(len(proved), np.int64)
 
     def fill(self, start: int, block: NDArray[np.int64]) -> None:
-        """Put samples into rows [start, start + len(block)) of raw; all of it comes in pieces, one after the other."""
+        """Put samples into rows [start, start + len(block)) of raw; call it for consecutive blocks."""
         begin, stop = max(start, 1), min(start + len(block), len(self._cells) + 1)
         if begin >= stop:
             return
         row = np.arange(begin, stop)[:, np.newaxis]
         cells = np.full((stop - begin, len(self._proved)), -0.0)
-        closed = max(begin, CLOSING)
-        cells[closed - begin :] = self._cells[closed - CLOSING : stop - CLOSING, : len(self._proved)]
+        closed = max(begin, FIRST_CLOSING_ROW)
+        cells[closed - begin :] = self._cells[closed - FIRST_CLOSING_ROW : stop - FIRST_CLOSING_ROW, : len(self._proved)]
         filled, sums = self._sums.next(row, cells)
         samples = sums + self._shortfall(begin, sums)
         np.copyto(block[begin - start : stop - start], samples, where=filled & self._proved)

@@ -1,8 +1,8 @@
-"""Sealing: a day that is complete, rewritten compactly; and opening it up again.
+"""Seal a complete day: rewrite it compactly. Unseal it: make a live file of it again.
 
-Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms, where
-h5py's own guess is 100 times slower for one of the two. Of raw, only what the cells don't tell stays (kept_samples); an unsealed
-file says `sealed_raw`, since of what others made, or sealed without all of raw, not all can be computed again.
+Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms; the chunks
+that h5py chooses are 100 times slower for one of the two. Raw samples that the cells determine are dropped (kept_samples). An unsealed
+file has `sealed_raw` set, because raw samples of files from other programs, or sealed without all of raw, can't be restored.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, write_attribut
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of
-from tokiod.tts.sealed.chunks import LEVEL, Chunks, ahead, holds, pack
+from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
 from tokiod.tts.sealed.kept_samples import edges, fill_raw, fill_span
-from tokiod.tts.sealed.restore_raw import Restored
+from tokiod.tts.sealed.restore_raw import RestoredRaw
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.tts.layout import Place
+    from tokiod.tts.layout import MatrixLocation
     from tokiod.tts.live.create import Content, Pause
     from tokiod.tts.spec import FileSpec
 
-THREADS = 2
+SEAL_THREADS = 2
 
 
-class SealingFailed(OSError):  # noqa: N818 - what has happened
-    """The sealed form can't be written, or does not read back as what the live file holds; nothing has changed."""
+class SealingFailed(OSError):  # noqa: N818 - a state, not a fault
+    """The sealed form can't be written, or does not read back as the content of the live file; nothing has changed."""
 
 
 def seal(live: LiveFile | Path, target: Path, updated: int, files: Files = REAL, pause: Pause = no_pause) -> None:
-    """Write a live file's sealed form to `target`, in place of what is there, once every cell was read back with the same bits.
+    """Write a live file's sealed form to `target`, replacing any file there, after every cell was read back with the same bits.
 
-    target may be the live file's own path: the caller then closes the live file, whose name is gone. updated: epoch seconds.
+    target may be the live file's own path: the caller then closes the live file, which has been replaced. updated: epoch seconds.
     A kill at any step leaves the old file or the sealed one. Raises NotLive, FileLost, SyncFailed, SealingFailed (a full disk too).
     """
     with nullcontext(live) if isinstance(live, LiveFile) else closing(LiveFile.open(live, files)) as source:
@@ -57,9 +57,9 @@ def seal(live: LiveFile | Path, target: Path, updated: int, files: Files = REAL,
 
 
 def write_sealed(live: LiveFile, path: Path, updated: int, files: Files, pause: Pause) -> None:
-    """Write a live file's sealed form to just this path, durably, and read it back; errors as of seal()."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        sealing = _Sealing.of(live, pool, pause)
+    """Write a live file's sealed form to exactly this path, durably, and read it back; raises the errors of seal()."""
+    with ThreadPoolExecutor(SEAL_THREADS) as pool:
+        sealing = _SealedWriter.of(live, pool, pause)
         try:
             sealing.write(path, updated)
         except (OSError, RuntimeError) as error:
@@ -70,9 +70,9 @@ def write_sealed(live: LiveFile, path: Path, updated: int, files: Files, pause: 
 
 
 def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: Pause = no_pause, *, created: int) -> LiveFile:
-    """Make a live file, opened, of a sealed one or of another program's TTS file: at `target`, or in its own place.
+    """Make a live file, opened, of a sealed one or of another program's TTS file: at `target`, or replacing the file itself.
 
-    Of another's file, columns without names are dropped. Raises NotLive for a file that is neither.
+    Unnamed columns of another program's file are dropped. Raises NotLive for any other file.
     """
     target = target or path
     with replacing(target, files) as temporary:
@@ -81,7 +81,7 @@ def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: P
 
 
 def write_unsealed(path: Path, temporary: Path, created: int, files: Files, pause: Pause) -> None:
-    """Write a live file of a sealed one to just this path, durably. Raises NotLive."""
+    """Write a live file of a sealed one to exactly this path, durably. Raises NotLive."""
     with open_for_reading(path) as file:
         spec = _sealed_spec(path, file)
         raw_sealed = any(matrix.counter for matrix in spec.matrices.values())
@@ -89,7 +89,7 @@ def write_unsealed(path: Path, temporary: Path, created: int, files: Files, paus
 
 
 def is_sealed(path: Path) -> bool:
-    """Return whether unseal() can open a file up. Raises FileNotFoundError."""
+    """Return whether unseal() accepts a file. Raises FileNotFoundError."""
     try:
         with open_for_reading(path) as file:
             _sealed_spec(path, file)
@@ -104,29 +104,29 @@ def _sealed_spec(path: Path, file: Any) -> FileSpec:
             raise NotLive(f"{path}: it is live, not sealed")
         return read_spec(file)
     except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
-        raise NotLive(f"{path}: not a TTS file that can be opened up: {error}") from error
+        raise NotLive(f"{path}: not a TTS file that can be unsealed: {error}") from error
 
 
 def _content_of(file: Any) -> Content:
-    """Return what a live file takes over from a sealed one: all named cells, the edges of raw, and of the rest what cells tell."""
-    restored: dict[str, Restored] = {}
+    """Return the content that a live file takes over from a sealed one: all named cells, kept samples, and samples restored from cells."""
+    restored: dict[str, RestoredRaw] = {}
 
     @cache
     def kept(dataset: str) -> NDArray[np.int64]:
         samples: NDArray[np.int64] = file[edges_name(dataset)][...]
         return samples
 
-    def fill(place: Place, start: int, block: NDArray[np.int64]) -> None:
-        if place.kind == "cells":
-            block[...] = file[place.name][start : start + len(block), : len(place.columns)].astype("<f8", copy=False).view(np.int64)
-        elif place.kind == "raw":
+    def fill(location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
+        if location.kind == "cells":
+            block[...] = file[location.name][start : start + len(block), : len(location.columns)].astype("<f8", copy=False).view(np.int64)
+        elif location.kind == "raw":
             if start == 0:
-                proved = file[edges_name(place.dataset)].attrs.get(PROVED, np.zeros(len(place.columns))).astype(np.bool_)
-                restored[place.dataset] = Restored(file[place.dataset], kept(place.dataset), proved)
-            restored[place.dataset].fill(start, block)
-            fill_raw(kept(place.dataset), start, block)
+                proved = file[edges_name(location.dataset)].attrs.get(PROVED, np.zeros(len(location.columns))).astype(np.bool_)
+                restored[location.dataset] = RestoredRaw(file[location.dataset], kept(location.dataset), proved)
+            restored[location.dataset].fill(start, block)
+            fill_raw(kept(location.dataset), start, block)
         else:
-            fill_span(kept(place.dataset), len(file[place.dataset]) + 2, block)
+            fill_span(kept(location.dataset), len(file[location.dataset]) + 2, block)
 
     return fill
 
@@ -140,8 +140,8 @@ def _sync(path: Path, files: Files) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sealing:
-    """A live file on its way into its sealed form."""
+class _SealedWriter:
+    """Writes and verifies the sealed form of a live file."""
 
     live: LiveFile
     sealed: dict[str, Chunks]
@@ -149,7 +149,7 @@ class _Sealing:
     pause: Pause
 
     @classmethod
-    def of(cls, live: LiveFile, pool: Executor, pause: Pause) -> _Sealing:
+    def of(cls, live: LiveFile, pool: Executor, pause: Pause) -> _SealedWriter:
         return cls(live, {name: Chunks.of(matrix) for name, matrix in live.cells.items()}, pool, pause)
 
     def write(self, path: Path, updated: int) -> None:
@@ -168,7 +168,7 @@ class _Sealing:
                 self.pause()
 
     def verify(self, path: Path) -> None:
-        """Compare every chunk as it stands in the file, and of each dataset some cells as a reader gets them, with the live file."""
+        """Compare every stored chunk, and some cells of each dataset as a reader gets them, with the live file."""
         with open_for_reading(path) as file:
             for name, chunks in self.sealed.items():
                 dataset, some = file[name], slice(0, chunks.chunk[1])
@@ -181,7 +181,9 @@ class _Sealing:
 
 def _chunked(file: Any, name: str, chunks: Chunks) -> Any:
     shape = (chunks.matrix.rows, chunks.matrix.width)
-    return file.create_dataset(name, shape, "<f8", chunks=chunks.chunk, shuffle=True, compression="gzip", compression_opts=LEVEL)
+    return file.create_dataset(
+        name, shape, "<f8", chunks=chunks.chunk, shuffle=True, compression="gzip", compression_opts=COMPRESSION_LEVEL
+    )
 
 
 def _chunk(dataset: Any, corner: tuple[int, int]) -> bytes:
