@@ -121,7 +121,7 @@ def plain(path: Path):
     (code,) = re.findall(r"^```python keep-open\n(.*?)^```", READING.read_text(), re.MULTILINE | re.DOTALL)
     words: dict = {}
     exec(code, words)
-    kept, held = words["Watched"](path), {}
+    kept, held = words["OpenFile"](path), {}
 
     def read(dataset, first, last):
         held[dataset] = node = kept.dataset(dataset)  # a dataset that stays open is one whose old cells HDF5 remembers
