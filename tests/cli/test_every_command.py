@@ -17,7 +17,7 @@ from docs.generate.cli import commands
 from docs.generate.json_schemas import PRINTED
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.live.create import create
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -68,7 +68,7 @@ def directory(tmp_path):
     place.parent.mkdir(parents=True)
     with Ledger.open(place) as ledger:
         ledger.store([StoredEntry("one", "lmt", "fs", Window(START, START + 60), 600, {})], START + 600)
-        Jobs(ledger).add(Wanted("one", Window(START + 60, START + 180), ("dataservers/cpuload",)), START + 600)
+        ledger.jobs.add(JobRequest("one", Window(START + 60, START + 180), ("dataservers/cpuload",)), START + 600)
     (tmp_path / "tts" / DAY).mkdir()
     spec = FileSpec(
         START, START + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=True)}

@@ -1,4 +1,4 @@
-"""A ledger's file: opened, refused, set aside, read by others, killed while it is made."""
+"""A ledger's file: opened, refused, quarantined, read by other processes, killed while it is created."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def ledger(path):
         yield opened
 
 
-def test_what_was_said_is_there_after_opening_again(path):
+def test_what_was_recorded_is_there_after_opening_again(path):
     with Ledger.open(path) as first:
         first.store([entry(0, 60)], NOW)
         first.failed("lmt", Window(60, 120), "Transient", "gone", 1, NOW + 5, NOW)
@@ -37,8 +37,8 @@ def test_what_was_said_is_there_after_opening_again(path):
 def test_a_ledger_that_must_not_lose_its_tail_syncs_every_transaction(path):
     for full, level in ((False, 1), (True, 2)):
         with Ledger.open(path, full=full) as ledger:
-            assert ledger._sql.execute("PRAGMA synchronous").fetchone() == (level,)
-            assert ledger._sql.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert ledger._database.sql.execute("PRAGMA synchronous").fetchone() == (level,)
+            assert ledger._database.sql.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def damaged(path, how):
@@ -55,28 +55,28 @@ def damaged(path, how):
 
 
 @pytest.mark.parametrize("how", ["no database", "a page of junk", "cut in half"])
-def test_a_corrupt_ledger_is_named_with_the_way_out_and_set_aside_by_the_writer(path, how):
+def test_a_corrupt_ledger_is_reported_with_the_way_out_and_quarantined_by_the_writer(path, how):
     damaged(path, how)
     for opening in (Ledger.open, Ledger.open_readonly):
-        with pytest.raises(LedgerCorrupt, match=rf"the ledger {path} is corrupt \(.+\): the writer sets it aside at its next start"):
+        with pytest.raises(LedgerCorrupt, match=rf"the ledger {path} is corrupt \(.+\): the writer quarantines it at its next start"):
             opening(path)
-    with Ledger.open_or_set_aside(path, NOW) as fresh:
-        assert fresh.set_aside == path.with_name("ledger.sqlite3.corrupt-20180128T080000Z")
-        assert fresh.set_aside.exists()
+    with Ledger.open_or_quarantine(path, NOW) as fresh:
+        assert fresh.quarantined == path.with_name("ledger.sqlite3.corrupt-20180128T080000Z")
+        assert fresh.quarantined.exists()
         assert list(fresh.stored("lmt")) == []
     damaged(path, how)
-    with Ledger.open_or_set_aside(path, NOW) as fresher:
-        assert fresher.set_aside == path.with_name("ledger.sqlite3.corrupt-20180128T080000Z-1")
+    with Ledger.open_or_quarantine(path, NOW) as fresher:
+        assert fresher.quarantined == path.with_name("ledger.sqlite3.corrupt-20180128T080000Z-1")
 
 
-def test_a_sound_ledger_is_not_set_aside(path):
+def test_a_sound_ledger_is_not_quarantined(path):
     with Ledger.open(path) as ledger:
         ledger.store([entry(0, 60)], NOW)
-    with Ledger.open_or_set_aside(path, NOW) as again:
-        assert (again.set_aside, list(again.stored("lmt"))) == (None, [(0, 60)])
+    with Ledger.open_or_quarantine(path, NOW) as again:
+        assert (again.quarantined, list(again.stored("lmt"))) == (None, [(0, 60)])
 
 
-def test_a_corrupt_ledger_takes_its_journal_along_while_others_have_it_open_and_these_may_follow(path):
+def test_a_corrupt_ledger_is_renamed_with_its_journal_while_another_process_has_it_open_which_may_reopen(path):
     damaged(path, "nothing yet")
     with Ledger.open(path) as collectors:
         collectors.failed("lmt", Window(0, 60), "Transient", "gone", 1, NOW + 5, NOW)
@@ -84,8 +84,8 @@ def test_a_corrupt_ledger_takes_its_journal_along_while_others_have_it_open_and_
         with path.open("r+b") as file:
             file.seek(5 * 4096)
             file.write(os.urandom(size - 5 * 4096))
-        with Ledger.open_or_set_aside(path, NOW) as writer:
-            assert writer.set_aside.with_name(writer.set_aside.name + "-wal").stat().st_size > 0
+        with Ledger.open_or_quarantine(path, NOW) as writer:
+            assert writer.quarantined.with_name(writer.quarantined.name + "-wal").stat().st_size > 0
             writer.store([entry(0, 60)], NOW)
             collectors.reopen()
             assert (list(collectors.stored("lmt")), collectors.unstored("lmt")) == ([(0, 60)], [])
@@ -96,12 +96,12 @@ def test_a_ledger_of_a_newer_tokiod_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as sql:
         sql.execute("PRAGMA user_version = 99")
     sql.close()
-    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this one knows 5\)"):
-        Ledger.open_or_set_aside(path, NOW)
+    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this version reads up to 5\)"):
+        Ledger.open_or_quarantine(path, NOW)
     assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.sqlite3"]
 
 
-def test_a_ledger_that_cannot_be_had_is_one_sentence(path):
+def test_a_ledger_that_cannot_be_opened_is_one_sentence(path):
     with pytest.raises(TokiodError, match="no ledger at"):
         Ledger.open_readonly(path)
     path.mkdir(parents=True)
@@ -109,14 +109,14 @@ def test_a_ledger_that_cannot_be_had_is_one_sentence(path):
         Ledger.open(path)
 
 
-def test_a_ledger_that_is_still_being_made_is_not_read(path):
+def test_a_ledger_that_is_still_being_created_is_not_read(path):
     path.parent.mkdir(parents=True)
     path.touch()
-    with pytest.raises(TokiodError, match="is still being made: try again"):
+    with pytest.raises(TokiodError, match="is still being created: try again"):
         Ledger.open_readonly(path)
 
 
-def test_a_reader_sees_what_the_writer_says_while_it_runs_and_writes_nothing(path, ledger):
+def test_a_reader_sees_what_the_writer_records_while_it_runs_and_writes_nothing(path, ledger):
     ledger.store([entry(0, 60)], NOW)
     with Ledger.open_readonly(path) as reader:
         assert list(reader.stored("lmt")) == [(0, 60)]
@@ -134,9 +134,9 @@ def test_a_user_who_may_only_read_sees_the_ledger_whether_it_is_open_was_closed_
         if child := os.fork():
             os.close(outside)
             with os.fdopen(inside, "rb") as pipe:
-                said = pipe.read()
+                answer = pipe.read()
             assert os.waitpid(child, 0)[1] == 0
-            return msgspec.json.decode(said)
+            return msgspec.json.decode(answer)
         try:
             os.seteuid(65534)
             with Ledger.open_readonly(path) as reader:
@@ -161,7 +161,7 @@ def test_a_user_who_may_only_read_sees_the_ledger_whether_it_is_open_was_closed_
     assert as_nobody() == [[0, 120]]
 
 
-def test_a_kill_while_the_file_is_made_leaves_one_that_opens(path):
+def test_a_kill_while_the_file_is_created_leaves_one_that_opens(path):
     for statement in range(1, 12):
         child = os.fork()
         if not child:
@@ -186,7 +186,7 @@ def test_a_kill_while_the_file_is_made_leaves_one_that_opens(path):
             file.unlink()
 
 
-def test_a_ledger_that_somebody_holds_is_said_to_be_out_of_reach_not_corrupt(path, monkeypatch):
+def test_a_ledger_that_another_process_locks_is_unreadable_not_corrupt(path, monkeypatch):
     monkeypatch.setattr("tokiod.ledger.database.BUSY_SECONDS", 0.1)
     Ledger.open(path).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:

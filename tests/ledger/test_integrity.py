@@ -1,4 +1,4 @@
-"""That a writer notices what others do to the ledger that it has open."""
+"""A writer notices an older copy of its ledger, and what other processes do to the file that it has open."""
 
 import shutil
 import sqlite3
@@ -6,12 +6,92 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.ledger.integrity import EVERY, LedgerLost, Watch, blame
+from tokiod.ledger.integrity import CHECK_SECONDS, GENERATION_SECONDS, IntegrityCheck, LedgerLost, raise_if_corrupt
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
 
+FIRST = Window(0, 60)
 
-class Tick:
+
+def store(ledger, now, window=FIRST):
+    ledger.store([StoredEntry("l", "lmt", "fs", window, 1)], now)
+
+
+@pytest.fixture
+def empty(tmp_path):
+    with Ledger.open(tmp_path / "empty" / "ledger.sqlite3") as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger.open(tmp_path / "archive" / "ledger.sqlite3") as ledger:
+        store(ledger, 0.0)
+        yield ledger
+
+
+# ---- generations
+
+
+def test_a_ledger_without_a_source_was_lost_or_is_new(empty):
+    assert empty.generation.doubt() == "lost"
+    empty.generation.advance(0.0)
+    assert empty.generation.doubt() == "lost"
+    store(empty, 0.0)
+    assert empty.generation.doubt() == ""
+
+
+def test_copies_from_before_the_last_two_generations_are_found_whatever_was_stored_since(empty, tmp_path):
+    empty.generation.advance(0.0)
+    copies = {}
+    for number in range(6):
+        store(empty, number * GENERATION_SECONDS)
+        copies[number] = tmp_path / f"copy-{number}"
+        empty._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copy(empty.path, copies[number])
+    in_file = empty.generation.path.read_text()
+    for number, copy in copies.items():
+        place = tmp_path / str(number) / empty.path.name
+        place.parent.mkdir()
+        shutil.copy(copy, place)
+        place.with_suffix(".stamp").write_text(in_file)
+        with Ledger.open(place) as old:
+            assert old.generation.doubt() == ("older than the files" if number < 4 else "")
+
+
+def test_the_generation_advances_while_windows_are_stored_and_not_with_each(empty):
+    empty.generation.advance(0.0)
+    for now in (0.0, 1.0, GENERATION_SECONDS - 1):
+        store(empty, now)
+    assert empty.generation.path.read_text() == "0"
+    store(empty, GENERATION_SECONDS)
+    assert empty.generation.path.read_text() == "1"
+    store(empty, GENERATION_SECONDS - 3600)
+    assert empty.generation.path.read_text() == "2"
+
+
+def test_storing_before_the_ledger_is_trusted_leaves_its_generation(ledger):
+    store(ledger, 10 * GENERATION_SECONDS)
+    assert not ledger.generation.path.exists()
+
+
+def test_a_generation_file_that_cannot_be_written_does_not_stop_storing(empty):
+    empty.generation.path.mkdir()
+    empty.generation.advance(0.0)
+    store(empty, GENERATION_SECONDS)
+    assert list(empty.stored("l")) == [(0, 60)]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "\0"])
+def test_a_torn_generation_file_raises_no_doubt(ledger, text):
+    ledger.generation.path.write_text(text)
+    assert ledger.generation.doubt() == ""
+
+
+# ---- the open file
+
+
+class Monotonic:
     now = 1e6
 
     def __call__(self):
@@ -19,77 +99,70 @@ class Tick:
 
 
 @pytest.fixture
-def tick():
-    return Tick()
+def monotonic():
+    return Monotonic()
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger.open(tmp_path / "archive" / "ledger.sqlite3") as ledger:
-        ledger.store([StoredEntry("l", "lmt", "fs", Window(0, 60), 1)], 0.0)
-        yield ledger
-
-
-def test_a_ledger_that_nobody_touches_is_not_lost_whatever_is_written_to_it(ledger, tick):
-    watch = Watch(ledger, tick)
+def test_a_ledger_that_only_its_processes_write_is_not_lost(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
     for minute in range(3):
-        ledger.store([StoredEntry("l", "lmt", "fs", Window(60 * minute, 60 * minute + 60), 1)], 0.0)
-        ledger.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        store(ledger, 0.0, Window(60 * minute, 60 * minute + 60))
+        ledger._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         Ledger.open(ledger.path).close()
-        tick.now += EVERY
-        watch()
+        monotonic.now += CHECK_SECONDS
+        check()
 
 
-def test_a_ledger_that_was_opened_just_now_is_not_lost_new_or_not(tmp_path, tick):
+def test_a_ledger_that_was_just_opened_is_not_lost_new_or_not(tmp_path, monotonic):
     for _ in range(2):
         with Ledger.open(tmp_path / "ledger") as ledger:
-            Watch(ledger, tick)()
+            IntegrityCheck(ledger.path, monotonic)()
 
 
 @pytest.mark.parametrize("part", ["", "-wal"])
-def test_a_ledger_that_is_taken_away_is_lost(ledger, tick, part):
-    watch = Watch(ledger, tick)
+def test_a_deleted_ledger_is_lost(ledger, monotonic, part):
+    check = IntegrityCheck(ledger.path, monotonic)
     Path(f"{ledger.path}{part}").unlink()
-    with pytest.raises(LedgerLost, match=rf"ledger.sqlite3{part} was taken away"):
-        watch()
+    with pytest.raises(LedgerLost, match=rf"ledger.sqlite3{part} was deleted"):
+        check()
 
 
-def test_a_ledger_in_whose_place_another_is_put_is_lost(ledger, tick):
-    watch = Watch(ledger, tick)
+def test_a_replaced_ledger_is_lost(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
     shutil.copy(ledger.path, ledger.path.with_name("copy"))
     ledger.path.with_name("copy").replace(ledger.path)
-    with pytest.raises(LedgerLost, match="was replaced by another"):
-        watch()
+    with pytest.raises(LedgerLost, match="was replaced by another file"):
+        check()
 
 
-def test_a_ledger_whose_archive_is_not_mounted_is_not_lost(ledger, tick):
-    watch = Watch(ledger, tick)
+def test_a_ledger_whose_archive_is_not_mounted_is_not_lost(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
     ledger.path.parent.rename(ledger.path.parent.with_name("elsewhere"))
-    watch()
+    check()
 
 
-def test_garbage_in_a_page_that_nobody_reads_is_found_after_a_while(ledger, tick):
-    watch = Watch(ledger, tick)
-    ledger.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+def test_a_damaged_page_that_no_query_reads_is_found_after_a_while(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
+    ledger._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     pages = ledger.path.stat().st_size // 4096
     with ledger.path.open("r+b") as file:
         file.seek((pages - 1) * 4096)
         file.write(b"\xff" * 4096)
-    watch()
-    tick.now += EVERY
+    check()
+    monotonic.now += CHECK_SECONDS
     with pytest.raises(LedgerLost, match="corrupt"):
-        watch()
+        check()
 
 
-def test_an_error_of_sqlite_is_to_blame_only_where_the_file_is_no_ledger_any_more(tmp_path):
+def test_an_error_of_sqlite_means_a_lost_ledger_only_where_the_file_is_no_longer_a_database(tmp_path):
     path = tmp_path / "ledger"
     path.write_bytes(b"no database" * 1000)
     connection = sqlite3.connect(path)
     with pytest.raises(sqlite3.DatabaseError) as corrupt:
         connection.execute("SELECT * FROM stored")
     with pytest.raises(LedgerLost, match="file is not a database"):
-        blame(corrupt.value)
+        raise_if_corrupt(corrupt.value)
     connection.close()
     with pytest.raises(sqlite3.Error) as closed:
         connection.execute("SELECT 1")
-    blame(closed.value)
+    raise_if_corrupt(closed.value)

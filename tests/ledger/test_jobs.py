@@ -1,4 +1,4 @@
-"""Backfill jobs in a real ledger: nothing that was asked for is forgotten, and what is left follows from what is proved."""
+"""Backfill jobs in a real ledger: no request is forgotten, and what remains follows from what is recorded."""
 
 import sqlite3
 import tempfile
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
 
@@ -25,29 +25,29 @@ def stored(ledger, start, end, *, partial=False):
     ledger.store([StoredEntry("one", "lmt", "fs", Window(start, end), 5, partial=partial)], 0.0)
 
 
-def test_a_job_that_was_added_is_there_for_every_process(ledger):
-    job = Jobs(ledger).add(Wanted("one", SPAN, ("a/b", "c/d"), force=True, parallel=3), 7.0)
+def test_every_process_reads_a_job_that_was_added(ledger):
+    job = ledger.jobs.add(JobRequest("one", SPAN, ("a/b", "c/d"), force=True, parallel=3), 7.0)
     with Ledger.open_readonly(ledger.path) as other:
-        assert Jobs(other).all() == [job]
+        assert other.jobs.all() == [job]
     assert (job.span, job.datasets, job.force, job.partial, job.parallel, job.state) == (SPAN, ("a/b", "c/d"), True, True, 3, "queued")
     assert (job.windows, job.records, job.created, job.updated, job.error, job.finished) == (0, 0, 7.0, 7.0, "", False)
 
 
-def test_asking_again_for_what_is_not_finished_joins_it_and_may_change_how_many_windows_are_parallel(ledger):
-    jobs = Jobs(ledger)
-    first = jobs.add(Wanted("one", SPAN, ("a/b", "c/d")), 0.0)
-    assert jobs.add(Wanted("one", SPAN, ("c/d", "a/b"), parallel=4), 1.0).id == first.id
+def test_the_same_request_joins_the_unfinished_job_and_may_change_how_many_windows_are_parallel(ledger):
+    jobs = ledger.jobs
+    first = jobs.add(JobRequest("one", SPAN, ("a/b", "c/d")), 0.0)
+    assert jobs.add(JobRequest("one", SPAN, ("c/d", "a/b"), parallel=4), 1.0).id == first.id
     assert [job.parallel for job in jobs.all()] == [4]
-    others = [Wanted("two", SPAN, ("a/b", "c/d")), Wanted("one", SPAN), Wanted("one", SPAN, ("a/b", "c/d"), force=True)]
+    others = [JobRequest("two", SPAN, ("a/b", "c/d")), JobRequest("one", SPAN), JobRequest("one", SPAN, ("a/b", "c/d"), force=True)]
     assert len({jobs.add(other, 1.0).id for other in others} | {first.id}) == 4
     jobs.set_state(first, "done", 2.0)
-    assert jobs.add(Wanted("one", SPAN, ("a/b", "c/d")), 3.0).id > first.id
+    assert jobs.add(JobRequest("one", SPAN, ("a/b", "c/d")), 3.0).id > first.id
 
 
 def test_the_unfinished_jobs_of_a_source_come_in_their_order_and_a_cancelled_one_stays_cancelled(ledger):
-    jobs = Jobs(ledger)
-    ids = [jobs.add(Wanted("one", Window(start, start + 10)), 0.0).id for start in (500, 100, 300)]
-    jobs.add(Wanted("two", SPAN), 0.0)
+    jobs = ledger.jobs
+    ids = [jobs.add(JobRequest("one", Window(start, start + 10)), 0.0).id for start in (500, 100, 300)]
+    jobs.add(JobRequest("two", SPAN), 0.0)
     jobs.set_state(jobs.get(ids[0]), "running", 1.0)
     jobs.set_state(jobs.get(ids[1]), "cancelled", 1.0)
     jobs.set_state(jobs.get(ids[1]), "done", 2.0)
@@ -56,37 +56,37 @@ def test_the_unfinished_jobs_of_a_source_come_in_their_order_and_a_cancelled_one
     assert jobs.get(99) is None
 
 
-def test_of_a_plain_job_everything_is_left_that_the_ledger_does_not_prove(ledger):
-    jobs = Jobs(ledger)
-    job = jobs.add(Wanted("one", SPAN), 0.0)
+def test_what_is_not_stored_remains_of_a_plain_job(ledger):
+    jobs = ledger.jobs
+    job = jobs.add(JobRequest("one", SPAN), 0.0)
     stored(ledger, 900, 1100)
     stored(ledger, 1500, 1600)
     stored(ledger, 1700, 1800, partial=True)
-    assert jobs.rest(job) == [Window(1100, 1500), Window(1600, 2000)]
+    assert jobs.remaining(job) == [Window(1100, 1500), Window(1600, 2000)]
 
 
 @pytest.mark.parametrize("options", [{"force": True}, {"datasets": ("a/b",)}])
-def test_of_a_job_that_asks_again_everything_is_left_that_it_has_not_done_itself(ledger, options):
-    jobs = Jobs(ledger)
-    job = jobs.add(Wanted("one", SPAN, **options), 0.0)
+def test_what_it_has_not_collected_itself_remains_of_a_job_that_collects_again(ledger, options):
+    jobs = ledger.jobs
+    job = jobs.add(JobRequest("one", SPAN, **options), 0.0)
     stored(ledger, 900, 2100)
-    assert jobs.rest(job) == [SPAN]
+    assert jobs.remaining(job) == [SPAN]
     for window in (Window(1000, 1100), Window(1200, 1300), Window(1100, 1200)):
         jobs.collected(job, window, 10, 5.0)
-    assert jobs.rest(job) == [Window(1300, 2000)]
+    assert jobs.remaining(job) == [Window(1300, 2000)]
     assert (jobs.get(job.id).windows, jobs.get(job.id).records, jobs.get(job.id).updated) == (3, 30, 5.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 5)), max_size=12))
-def test_what_is_left_is_what_no_window_covered(pieces):
+def test_what_no_window_covers_remains(pieces):
     with tempfile.TemporaryDirectory() as directory, Ledger.open(Path(directory) / "ledger.sqlite3") as ledger:
-        jobs = Jobs(ledger)
-        job = jobs.add(Wanted("one", Window(0, 20), force=True), 0.0)
+        jobs = ledger.jobs
+        job = jobs.add(JobRequest("one", Window(0, 20), force=True), 0.0)
         covered = set()
         for start, length in pieces:
             jobs.collected(job, Window(start, start + length), 0, 0.0)
             covered |= set(range(start, start + length))
-        assert {s for window in jobs.rest(job) for s in range(window.start, window.end)} == set(range(20)) - covered
+        assert {s for window in jobs.remaining(job) for s in range(window.start, window.end)} == set(range(20)) - covered
 
 
 def test_an_older_ledger_gets_the_tables_that_it_lacks_and_keeps_what_it_holds(tmp_path):
@@ -97,7 +97,7 @@ def test_an_older_ledger_gets_the_tables_that_it_lacks_and_keeps_what_it_holds(t
         old.executescript("DROP TABLE job; DROP TABLE backfilled; PRAGMA user_version = 1;")
     old.close()
     with Ledger.open_readonly(path) as ledger:
-        assert (list(ledger.stored("one")), Jobs(ledger).all()) == ([(1000, 2000)], [])
+        assert (list(ledger.stored("one")), ledger.jobs.all()) == ([(1000, 2000)], [])
     with Ledger.open(path) as ledger:
         assert list(ledger.stored("one")) == [(1000, 2000)]
-        assert Jobs(ledger).rest(Jobs(ledger).add(Wanted("one", Window(500, 2000)), 0.0)) == [Window(500, 1000)]
+        assert ledger.jobs.remaining(ledger.jobs.add(JobRequest("one", Window(500, 2000)), 0.0)) == [Window(500, 1000)]

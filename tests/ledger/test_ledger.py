@@ -1,4 +1,4 @@
-"""What a ledger says after any sequence of deeds, whoever dies meanwhile."""
+"""What a ledger holds after any sequence of operations and kills."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def ledger(path):
 
 EDGE = st.integers(0, 30)
 SPAN = st.tuples(EDGE, EDGE).filter(lambda s: s[0] < s[1])
-DEED = st.tuples(st.sampled_from(["store", "forget", "failed", "lost"]), st.sampled_from("ab"), st.lists(SPAN, min_size=1, max_size=3))
+OPERATION = st.tuples(st.sampled_from(["store", "forget", "failed", "lost"]), st.sampled_from("ab"), st.lists(SPAN, min_size=1, max_size=3))
 
 
 def runs(integers):
@@ -43,24 +43,24 @@ def runs(integers):
     return [(i, next(j for j in range(i, 99) if j not in integers)) for i in sorted(integers) if i - 1 not in integers]
 
 
-@given(st.lists(DEED, max_size=15))
+@given(st.lists(OPERATION, max_size=15))
 @example([("store", "a", [(0, 2)]), ("lost", "a", [(0, 1)])])
-def test_any_sequence_of_deeds_equals_sets_of_integers_in_maximal_ranges(deeds):
+def test_any_sequence_of_operations_equals_sets_of_integers_in_maximal_ranges(operations):
     ledger = Ledger.open(Path(f"/dev/shm/tokiod-test-{os.getpid()}.sqlite3"))
     stored, unstored, lost = ({"a": set(), "b": set()} for _ in range(3))
     try:
-        for deed, source, spans in deeds:
+        for operation, source, spans in operations:
             touched = {i for span in spans for i in range(*span)}
-            if deed == "store":
+            if operation == "store":
                 ledger.store([entry(*span, source=source) for span in spans], NOW)
                 stored[source] |= touched
                 unstored[source] -= touched
                 lost[source] -= touched
-            elif deed == "forget":
+            elif operation == "forget":
                 gone = [ledger.forget("cscratch", Window(*span), source=source).get(source, []) for span in spans]
                 assert {i for windows in gone for w in windows for i in range(w.start, w.end)} == touched & stored[source]
                 stored[source] -= touched
-            elif deed == "failed":
+            elif operation == "failed":
                 for span in spans:
                     ledger.failed(source, Window(*span), "Transient", "gone", 1, NOW, NOW)
                 unstored[source] |= touched
@@ -87,14 +87,14 @@ def test_any_sequence_of_deeds_equals_sets_of_integers_in_maximal_ranges(deeds):
 def test_windows_without_a_hole_are_one_row_however_many_they_are(ledger):
     for first in range(0, 2000, 100):
         ledger.store([entry(i * MINUTE, (i + 1) * MINUTE) for i in range(first, first + 100)], NOW)
-    assert ledger._sql.execute("SELECT * FROM stored").fetchall() == [("lmt", 0, 2000 * MINUTE)]
+    assert ledger._database.sql.execute("SELECT * FROM stored").fetchall() == [("lmt", 0, 2000 * MINUTE)]
 
 
 def test_what_is_missing_in_ninety_days_is_read_from_as_many_rows_as_there_are_holes(ledger):
     day, holes = 86_400, 1000
     ledger.store([entry(i * 90 * day // holes, (i + 1) * 90 * day // holes - MINUTE) for i in range(holes)], NOW)
     steps = []
-    ledger._sql.set_progress_handler(lambda: steps.append(1), 1)
+    ledger._database.sql.set_progress_handler(lambda: steps.append(1), 1)
     missing = ledger.stored("lmt").holes(0, 90 * day)
     assert len(steps) < 10 * holes
     assert (len(missing), sum(w.seconds for w in missing)) == (holes, holes * MINUTE)
@@ -103,7 +103,7 @@ def test_what_is_missing_in_ninety_days_is_read_from_as_many_rows_as_there_are_h
 def test_storing_one_more_window_does_not_cost_more_when_a_source_has_many_holes(ledger):
     ledger.store([entry(i * 120, i * 120 + 60) for i in range(5000)], NOW)
     steps = []
-    ledger._sql.set_progress_handler(lambda: steps.append(1), 1)
+    ledger._database.sql.set_progress_handler(lambda: steps.append(1), 1)
     ledger.store([entry(5000 * 120, 5000 * 120 + 60), entry(60, 120)], NOW)
     assert len(steps) < 2000  # virtual machine instructions; a scan of 5,000 rows is 20,000
     assert list(ledger.stored("lmt"))[0] == (0, 180)  # noqa: RUF015 - the first range
@@ -131,7 +131,7 @@ def test_forgetting_a_system_forgets_its_sources_and_no_others(ledger):
     assert ledger.forget("cscratch", Window(50, 200)) == {}
 
 
-# ---- what is not, and why
+# ---- what is not stored, and why
 
 
 def test_a_window_that_is_stored_is_cut_out_of_what_was_not(ledger):
@@ -196,12 +196,12 @@ def test_a_source_is_expected_from_the_earliest_time_it_was_registered_with_if_a
     assert ledger.sources()[0].since == 660
 
 
-def test_a_source_without_a_past_is_expected_from_when_it_was_first_made_known(ledger):
+def test_a_source_that_is_not_replayable_is_expected_from_its_first_registration(ledger):
     source = WithoutPast(name="lfs", kind="lustre", system="cscratch")
     assert [ledger.register(source, since) for since in (1000, 2000, 700, 900)] == [1000, 1000, 700, 700]
 
 
-def test_failures_from_before_a_source_was_ever_had_leave_no_trace(ledger):
+def test_failures_from_before_a_sources_first_stored_window_are_deleted(ledger):
     ledger.register(config(), 0)
     for start in (0, 60, 120):
         ledger.failed("lmt", Window(start, start + 60), "Transient", "gone", 1, NOW, NOW)
@@ -209,7 +209,7 @@ def test_failures_from_before_a_source_was_ever_had_leave_no_trace(ledger):
     assert [row.window for row in ledger.unstored("lmt")] == [Window(120, 180)]
 
 
-def test_a_state_lasts_since_it_became_another(ledger):
+def test_a_state_lasts_since_it_changed(ledger):
     ledger.register(config(), since=0)
     for state, reason, now in (("running", "", NOW), ("waiting", "gone", NOW + 1), ("waiting", "still gone", NOW + 2)):
         ledger.set_state("lmt", state, reason, now)
@@ -217,7 +217,7 @@ def test_a_state_lasts_since_it_became_another(ledger):
     assert (status.state, status.state_reason, status.state_since) == ("waiting", "still gone", NOW + 1)
 
 
-# ---- kills and company
+# ---- kills and concurrent processes
 
 
 def act(ledger):
@@ -236,12 +236,12 @@ def act(ledger):
     yield
 
 
-def told(ledger):
+def content(ledger):
     return ledger.stored("lmt"), ledger.unstored("lmt"), ledger.sources()
 
 
 def killed_at(path, statement):
-    """Run act() in a process that dies by SIGKILL right before its n-th statement; returns how many deeds it had finished."""
+    """Run act() in a process that dies by SIGKILL right before its n-th statement; returns how many operations it had finished."""
     inside, outside = os.pipe()
     if child := os.fork():
         os.close(outside)
@@ -259,7 +259,7 @@ def killed_at(path, statement):
 
     try:
         ledger = Ledger.open(path)
-        ledger._sql.set_trace_callback(trace)
+        ledger._database.sql.set_trace_callback(trace)
         for _ in act(ledger):
             os.write(outside, b".")
     finally:
@@ -268,15 +268,15 @@ def killed_at(path, statement):
 
 def test_a_kill_before_any_statement_leaves_a_sound_ledger_with_whole_transactions(tmp_path):
     with Ledger.open(tmp_path / "whole.sqlite3") as whole:
-        states = [told(whole), *(told(whole) for _ in act(whole))]
+        states = [content(whole), *(content(whole) for _ in act(whole))]
     killed, statement = True, 0
     while killed:
         statement += 1
         path = tmp_path / f"{statement}.sqlite3"
         finished, killed = killed_at(path, statement)
         with Ledger.open(path) as ledger:
-            assert ledger._sql.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            assert told(ledger) == states[finished]
+            assert ledger._database.sql.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert content(ledger) == states[finished]
     assert finished == len(states) - 1
     assert statement > 30
 
@@ -294,7 +294,7 @@ with Ledger.open(Path(sys.argv[1])) as ledger:
 """
 
 
-def test_two_processes_write_one_ledger_at_once_and_none_is_refused_or_lost(path, ledger):
+def test_two_processes_write_one_ledger_at_the_same_time_and_no_transaction_fails_or_is_lost(path, ledger):
     ledger.store([entry(-60, 0)], NOW)
     with subprocess.Popen([sys.executable, "-c", COLLECTORS, str(path)], stdout=subprocess.PIPE, text=True) as collectors:
         assert collectors.stdout.readline() == "ready\n"

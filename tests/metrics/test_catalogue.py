@@ -15,7 +15,7 @@ from counted import configured, counting_here, values
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.sender import Sender
 from tokiod.errors import Fatal, NotYet, Transient
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.metrics import catalogue
 from tokiod.polling.backfill import Backfill, JobFailed
@@ -171,7 +171,7 @@ def test_a_failed_attempt_of_a_backfill_is_counted_too(tmp_path):
         clock = FakeClock(NOON)
         with Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
             backfill = Backfill(settings(), None, None, ledger, None, None, Calendar("UTC"), clock, random.Random(1))
-            job = Jobs(ledger).add(Wanted("a", Window(NOON, NOON + 60)), NOON)
+            job = ledger.jobs.add(JobRequest("a", Window(NOON, NOON + 60)), NOON)
             with pytest.raises(JobFailed):
                 await backfill._wait(job, Window(NOON, NOON + 60), Fatal("no permission"), 1)
 

@@ -28,7 +28,6 @@ from sinks.tts.reopened import MARK, QUIET
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.bus.reassembly import Arrived
-from tokiod.ledger.counts import Counts
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
@@ -124,7 +123,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.shelf = Shelf(layout, self.clock, self.files, self.workshop)
         self.shelf.pause = self.work
         self.sink = TtsSink(self.shelf)
-        self.ledger = Ledger.open_or_set_aside(self.directory / "ledger.sqlite3", self.clock.time())
+        self.ledger = Ledger.open_or_quarantine(self.directory / "ledger.sqlite3", self.clock.time())
         self.writer = Writer(self.mailbox, self.sink, self.ledger, self.mailbox, self.clock, self.clock.monotonic)
         for day, path in enumerate(self.paths):
             if path.with_name(f".{path.name}{MARK}").exists():
@@ -164,7 +163,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     def recount(self) -> None:
         """What was late is there now; the windows that have grown by that are collected again."""
         self.site.late = set()
-        counts = Counts(self.ledger, SOURCE)
+        counts = self.ledger.counts(SOURCE)
         due = counts.due(self.clock.time(), (0,))
         grown = [one.window for one in due if self.site.records(one.window) > one.records]
         if self.deliver((self.site.row(window.start), self.site.row(window.end)) for window in grown):
@@ -254,7 +253,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for collected in arrived:
             self.model.send(collected)
             self.loosen_at_seam(collected)
-        self.ledgers = [*self.ledgers, self.ledger.sql.serialize()][-2:]
+        self.ledgers = [*self.ledgers, self.ledger._database.sql.serialize()][-2:]
         if not self.alive(lambda: self.writer.turn(0), check=False):
             return None
         self.take_answers()

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tokiod.batch import Batch
 from tokiod.collector import SourceConfig
 from tokiod.errors import Fatal, NotYet, Transient
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.backfill import MOST_FAILURES, Backfill
 from tokiod.testing.clock import FakeClock
@@ -85,7 +85,7 @@ class Site:
     def __init__(self, directory, window=60):
         self.clock = FakeClock(NOON)
         self.ledger = Ledger.open(directory / "ledger.sqlite3")
-        self.jobs = Jobs(self.ledger)
+        self.jobs = self.ledger.jobs
         self.lender = Lender()
         self.asked, self.collectors, self.stored, self.running, self.most = [], [], [], 0, 0
         self.config = Config(name="one", kind="lmt", system="fs", window=window)
@@ -111,7 +111,7 @@ class Site:
         return Backfill(self.config, self.make, self.lender, self.ledger, self.submit, room, calendar, self.clock, rng)
 
     def add(self, span=SPAN, datasets=(), **options):
-        return self.jobs.add(Wanted("one", span, datasets, **options), NOON)
+        return self.jobs.add(JobRequest("one", span, datasets, **options), NOON)
 
     async def run(self, seconds, by=1):
         """Let the backfill run for so long, and end it."""
@@ -319,11 +319,11 @@ def test_windows_longer_than_the_longest_are_those_of_the_source(tmp_path):
 def test_a_ledger_that_can_not_be_read_is_said_once_in_a_while_and_asked_again(tmp_path):
     site = Site(tmp_path)
     job = site.add()
-    site.ledger.sql.execute("ALTER TABLE job RENAME state TO hidden")
+    site.ledger._database.sql.execute("ALTER TABLE job RENAME state TO hidden")
     with capture_logs() as logs:
         site.runs(20)
     assert [(log["event"], log["error"]) for log in logs] == [("ledger.failed", "no such column: state")]
-    site.ledger.sql.execute("ALTER TABLE job RENAME hidden TO state")
+    site.ledger._database.sql.execute("ALTER TABLE job RENAME hidden TO state")
     with capture_logs():
         site.runs(60)
     assert site.jobs.get(job.id).state == "done"

@@ -222,7 +222,7 @@ def test_a_ledger_that_can_not_be_read_just_now_ends_nothing_and_nothing_is_aske
         with capture_logs() as logs:
             one = site()
             other = sqlite3.connect(one.ledger.path, isolation_level=None)
-            one.ledger.sql.execute("PRAGMA busy_timeout = 0")
+            one.ledger._database.sql.execute("PRAGMA busy_timeout = 0")
             other.execute("BEGIN IMMEDIATE")
             async with one.polled() as s:
                 await s.advance(20, by=1)

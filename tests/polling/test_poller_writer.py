@@ -189,9 +189,9 @@ def test_a_ledger_that_cannot_be_written_stops_nothing(site):
         s = site(behave=trouble(), retention=2 * HOUR)
         with capture_logs() as logs:
             async with s.polled():
-                s.ledger._sql.execute("PRAGMA query_only = ON")
+                s.ledger._database.sql.execute("PRAGMA query_only = ON")
                 await s.advance(300)
-                s.ledger._sql.execute("PRAGMA query_only = OFF")
+                s.ledger._database.sql.execute("PRAGMA query_only = OFF")
                 s.source.behave = lambda _: []
                 await s.advance(600)
                 return logs, s.status.state

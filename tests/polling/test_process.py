@@ -126,7 +126,7 @@ def writer(config, epoch="one"):
     stored = {}
 
     def write():
-        with Ledger.open_or_set_aside(config.archive.ledger, NOON) as ledger, Receiver(config.bus.endpoint, epoch) as receiver:
+        with Ledger.open_or_quarantine(config.archive.ledger, NOON) as ledger, Receiver(config.bus.endpoint, epoch) as receiver:
             ready.set()
             while not stop.is_set():
                 for arrived in receiver.poll(20):

@@ -9,8 +9,6 @@ from structlog.testing import capture_logs
 
 from tokiod.collector import SourceConfig
 from tokiod.errors import Transient
-from tokiod.ledger.counts import Counts
-from tokiod.ledger.jobs import Jobs
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.backfill import Alone
 from tokiod.polling.recount import LONGEST, Recount
@@ -60,11 +58,11 @@ class Site:
 
     @property
     def left(self):
-        return [one.window for one in Counts(self.ledger, "one").due(self.clock.time() + 10 * DAY, (0,))]
+        return [one.window for one in self.ledger.counts("one").due(self.clock.time() + 10 * DAY, (0,))]
 
     @property
     def again(self):
-        return [(job.source, job.span, job.force) for job in Jobs(self.ledger).all()]
+        return [(job.source, job.span, job.force) for job in self.ledger.jobs.all()]
 
 
 @pytest.fixture
@@ -105,11 +103,11 @@ def test_a_source_that_counts_more_than_it_hands_out_is_collected_again_once_not
         task = asyncio.ensure_future(Recount(site.config, site, site.lender, site.ledger, site.clock).run())
         for _ in range(6):
             await site.clock.advance(HOUR + 60)
-            for job in Jobs(site.ledger).all():  # the backfill: the source hands out ten of its twelve again
+            for job in site.ledger.jobs.all():  # the backfill: the source hands out ten of its twelve again
                 if not job.finished:
                     told.append(job.span)
                     site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=10)], site.clock.time())
-                    Jobs(site.ledger).set_state(job, "done", site.clock.time())
+                    site.ledger.jobs.set_state(job, "done", site.clock.time())
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -126,7 +124,7 @@ def test_a_source_that_counts_more_than_it_hands_out_is_collected_again_once_not
 
 def test_a_ledger_that_cannot_be_read_just_now_is_a_line_without_a_traceback(site):
     site.store(1)
-    site.ledger.sql.execute("ALTER TABLE counted RENAME TO elsewhere")
+    site.ledger._database.sql.execute("ALTER TABLE counted RENAME TO elsewhere")
     with capture_logs() as told:
         site.runs(60)
     line, *_ = [one for one in told if one["event"] == "recount.failed"]
@@ -282,7 +280,7 @@ def test_live_polling_goes_first(site):
 def test_records_of_windows_that_lie_side_by_side_add_up_and_are_unknown_where_one_is(site):
     site.store(3)
     start = NOON - HOUR
-    assert site.ledger.records("one", Window(start, start + 180)) == 30
-    assert site.ledger.records("one", Window(start, start + 240)) is None
+    assert site.ledger.counts("one").records(Window(start, start + 180)) == 30
+    assert site.ledger.counts("one").records(Window(start, start + 240)) is None
     site.ledger.store([StoredEntry("one", "x", "fs", Window(start + 60, start + 120), 5)], NOON)
-    assert site.ledger.records("one", Window(start, start + 180)) is None
+    assert site.ledger.counts("one").records(Window(start, start + 180)) is None

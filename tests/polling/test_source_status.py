@@ -314,7 +314,7 @@ def test_a_loss_that_the_ledger_could_not_be_told_of_is_told_as_soon_as_it_can(s
         with capture_logs() as logs:
             s = site(replayable=False, window=300)
             other = sqlite3.connect(s.ledger.path, isolation_level=None)
-            s.ledger.sql.execute("PRAGMA busy_timeout = 0")
+            s.ledger._database.sql.execute("PRAGMA busy_timeout = 0")
             async with s.polled():
                 s.source.behave = trouble("lfs: command not found")
                 other.execute("BEGIN IMMEDIATE")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from tokiod.config import load as configuration
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.status import Gaps, JobLine, status
 from tokiod.window import Window
@@ -154,8 +154,8 @@ def test_files_of_yesterday_today_and_tomorrow_are_listed_with_their_filled_shar
 
 
 def test_a_backfill_is_shown_until_it_is_finished(config, ledger):
-    jobs = Jobs(ledger)
-    job = jobs.add(Wanted("one", Window(NOON - 7200, NOON - 3600), force=True), NOON)
+    jobs = ledger.jobs
+    job = jobs.add(JobRequest("one", Window(NOON - 7200, NOON - 3600), force=True), NOON)
     jobs.collected(job, Window(NOON - 7200, NOON - 7000), 30, NOON)
     jobs.set_state(job, "running", NOON, "connection refused")
     assert status(config, ledger, NOW).jobs == [JobLine(1, "one", NOON - 7200, NOON - 3600, "running", 1, 30, 3400, "connection refused")]

@@ -1,4 +1,4 @@
-"""What is said to a ledger in tests: sources, windows that are stored, and that are not."""
+"""What tests record in a ledger: sources, stored windows, and windows that are not stored."""
 
 from tokiod.collector import SourceConfig
 from tokiod.ledger.ledger import StoredEntry, Unstored

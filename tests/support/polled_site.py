@@ -150,7 +150,7 @@ def sites(directory, monkeypatch):
 
     The past is asked for in the same pieces as the present; how it is otherwise, and how quickly, is in tests/polling/test_healing.py.
     """
-    monkeypatch.setattr(poller, "LONGEST", 0)
+    monkeypatch.setattr(poller, "BULK_SECONDS", 0)
     with capture_logs():
         yield lambda **options: Site(directory / "ledger.sqlite3", **options)
 

@@ -60,7 +60,7 @@ class Site:
 
     def start(self):
         """Open the ledger as a writer does when it starts; whoever calls closes it."""
-        ledger = Ledger.open_or_set_aside(self.path, self.clock.time())
+        ledger = Ledger.open_or_quarantine(self.path, self.clock.time())
         told_by_files(self.config, ledger, self.clock)
         return ledger
 

@@ -18,8 +18,7 @@ import pytest
 
 from tokiod.archive.lock import lock_owner
 from tokiod.clock import SimulatedClock
-from tokiod.ledger.jobs import Jobs
-from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
@@ -61,8 +60,8 @@ def told(scene, source, *options, span=DAY, seconds=120):
 def jobs(scene):
     try:
         with Ledger.open_readonly(scene.config.archive.ledger) as ledger:
-            return Jobs(ledger).all()
-    except LedgerUnmade:
+            return ledger.jobs.all()
+    except LedgerNotReady:
         return []
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from tokiod.archive.lock import lock_owner
 from tokiod.config import load as configuration
-from tokiod.ledger.ledger import Ledger, LedgerUnmade
-from tokiod.ledger.received_files import Received, Totals
+from tokiod.ledger.ledger import Ledger, LedgerNotReady
+from tokiod.ledger.received_files import Totals
 from tokiod.simulator.scene import wait_for
 
 pytestmark = pytest.mark.system
@@ -60,14 +60,14 @@ class Site:
     @property
     def totals(self):
         with self.ledger() as ledger:
-            return ledger and Received(ledger, "copies").totals()
+            return ledger and ledger.received_files("copies").totals()
 
     @contextmanager
     def ledger(self):
         """The ledger, None while the writer has not made it yet."""
         try:
             opened = Ledger.open_readonly(self.config.archive.ledger) if self.config.archive.ledger.exists() else None
-        except LedgerUnmade:
+        except LedgerNotReady:
             opened = None
         with opened or nullcontext():
             yield opened

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokiod.ledger.generation import EVERY
+from tokiod.ledger.integrity import GENERATION_SECONDS
 
 if TYPE_CHECKING:
     from tortured import Tortured
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PAGE = 4096
 PARTS = ("", "-wal", "-shm")
 SAID, READY = "ledger.lost", "writer.ready"
-OLD = 2 * EVERY + 600
+OLD = 2 * GENERATION_SECONDS + 600
 """Simulated seconds after which a copy is known for one: two numbers later, and what it takes to write them."""
 
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.counts import Counts
-from tokiod.ledger.jobs import Jobs
 from tokiod.ledger.ledger import Ledger
 from tokiod.polling.recount import LOOK
 from tokiod.ranges import Ranges
@@ -108,7 +106,7 @@ class Tortured:
             if scene.clock.time() < far + scene.config.source[0].settle + 3 * LOOK:
                 return False
             with Ledger.open_readonly(path) as ledger:
-                return not _is_due(ledger, scene) and all(job.finished for job in Jobs(ledger).all())
+                return not _is_due(ledger, scene) and all(job.finished for job in ledger.jobs.all())
 
         self.wait(is_over, "what a fast clock had stored is not collected again")
 
@@ -164,7 +162,7 @@ class Tortured:
 def _is_due(ledger: Ledger, scene: Scene) -> bool:
     """Whether any window is still to be counted again for the first time that could be by now."""
     now = scene.clock.time()
-    due = (Counts(ledger, source.name).due(now, tuple(map(int, source.recount))) for source in scene.config.source)
+    due = (ledger.counts(source.name).due(now, tuple(map(int, source.recount))) for source in scene.config.source)
     return any(one.stage == 0 for some in due for one in some)
 
 

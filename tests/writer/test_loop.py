@@ -239,10 +239,10 @@ def test_a_file_that_vanished_is_forgotten_by_the_ledger_and_its_windows_are_col
 
 def test_while_the_ledger_fails_nothing_is_acknowledged_and_once_it_is_well_everything_is(site):
     site.store(rows(0, 8))
-    site.ledger._sql.execute("PRAGMA query_only = 1")
+    site.ledger._database.sql.execute("PRAGMA query_only = 1")
     refused = rows(8, 12)
     assert site.store(refused) == [rejected(refused, "ledger: attempt to write a readonly database", retry=True)]
-    site.ledger._sql.execute("PRAGMA query_only = 0")
+    site.ledger._database.sql.execute("PRAGMA query_only = 0")
     assert site.stored() == [span(0, 8)]
     assert site.store(refused, attempt=2) == [ack(8, 12, attempt=2)]
     assert site.stored() == [span(0, 12)]
@@ -252,10 +252,10 @@ def test_while_the_ledger_fails_nothing_is_acknowledged_and_once_it_is_well_ever
 def test_a_file_that_is_lost_while_the_ledger_fails_is_forgotten_as_soon_as_the_ledger_is_well(site):
     site.store(rows(0, 8), rows(30, 34))
     next(site.tts.rglob("2018-01-29/fs.hdf5")).unlink()
-    site.ledger._sql.execute("PRAGMA query_only = 1")
+    site.ledger._database.sql.execute("PRAGMA query_only = 1")
     late = rows(8, 12)
     assert site.store(late) == [rejected(late, "ledger: attempt to write a readonly database", retry=True)]
-    site.ledger._sql.execute("PRAGMA query_only = 0")
+    site.ledger._database.sql.execute("PRAGMA query_only = 0")
     assert site.store(late, attempt=2) == [Reload(EPOCH), ack(8, 12, attempt=2)]
     assert site.stored() == [span(8, 12), span(30, 34)]
 

@@ -16,7 +16,7 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.config.watched_folder import watched
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.layout import form_of, open_for_reading
@@ -170,8 +170,8 @@ def test_days_that_were_kept_live_long_enough_are_sealed(tmp_path):
 def test_a_day_that_a_job_still_fills_is_left_alone(tmp_path):
     site = Site(tmp_path)
     site.store(0, 25)
-    jobs = Jobs(site.ledger)
-    job = jobs.add(Wanted("l", Window(model.EPOCH, model.EPOCH + HOUR), force=True), 0.0)
+    jobs = site.ledger.jobs
+    job = jobs.add(JobRequest("l", Window(model.EPOCH, model.EPOCH + HOUR), force=True), 0.0)
     assert site.look(25) == []
     jobs.set_state(job, "done", 0.0)
     assert site.look(25.1) == sealed()

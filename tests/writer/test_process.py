@@ -26,7 +26,7 @@ def test_what_can_not_be_had_again_has_every_transaction_of_the_ledger_synced(tm
         asked.append(full)
         raise InterruptedError
 
-    monkeypatch.setattr(Ledger, "open_or_set_aside", opened)
+    monkeypatch.setattr(Ledger, "open_or_quarantine", opened)
     archive = SimpleNamespace(lock=tmp_path / "lock", root=tmp_path, ledger=tmp_path / "ledger")
     config = SimpleNamespace(archive=archive, source=sources)
     with pytest.raises(InterruptedError):

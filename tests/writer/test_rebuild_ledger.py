@@ -8,7 +8,7 @@ import pytest
 from rebuilt_site import HOUR, SAMPLES, Now, Past, Site
 from structlog.testing import capture_logs
 
-from tokiod.ledger.generation import EVERY
+from tokiod.ledger.integrity import GENERATION_SECONDS
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
@@ -67,7 +67,7 @@ def test_a_corrupt_ledger_is_set_aside_and_rebuilt(site):
     one.path.write_bytes(b"no database" * 1000)
     with closing(one.at(20).start()) as ledger:
         assert one.stored(ledger) == [(0, 20 - SURE)]
-        assert ledger.set_aside.read_bytes().startswith(b"no database")
+        assert ledger.quarantined.read_bytes().startswith(b"no database")
 
 
 def test_yesterdays_copy_of_the_ledger_is_found_to_be_old_and_told_the_rest(site, tmp_path):
@@ -94,7 +94,7 @@ def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_has_gon
     shutil.copy(one.path, tmp_path / "copy")
     with closing(one.at(31).start()) as ledger:
         one.store(ledger, 30, 31)
-        one.at(31 + 3 * EVERY / HOUR).store(ledger, 31, 32)
+        one.at(31 + 3 * GENERATION_SECONDS / HOUR).store(ledger, 31, 32)
     one.lose()
     shutil.copy(tmp_path / "copy", one.path)
     shutil.rmtree(one.directory / "2018-01-29")
@@ -110,7 +110,7 @@ def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_was_los
     with closing(one.at(31).start()) as ledger:
         shutil.rmtree(one.directory / "2018-01-29")
         one.store(ledger, 20, 24)
-        one.at(31 + 3 * EVERY / HOUR).store(ledger, 30, 31)
+        one.at(31 + 3 * GENERATION_SECONDS / HOUR).store(ledger, 30, 31)
     one.lose()
     shutil.copy(tmp_path / "copy", one.path)
     with closing(one.start()) as ledger:

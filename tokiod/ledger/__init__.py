@@ -1,1 +1,1 @@
-"""The ledger, an SQLite database: which windows of each source are stored, and why others are not. The only SQL on it."""
+"""The ledger, an SQLite database: which windows of each source are stored, and why others are not. No other package has SQL on it."""

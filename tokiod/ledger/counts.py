@@ -1,7 +1,6 @@
-"""The ledger's table of windows that are to be counted again at their source.
+"""The ledger's table of record counts, for the stored windows that are still to be recounted at their source.
 
-counted      one row per stored window that is still to be counted again: how many records it had, when it was stored, how often it
-             was counted again
+counted      one row per window: its records, when it was stored, how often it was recounted since
 """
 
 from __future__ import annotations
@@ -9,15 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tokiod.ledger.spans import overlapping
+from tokiod.ranges import Ranges
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from tokiod.ledger.ledger import Ledger
+    import sqlite3
+
+    from tokiod.ledger.database import Database
+    from tokiod.ledger.spans import StoredEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A stored window and its records; stage: how often it was counted again since stored_at, epoch seconds."""
+    """A stored window and its records; stage: how often it was recounted since stored_at, epoch seconds."""
 
     window: Window
     records: int
@@ -26,48 +30,66 @@ class Counted:
 
 
 class Counts:
-    """The windows of a source that are to be counted again. Raises sqlite3.Error."""
+    """The record counts of one source. Raises sqlite3.Error."""
 
-    def __init__(self, ledger: Ledger, source: str) -> None:
-        self._ledger = ledger
+    def __init__(self, database: Database, source: str) -> None:
+        self._database = database
         self._source = source
 
+    def records(self, window: Window) -> int | None:
+        """Return the records of a stored window, None where the count of any part of it is unknown."""
+        query = 'SELECT start, "end", records FROM counted WHERE source = ? AND start >= ? AND "end" <= ? ORDER BY start'
+        rows = self._database.sql.execute(query, (self._source, window.start, window.end)).fetchall()
+        if not Ranges((start, end) for start, end, _ in rows).covers(window):
+            return None
+        return sum(int(records) for _, _, records in rows)
+
     def due(self, now: float, after: tuple[int, ...]) -> list[Counted]:
-        """Return the windows whose time has come, oldest first. after: seconds between storing and counting again, by stage."""
-        rows = self._ledger.sql.execute(
+        """Return the windows that are due for a recount, oldest first. after: seconds from storing to each recount."""
+        rows = self._database.sql.execute(
             'SELECT start, "end", records, stored_at, stage FROM counted WHERE source = ? ORDER BY start', (self._source,)
         )
         found = [Counted(Window(start, end), *rest) for start, end, *rest in rows]
         return [one for one in found if one.stage >= len(after) or now >= one.stored_at + after[one.stage]]
 
     def newest(self) -> float:
-        """Return when the window was stored that was stored last, epoch seconds; 0.0 where there is none."""
+        """Return when the last window was stored, epoch seconds; 0.0 without any."""
         query = "SELECT coalesce(max(stored_at), 0.0) FROM counted WHERE source = ?"
-        return float(self._ledger.sql.execute(query, (self._source,)).fetchone()[0])
+        return float(self._database.sql.execute(query, (self._source,)).fetchone()[0])
 
-    def distrust(self, now: float, ahead: int) -> None:
-        """Let what was stored by a clock that was fast count as stored so many seconds before its end.
+    def restart(self, now: float, lead: int) -> None:
+        """Recount from the first stage on what has a storing time after `now`: it counts as stored `lead` seconds before its end.
 
-        It was asked for too early, so that the source had not all of it, or nothing.
+        The clock was fast when such a window was collected: too early, so that the source did not hold all of it.
         """
         query = 'UPDATE counted SET stored_at = "end" - ?, stage = 0 WHERE source = ? AND stored_at > ?'
-        with self._ledger.transaction() as sql:
-            sql.execute(query, (ahead, self._source, now))
+        with self._database.transaction() as sql:
+            sql.execute(query, (lead, self._source, now))
 
     def within(self, span: Window) -> list[Window]:
-        """Return the windows in a span whose records are known, as they were stored, oldest first."""
+        """Return the windows inside a span whose records are known, as they were stored, oldest first."""
         query = 'SELECT start, "end" FROM counted WHERE source = ? AND start >= ? AND "end" <= ? ORDER BY start'
-        return [Window(*edges) for edges in self._ledger.sql.execute(query, (self._source, span.start, span.end))]
+        return [Window(*edges) for edges in self._database.sql.execute(query, (self._source, span.start, span.end))]
 
-    def cut(self, time: int) -> bool:
-        """Whether a time lies inside a window whose records are known."""
+    def is_inside(self, time: int) -> bool:
+        """Return whether a time lies inside a window whose records are known, not at its edge."""
         query = 'SELECT 1 FROM counted WHERE source = ? AND start < ? AND "end" > ?'
-        return self._ledger.sql.execute(query, (self._source, time, time)).fetchone() is not None
+        return self._database.sql.execute(query, (self._source, time, time)).fetchone() is not None
 
-    def settle(self, counted: list[Counted], stages: int) -> None:
-        """Note that windows were counted again; those that were for the last time are forgotten. One stored meanwhile begins anew."""
+    def recounted(self, windows: list[Counted], stages: int) -> None:
+        """Advance windows by one stage and delete those past the last one; a window stored again meanwhile keeps its first stage."""
         which = "source = ? AND start = ? AND stored_at = ?"
-        with self._ledger.transaction() as sql:
-            keys = [(self._source, one.window.start, one.stored_at) for one in counted]
+        with self._database.transaction() as sql:
+            keys = [(self._source, one.window.start, one.stored_at) for one in windows]
             sql.executemany(f"UPDATE counted SET stage = stage + 1 WHERE {which}", keys)  # noqa: S608 - our own words
             sql.execute("DELETE FROM counted WHERE source = ? AND stage >= ?", (self._source, stages))
+
+
+def replace(sql: sqlite3.Connection, entry: StoredEntry, now: float) -> None:
+    """Replace the counts that a stored window overlaps by its own, inside a transaction of the ledger."""
+    window = entry.window
+    known = overlapping(sql, "counted", entry.source, window.start, window.end)
+    sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(entry.source, start) for start, _ in known])
+    if entry.records is not None:
+        row = (entry.source, window.start, window.end, entry.records, now)
+        sql.execute('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', row)

@@ -1,10 +1,11 @@
-"""The ledger's file: its schema, how it is opened, and what becomes of one that is corrupt."""
+"""The ledger's file: its schema, how it is opened, its transactions, and what happens to a corrupt one."""
 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tokiod.errors import TokiodError
 from tokiod.window import iso
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 VERSION = 5
 BUSY_SECONDS = 5.0
+"""How long a statement waits for another process's transaction."""
 
 SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -55,66 +57,101 @@ PRAGMA user_version = {VERSION};
 COMMIT;
 """
 
+LedgerError = sqlite3.Error
+"""What a method of an open ledger raises where the file can't be read or written at present, for example on a full disk."""
+
 
 class LedgerCorrupt(TokiodError):  # noqa: N818 - the field says "corrupt"
-    """The file is no ledger, or no longer one."""
+    """The file is not a SQLite database, or is damaged."""
 
 
-class LedgerUnmade(TokiodError):  # noqa: N818 - says what is the case
-    """The file is there and empty: the writer is making it, or was killed while it did."""
+class LedgerNotReady(TokiodError):  # noqa: N818 - says its state
+    """The file exists and is empty: the writer is creating it, or was killed while it did."""
 
 
-class LedgerUnreadable(TokiodError):  # noqa: N818 - as above
-    """It can't be had just now: the disk is full or fails, or somebody holds it. Nothing that a person must change in tokiod."""
+class LedgerUnreadable(TokiodError):  # noqa: N818 - says its state
+    """The file can't be opened at present: the disk is full or fails, or another process locks it. It is not a fault of the settings."""
 
 
-_PASSING = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM})
+_TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM})
 
 
-def connect(path: Path, *, full: bool) -> sqlite3.Connection:
-    """Open or create a ledger; full: sync every transaction.
+class Database:
+    """A connection to a ledger's file, which all of the ledger's tables share."""
 
-    Raises LedgerCorrupt, and TokiodError for one that can't be opened or that a newer tokiod wrote.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return _connect(path, "rwc", ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}"))
+    def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
+        self.path = path
+        self.sql = sql
 
+    @classmethod
+    def open(cls, path: Path, *, full: bool) -> Self:
+        """Open or create a file and its directories; full: sync every transaction to the disk.
 
-def connect_readonly(path: Path, *, checked: bool = True) -> sqlite3.Connection:
-    """Open a ledger to read it; errors as connect(), and TokiodError where there is none.
+        Raises LedgerCorrupt, LedgerUnreadable, and TokiodError for any other file that can't be opened or that a newer tokiod wrote.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return cls(path, _connect(path, "rwc", ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")))
 
-    checked: read all of it to see whether it is corrupt; otherwise what a query runs into is told, see understood().
+    @classmethod
+    def open_readonly(cls, path: Path, *, checked: bool) -> Self:
+        """Open a file for reading. Raises as open(), LedgerNotReady, and TokiodError where the file is missing.
 
-    SQLite reads a WAL file only with a -shm beside it, which a mere reader may not be allowed to make. Where there is no -wal
-    either, nobody has the ledger open and the file alone is the whole truth.
-    """
-    if not path.exists():
-        raise TokiodError(f"there is no ledger at {path}: has tokiod ever run on this archive?")
-    try:
-        return _connect(path, "ro", checked=checked)
-    except LedgerCorrupt:
-        raise
-    except TokiodError:
-        if Path(f"{path}-wal").exists():
+        checked: read all pages first to find corruption; otherwise a query may raise sqlite3.DatabaseError, see to_ledger_error().
+
+        SQLite reads a WAL file only with a -shm file next to it, which a process without write permission can't create. Where the -wal
+        file is missing too, no process has the ledger open and the file alone is complete.
+        """
+        if not path.exists():
+            raise TokiodError(f"no ledger at {path}: the daemon has never run on this archive")
+        try:
+            return cls(path, _connect(path, "ro", checked=checked))
+        except LedgerCorrupt:
             raise
-        return _connect(path, "ro&immutable=1", checked=checked)
+        except TokiodError:
+            if Path(f"{path}-wal").exists():
+                raise
+            return cls(path, _connect(path, "ro&immutable=1", checked=checked))
+
+    def reopen(self) -> None:
+        """Open the path again: the writer may have quarantined a corrupt file and created another. Raises as open(), without effect."""
+        old, self.sql = self.sql, type(self).open(self.path, full=False).sql
+        old.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.sql.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit all statements of the block, or none of them."""
+        self.sql.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.sql
+            self.sql.execute("COMMIT")
+        except BaseException:
+            if self.sql.in_transaction:
+                self.sql.execute("ROLLBACK")
+            raise
 
 
-def set_aside(path: Path, now: float) -> Path:
-    """Rename a ledger to .corrupt-STAMP with all that belongs to it, itself last: until then it is found corrupt again."""
-    stamp = iso(now).replace("-", "").replace(":", "")
-    aside = next(name for name in _names(path, stamp) if not name.exists())
+def quarantine(path: Path, now: float) -> Path:
+    """Rename a ledger and its companions to .corrupt-TIME and return the new path.
+
+    The file itself is renamed last: after a kill before that, the next writer finds it corrupt again.
+    """
+    time = iso(now).replace("-", "").replace(":", "")
+    renamed = next(name for name in _quarantine_names(path, time) if not name.exists())
     for suffix in ("-wal", "-shm", ""):
         companion = Path(f"{path}{suffix}")
         if companion.exists():
-            companion.rename(f"{aside}{suffix}")
-    return aside
+            companion.rename(f"{renamed}{suffix}")
+    return renamed
 
 
-def _names(path: Path, stamp: str) -> Iterator[Path]:
+def _quarantine_names(path: Path, time: str) -> Iterator[Path]:
     number = 0
     while True:
-        yield path.with_name(f"{path.name}.corrupt-{stamp}{f'-{number}' if number else ''}")
+        yield path.with_name(f"{path.name}.corrupt-{time}{f'-{number}' if number else ''}")
         number += 1
 
 
@@ -124,44 +161,51 @@ def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = (), *, checked: b
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         for pragma in pragmas:
             connection.execute(pragma)
-        _take_version(connection, path, create=mode == "rwc")
+        _upgrade(connection, path, create=mode == "rwc")
         if checked:
-            _check(connection, path)
+            _check_pages(connection, path)
     except BaseException as error:
         if connection is not None:
             connection.close()
         if isinstance(error, sqlite3.DatabaseError):
-            raise understood(error, path) from None
+            raise to_ledger_error(error, path) from None
         raise
     return connection
 
 
-def _take_version(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
+def _upgrade(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        raise TokiodError(f"the ledger {path} was written by a newer tokiod (format {version}, this one knows {VERSION}): install that one")
+        raise TokiodError(
+            f"the ledger {path} was written by a newer tokiod (format {version}, this version reads up to {VERSION}): install that one"
+        )
     if version == 0 and not create:
-        raise LedgerUnmade(f"the ledger {path} is still being made: try again")
-    if version < VERSION and create:  # what is new since an older format is tables of their own
+        raise LedgerNotReady(f"the ledger {path} is still being created: try again")
+    if version < VERSION and create:  # each newer format only adds tables
         connection.executescript(SCHEMA)
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
+def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise _corrupt(path, " ".join(verdict.split()))
 
 
-def understood(error: sqlite3.DatabaseError, path: Path) -> TokiodError:
-    """Return what SQLite says of a ledger as an error of ours, with its path and the way out."""
-    if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+def is_corruption(error: sqlite3.Error) -> bool:
+    """Return whether SQLite reports that a file is damaged or not a database."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def to_ledger_error(error: sqlite3.DatabaseError, path: Path) -> TokiodError:
+    """Return SQLite's error about a ledger as one of tokiod's, with the path and the way out."""
+    if is_corruption(error):
         return _corrupt(path, str(error))
-    kind = LedgerUnreadable if error.sqlite_errorcode & 0xFF in _PASSING else TokiodError
+    kind = LedgerUnreadable if error.sqlite_errorcode & 0xFF in _TRANSIENT else TokiodError
     return kind(f"the ledger {path} can't be opened: {error}")
 
 
 def _corrupt(path: Path, reason: str) -> LedgerCorrupt:
     return LedgerCorrupt(
-        f"the ledger {path} is corrupt ({reason}): the writer sets it aside at its next start, or move it away yourself together with "
-        f"{path.name}-wal and {path.name}-shm; the archive's files are not touched by this, the sources are asked again"
+        f"the ledger {path} is corrupt ({reason}): the writer quarantines it at its next start, or move it away yourself together with "
+        f"{path.name}-wal and {path.name}-shm; the archive's files stay as they are, and the sources are queried again"
     )

@@ -1,62 +1,124 @@
-"""Whether the ledger that a writer has open is still the archive's: others may take it away, put another in its place, or damage it.
+"""Whether the file that a writer opened is the archive's ledger: not an older copy, not replaced since, not corrupt.
 
-A process keeps what it has open: it would go on telling a file without a name, and nobody would ever read it.
+A generation number tells the ledger from an older copy. It grows in the ledger, and a file next to the ledger holds the number before it:
+
+    ledger.sqlite3    stamp: one row, the number
+    ledger.stamp      the number before it, as text
+
+The file lags by one number and is written long after the ledger's own transactions. So a ledger that lost its last transactions in a
+power loss still has at least the number in the file. A copy from some twenty minutes ago or earlier has a smaller one.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.database import LedgerCorrupt
+from tokiod.ledger import sources
+from tokiod.ledger.database import Database, LedgerCorrupt, is_corruption
+from tokiod.tts.live.files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tokiod.ledger.ledger import Ledger
+GENERATION_SECONDS = 600.0
+"""Between two generation numbers, while windows are stored."""
+CHECK_SECONDS = 600.0
+"""Between two checks of all pages, which take some milliseconds per megabyte."""
 
-EVERY = 600.0
-"""Seconds between two looks at all of its pages: a megabyte takes some milliseconds."""
+Doubt = Literal["", "lost", "older than the files"]
 
 
 class LedgerLost(Exception):  # noqa: N818 - what has happened
-    """What is said to the ledger is lost; a writer that starts makes one, or sets this one aside, and has the files tell the rest."""
+    """The file is no longer the archive's ledger: a writer that starts again opens or creates the right one and rebuilds it."""
 
 
-class Watch:
-    """Looks at a ledger from when it was opened on, which is when its log was made too; monotonic: the clock's."""
+class Generation:
+    """The generation number of an open ledger. Raises sqlite3.Error."""
 
-    def __init__(self, ledger: Ledger, monotonic: Callable[[], float]) -> None:
-        self._ledger = ledger
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._advanced: float | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file next to the ledger."""
+        return self._database.path.with_suffix(".stamp")
+
+    def doubt(self) -> Doubt:
+        """Return why the ledger may lack windows that the files hold; empty where it doesn't."""
+        if not sources.statuses(self._database.sql):
+            return "lost"
+        # A ledger without a number was made by a version without numbers, unless the file has one.
+        number, in_file = self._number(), self._number_in_file()
+        return "older than the files" if in_file is not None and (number is None or number < in_file) else ""
+
+    def advance(self, now: float) -> None:
+        """Set the next number: the ledger records all that the files hold. From now on advance_if_due() does. now: epoch seconds."""
+        number = max(self._number() or 0, self._number_in_file() or 0) + 1
+        with self._database.transaction() as sql:
+            sql.execute("DELETE FROM stamp")
+            sql.execute("INSERT INTO stamp VALUES (?)", (number,))
+        self._advanced = now
+        # Without the file (a full disk) an old copy may pass for the ledger, but storing must go on.
+        with suppress(OSError):
+            replace_file(self.path, str(number - 1).encode())
+
+    def advance_if_due(self, now: float) -> None:
+        """Set the next number if the last is old enough; the ledger calls this whenever it stores. Nothing before advance()."""
+        if self._advanced is not None and not 0 <= now - self._advanced < GENERATION_SECONDS:
+            with suppress(sqlite3.Error):
+                self.advance(now)
+
+    def _number(self) -> int | None:
+        row = self._database.sql.execute("SELECT number FROM stamp").fetchone()
+        return None if row is None else int(row[0])
+
+    def _number_in_file(self) -> int | None:
+        try:
+            return int(self.path.read_text())
+        except (OSError, ValueError):
+            return None
+
+
+class IntegrityCheck:
+    """Checks an open ledger, which other processes may delete, replace or damage. monotonic: the clock's.
+
+    A process keeps the file that it opened, even one that was deleted: without this check it would write where no other process reads.
+    """
+
+    def __init__(self, path: Path, monotonic: Callable[[], float]) -> None:
+        self._path = path
         self._monotonic = monotonic
         self._checked = monotonic()
-        self._parts = {path: _inode(path) for path in (ledger.path, Path(f"{ledger.path}-wal"))}
+        self._inodes = {part: _inode(part) for part in (path, Path(f"{path}-wal"))}
 
     def __call__(self) -> None:
-        """Raise LedgerLost where it is gone, another or corrupt. One whose directory is gone is not: its file system is not mounted."""
-        for path, inode in self._parts.items():
+        """Raise LedgerLost if the file is deleted, replaced or corrupt; not if its directory is missing, as of an unmounted archive."""
+        for path, inode in self._inodes.items():
             now = _inode(path)
             if (now is None or now != inode) and path.parent.exists():
-                raise LedgerLost(f"{path} was {'taken away' if now is None else 'replaced by another'}")
-        if self._monotonic() - self._checked >= EVERY:
+                raise LedgerLost(f"{path} was {'deleted' if now is None else 'replaced by another file'}")
+        if self._monotonic() - self._checked >= CHECK_SECONDS:
             self._checked = self._monotonic()
-            self._check()
+            self._check_pages()
 
-    # A connection of its own reads what is on the disk: ours has pages in memory.
-    def _check(self) -> None:
+    # A second connection reads from the disk: the first one has pages in memory.
+    def _check_pages(self) -> None:
         try:
-            self._ledger.open_readonly(self._ledger.path).close()
+            Database.open_readonly(self._path, checked=True).close()
         except LedgerCorrupt as error:
-            raise LedgerLost(f"{self._ledger.path} is corrupt") from error
+            raise LedgerLost(f"{self._path} is corrupt") from error
         except TokiodError:
-            return  # it can't be looked at just now, which whoever writes to it will say
+            return  # unreadable at present, which the next transaction reports
 
 
-def blame(error: sqlite3.Error) -> None:
-    """Raise LedgerLost if an error says that the file is no ledger any more."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+def raise_if_corrupt(error: sqlite3.Error) -> None:
+    """Raise LedgerLost if SQLite reports that the file is no longer a ledger."""
+    if is_corruption(error):
         raise LedgerLost(f"it is corrupt ({error})") from error
 
 

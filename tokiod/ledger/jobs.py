@@ -1,7 +1,7 @@
-"""Backfill jobs in the ledger: what was asked for, how far it is, what became of it. Whoever asks and whoever works share nothing else.
+"""Backfill jobs in the ledger: what was requested, its progress, its outcome. Commands and the collectors share nothing else.
 
 job          one row per `tokioctl backfill`
-backfilled   what a job has done, where the ledger's own ranges can't tell: jobs that ask again, or for some datasets only
+backfilled   what a job has collected, for jobs that collect again or only some datasets: the stored spans don't show their progress
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from tokiod.ledger import spans
 from tokiod.ranges import Ranges
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from tokiod.ledger.ledger import Ledger
+    from tokiod.ledger.database import Database
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 UNFINISHED = ("queued", "running")
@@ -26,7 +27,7 @@ _SAME = """SELECT id FROM job WHERE source = ? AND start = ? AND "end" = ? AND d
 _INSERT = """INSERT INTO job (source, start, "end", datasets, force, parallel, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class JobRequest(msgspec.Struct, frozen=True):
     """What to backfill: see Job."""
 
     source: str
@@ -39,8 +40,8 @@ class Wanted(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """One backfill of [start, end), UTC epoch seconds.
 
-    datasets: none for all; force: ask also for what is stored; parallel: windows collected side by side.
-    windows, records: collected so far, records where the source tells; error: the last one. created, updated: epoch seconds.
+    datasets: empty for all; force: collect stored windows too; parallel: windows collected at the same time.
+    windows, records: collected so far, records where the source counts them; error: the last one. created, updated: epoch seconds.
     """
 
     id: int
@@ -59,33 +60,33 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def span(self) -> Window:
-        """What is to be filled."""
+        """The span to fill."""
         return Window(self.start, self.end)
 
     @property
     def partial(self) -> bool:
-        """Whether only some datasets are asked for: then nothing is said to be stored of the source."""
+        """Whether the job is for some datasets only: then its windows do not count as stored."""
         return bool(self.datasets)
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether the job is done, failed or cancelled."""
         return self.state not in UNFINISHED
 
 
 class Jobs:
-    """The jobs of a ledger. Any process may add and cancel; only who works on a job says how far it is. Raises sqlite3.Error."""
+    """The jobs of a ledger. Any process may add and cancel; the process that works on a job sets its progress. Raises sqlite3.Error."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def add(self, wanted: Wanted, now: float) -> Job:
-        """Add a job, or return the unfinished one that asks for the same."""
-        same = (wanted.source, wanted.span.start, wanted.span.end, msgspec.json.encode(sorted(wanted.datasets)).decode(), wanted.force)
-        with self._ledger.transaction() as sql:
+    def add(self, request: JobRequest, now: float) -> Job:
+        """Add a job, or return the unfinished one for the same request."""
+        same = (request.source, request.span.start, request.span.end, msgspec.json.encode(sorted(request.datasets)).decode(), request.force)
+        with self._database.transaction() as sql:
             row = sql.execute(_SAME, same).fetchone()
-            number = int(row[0] if row else sql.execute(_INSERT, (*same, wanted.parallel, now, now)).lastrowid or 0)
-            sql.execute("UPDATE job SET parallel = ? WHERE id = ?", (wanted.parallel, number))
+            number = int(row[0] if row else sql.execute(_INSERT, (*same, request.parallel, now, now)).lastrowid or 0)
+            sql.execute("UPDATE job SET parallel = ? WHERE id = ?", (request.parallel, number))
         job = self.get(number)
         assert job is not None  # noqa: S101 - just written
         return job
@@ -99,41 +100,42 @@ class Jobs:
         return self._select("ORDER BY id")
 
     def unfinished(self, source: str) -> list[Job]:
-        """Return the jobs of a source that are to be worked on, oldest first."""
+        """Return the queued and running jobs of a source, oldest first."""
         return self._select("WHERE source = ? AND state IN ('queued', 'running') ORDER BY id", (source,))
 
     def set_state(self, job: Job, state: JobState, now: float, error: str = "") -> None:
-        """Say how an unfinished job does; one that was cancelled meanwhile stays so."""
-        with self._ledger.transaction() as sql:
+        """Set the state of an unfinished job; one that was cancelled meanwhile stays cancelled."""
+        with self._database.transaction() as sql:
             sql.execute(
                 "UPDATE job SET state = ?, error = ?, updated = ? WHERE id = ? AND state IN ('queued', 'running')",
                 (state, error, now, job.id),
             )
 
     def collected(self, job: Job, window: Window, records: int, now: float) -> None:
-        """Say that a window is stored for a job."""
-        with self._ledger.transaction() as sql:
+        """Record that a window is stored for a job."""
+        with self._database.transaction() as sql:
             sql.execute(
                 "UPDATE job SET windows = windows + 1, records = records + ?, error = '', updated = ? WHERE id = ?", (records, now, job.id)
             )
             if job.force or job.partial:
-                done = Ranges([*sql.execute('SELECT start, "end" FROM backfilled WHERE job = ? ORDER BY start', (job.id,))])
+                done = self._backfilled(job)
                 done.add(window.start, window.end)
                 sql.execute("DELETE FROM backfilled WHERE job = ?", (job.id,))
                 sql.executemany("INSERT INTO backfilled VALUES (?, ?, ?)", [(job.id, *pair) for pair in done])
 
-    def rest(self, job: Job) -> list[Window]:
+    def remaining(self, job: Job) -> list[Window]:
         """Return what is still to be collected for a job, oldest first."""
-        if not (job.force or job.partial):
-            return self._ledger.stored(job.source).holes(job.start, job.end)
-        rows = self._ledger.sql.execute('SELECT start, "end" FROM backfilled WHERE job = ? ORDER BY start', (job.id,))
-        return Ranges(rows).holes(job.start, job.end)
+        done = self._backfilled(job) if job.force or job.partial else spans.stored(self._database.sql, job.source)
+        return done.holes(job.start, job.end)
+
+    def _backfilled(self, job: Job) -> Ranges:
+        return Ranges(self._database.sql.execute('SELECT start, "end" FROM backfilled WHERE job = ? ORDER BY start', (job.id,)))
 
     def _select(self, condition: str, values: tuple[Any, ...] = ()) -> list[Job]:
         try:
-            cursor = self._ledger.sql.execute(f"SELECT * FROM job {condition}", values)  # noqa: S608 - our own words
+            cursor = self._database.sql.execute(f"SELECT * FROM job {condition}", values)  # noqa: S608 - our own words
         except sqlite3.OperationalError as error:
-            if "no such table" in str(error):  # an older ledger that nobody has written since; a reader can't make tables
+            if "no such table" in str(error):  # an older ledger, to which a reader can't add tables
                 return []
             raise
         names = [column[0] for column in cursor.description]

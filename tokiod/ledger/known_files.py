@@ -1,8 +1,8 @@
-"""Which files the archive has, in the ledger: a file that somebody takes away is missed.
+"""The archive's files that the ledger knows, so that a deleted file is noticed.
 
-file     one row per file that was seen in its place: path below the archive's root, system, [start, end)
+file     one row per file that was seen in its place: path relative to the archive's root, system, [start, end)
 
-An archive may be moved or mounted elsewhere; its files are no less there for it.
+Paths are relative, because an archive may be moved or mounted elsewhere.
 """
 
 from __future__ import annotations
@@ -16,51 +16,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tokiod.ledger.ledger import Ledger
+    from tokiod.ledger.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A file of a system, and what it is for."""
+class KnownFile:
+    """A file of a system and the span that it holds."""
 
     path: Path
     system: str
     window: Window
 
 
-class FilesHeld:
-    """The files of a ledger. Raises sqlite3.Error."""
+class KnownFiles:
+    """The known files of an archive. Raises sqlite3.Error."""
 
-    def __init__(self, ledger: Ledger, root: Path) -> None:
-        self._ledger = ledger
+    def __init__(self, database: Database, root: Path) -> None:
+        self._database = database
         self._root = root
-        rows = ledger.sql.execute('SELECT path, system, start, "end" FROM file')
-        held = (Held(root / path, system, Window(start, end)) for path, system, start, end in rows)
-        self._held = {one.path: one for one in held}
+        rows = database.sql.execute('SELECT path, system, start, "end" FROM file')
+        files = (KnownFile(root / path, system, Window(start, end)) for path, system, start, end in rows)
+        self._files = {one.path: one for one in files}
 
-    def note(self, files: Iterable[Held]) -> None:
-        """Remember files that are there."""
-        new = [one for one in files if one.path not in self._held]
+    def add(self, files: Iterable[KnownFile]) -> None:
+        """Add files that exist."""
+        new = [one for one in files if one.path not in self._files]
         if new:
-            with self._ledger.transaction() as sql:
-                rows = [(self._below(one.path), one.system, one.window.start, one.window.end) for one in new]
+            with self._database.transaction() as sql:
+                rows = [(self._relative(one.path), one.system, one.window.start, one.window.end) for one in new]
                 sql.executemany("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?)", rows)
-            self._held |= {one.path: one for one in new}
+            self._files |= {one.path: one for one in new}
 
-    def gone(self) -> list[Held]:
-        """Return the files that are no longer there, oldest first."""
-        return sorted((one for one in self._held.values() if not one.path.exists()), key=lambda one: one.window)
+    def missing(self) -> list[KnownFile]:
+        """Return the files that no longer exist, oldest first."""
+        return sorted((one for one in self._files.values() if not one.path.exists()), key=lambda one: one.window)
 
-    def forget(self, one: Held) -> None:
-        """Let go of a file, and of what the ledger calls stored in it."""
-        self._ledger.forget(one.system, one.window)
-        self.drop(one)
+    def remove(self, one: KnownFile) -> None:
+        """Remove a file; its windows stay stored."""
+        with self._database.transaction() as sql:
+            sql.execute("DELETE FROM file WHERE path = ?", (self._relative(one.path),))
+        del self._files[one.path]
 
-    def drop(self, one: Held) -> None:
-        """Let go of a file alone: what was stored in it stays stored, wherever it is now."""
-        with self._ledger.transaction() as sql:
-            sql.execute("DELETE FROM file WHERE path = ?", (self._below(one.path),))
-        del self._held[one.path]
-
-    def _below(self, path: Path) -> str:
+    def _relative(self, path: Path) -> str:
         return str(path.relative_to(self._root))

@@ -1,6 +1,6 @@
-"""What came out of watched folders, in the ledger.
+"""The files of watched folders in the ledger.
 
-received     one row per file: where it was, how it looked, its content's digest, what became of it
+received     one row per file: its path, its inode, size and time, the digest of its content, its outcome
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tokiod.ledger.ledger import Ledger
+    from tokiod.ledger.database import Database
 
-Fate = Literal["collected", "rejected"]
+FileOutcome = Literal["collected", "rejected"]
 _UNFINISHED = (".tmp", ".part", ".partial", ".swp", "~")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file as it stood at one moment: other size or time, other content."""
+class FoundFile:
+    """A file as it was at one moment: another size or time means another content."""
 
     path: Path
     inode: int
@@ -30,7 +30,7 @@ class Found:
 
     @classmethod
     def at(cls, path: Path) -> Self | None:
-        """Look at a path; None where there is no regular file (any more), or one that its name says is not finished."""
+        """Return the file at a path; None if it is missing, not a regular file, or has the name of an unfinished file."""
         try:
             status = path.lstat()
         except OSError:
@@ -42,48 +42,48 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Contents collected and rejected."""
+    """How many contents were collected and rejected."""
 
     collected: int = 0
     rejected: int = 0
 
 
-class Received:
-    """The files of one source. Raises sqlite3.Error."""
+class ReceivedFiles:
+    """The received files of one source. Raises sqlite3.Error."""
 
-    def __init__(self, ledger: Ledger, source: str) -> None:
-        self._ledger = ledger
+    def __init__(self, database: Database, source: str) -> None:
+        self._database = database
         self._source = source
 
-    def knows(self, found: Found) -> bool:
-        """Whether a file was dealt with and looks as it did then, so that its content need not be read again."""
+    def knows(self, found: FoundFile) -> bool:
+        """Return whether a file is recorded and unchanged since, so that its content need not be read again."""
         query = "SELECT 1 FROM received WHERE source = ? AND path = ? AND inode = ? AND size = ? AND mtime_ns = ?"
         row = (self._source, str(found.path), found.inode, found.size, found.mtime_ns)
-        return self._ledger.sql.execute(query, row).fetchone() is not None
+        return self._database.sql.execute(query, row).fetchone() is not None
 
-    def fate(self, digest: str) -> Fate | None:
-        """Return what became of a content, wherever it was."""
+    def outcome(self, digest: str) -> FileOutcome | None:
+        """Return the outcome of a content, at any path."""
         query = "SELECT fate FROM received WHERE source = ? AND digest = ? LIMIT 1"
-        row = self._ledger.sql.execute(query, (self._source, digest)).fetchone()
+        row = self._database.sql.execute(query, (self._source, digest)).fetchone()
         return row[0] if row else None
 
-    def note(self, found: Found, digest: str, fate: Fate, reason: str, now: float) -> None:
-        """Say what became of a file; a content that is collected is not rejected any more."""
-        row = (self._source, str(found.path), found.inode, found.size, found.mtime_ns, digest, fate, reason, now)
-        with self._ledger.transaction() as sql:
-            if fate == "collected":
+    def record(self, found: FoundFile, digest: str, outcome: FileOutcome, reason: str, now: float) -> None:
+        """Record the outcome of a file; a collected content is no longer rejected."""
+        row = (self._source, str(found.path), found.inode, found.size, found.mtime_ns, digest, outcome, reason, now)
+        with self._database.transaction() as sql:
+            if outcome == "collected":
                 sql.execute("DELETE FROM received WHERE source = ? AND digest = ? AND fate = 'rejected'", (self._source, digest))
             sql.execute("INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def forget(self, before: float, there: Iterable[Path]) -> None:
-        """Let go of files that were dealt with before a time and are not there any more."""
-        kept = {str(path) for path in there}
+    def forget(self, before: float, existing: Iterable[Path]) -> None:
+        """Delete the rows of files that were recorded before a time and no longer exist."""
+        kept = {str(path) for path in existing}
         query = "SELECT path FROM received WHERE source = ? AND time < ?"
-        gone = [(self._source, path) for (path,) in self._ledger.sql.execute(query, (self._source, before)) if path not in kept]
-        with self._ledger.transaction() as sql:
+        gone = [(self._source, path) for (path,) in self._database.sql.execute(query, (self._source, before)) if path not in kept]
+        with self._database.transaction() as sql:
             sql.executemany("DELETE FROM received WHERE source = ? AND path = ?", gone)
 
     def totals(self) -> Totals:
-        """Count contents."""
+        """Count the contents by outcome."""
         query = "SELECT fate, count(DISTINCT digest) FROM received WHERE source = ? GROUP BY fate"
-        return Totals(**dict(self._ledger.sql.execute(query, (self._source,)).fetchall()))
+        return Totals(**dict(self._database.sql.execute(query, (self._source,)).fetchall()))

@@ -1,6 +1,6 @@
-"""The ledger's table of sources: what is known of each, its last window, its sums, its state.
+"""The ledger's table of sources: the last window, sums and state of each.
 
-What changes it is a step of a transaction of tokiod.ledger.ledger's. Raises sqlite3.Error.
+Functions that change the table run inside a transaction of the ledger. All raise sqlite3.Error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tokiod.ledger.rows import SourceStatus
 from tokiod.ledger.spans import overlapping
 from tokiod.window import Window
 
@@ -18,11 +17,36 @@ if TYPE_CHECKING:
     import sqlite3
 
     from tokiod.collector import SourceConfig
-    from tokiod.ledger.rows import StoredEntry
+    from tokiod.ledger.spans import StoredEntry
+
+
+class SourceStatus(msgspec.Struct, frozen=True):
+    """What the ledger records about a source.
+
+    step, length, retention: seconds, None until the collectors register the source; since: the first epoch second that is expected;
+    last: the newest stored window, stored at stored_at with last_cells cells; windows, cells, dropped: sums over all stored windows.
+    """
+
+    name: str
+    kind: str
+    system: str
+    step: int | None
+    length: int | None
+    retention: int | None
+    since: int | None
+    last: Window | None
+    stored_at: float | None
+    last_cells: int
+    windows: int
+    cells: int
+    dropped: dict[str, int]
+    state: str
+    state_reason: str
+    state_since: float | None
 
 
 def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: bool) -> None:
-    """Keep a source's last window, and its sums over windows that were not stored before."""
+    """Update a source's last window; add to its sums if the window is stored for the first time."""
     known = sql.execute("SELECT dropped FROM source WHERE name = ?", (entry.source,)).fetchone()
     dropped = Counter(msgspec.json.decode(known[0]) if known else {})
     dropped.update(entry.dropped if first else {})
@@ -44,11 +68,11 @@ def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: boo
 
 
 def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
-    """Make a source known; returns since when it is expected: see tokiod.ledger.ledger."""
+    """Register a source and return the epoch second from which its data is expected, see Ledger.register()."""
     row = sql.execute("SELECT since FROM source WHERE name = ?", (source.name,)).fetchone()
     earlier = since if row is None or row[0] is None else int(row[0])
-    was_had = not source.replayable or overlapping(sql, "stored", source.name, earlier, since)
-    if earlier > since or not was_had:
+    keeps_earlier = not source.replayable or overlapping(sql, "stored", source.name, earlier, since)
+    if earlier > since or not keeps_earlier:
         earlier = since
         sql.execute('DELETE FROM unstored WHERE source = ? AND "end" <= ?', (source.name, since))
     sql.execute(
@@ -61,7 +85,7 @@ def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
 
 
 def set_state(sql: sqlite3.Connection, source: str, state: str, reason: str, now: float) -> None:
-    """Say how a source does, since `now` where that is news."""
+    """Set a source's state and its reason; state_since becomes `now` where the state changes."""
     sql.execute(
         """UPDATE source SET state_since = CASE WHEN state = :state THEN state_since ELSE :now END, state = :state,
            state_reason = :reason WHERE name = :source""",
@@ -70,14 +94,19 @@ def set_state(sql: sqlite3.Connection, source: str, state: str, reason: str, now
 
 
 def statuses(sql: sqlite3.Connection) -> list[SourceStatus]:
-    """Return what is known of every source, by name."""
+    """Return the status of every source, by name."""
     cursor = sql.execute("SELECT * FROM source ORDER BY name")
     names = [column[0] for column in cursor.description]
     return [_status(**dict(zip(names, row, strict=True))) for row in cursor]
 
 
+def names(sql: sqlite3.Connection, system: str) -> list[str]:
+    """Return the names of a system's sources."""
+    return [name for (name,) in sql.execute("SELECT name FROM source WHERE system = ?", (system,))]
+
+
 def since(sql: sqlite3.Connection, source: str) -> int:
-    """Return since when a source is expected to have data, 0 for one that was never heard of."""
+    """Return the epoch second from which data of a source is expected, 0 for an unknown source."""
     query = "SELECT coalesce((SELECT since FROM source WHERE name = :s), (SELECT min(start) FROM stored WHERE source = :s), 0)"
     return int(sql.execute(query, {"s": source}).fetchone()[0])
 

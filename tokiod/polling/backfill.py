@@ -12,7 +12,6 @@ import structlog
 
 from tokiod.collector import Tally
 from tokiod.errors import NotYet
-from tokiod.ledger.jobs import Jobs
 from tokiod.metrics import catalogue
 from tokiod.polling.retry import classify, decide, refusal
 from tokiod.runtime.log import Repeats
@@ -99,7 +98,7 @@ class Backfill:
         self._make = make
         self._lender = lender
         self._ledger = ledger
-        self._jobs = Jobs(ledger)
+        self._jobs = ledger.jobs
         self._submit = submit
         self._room = room
         self._calendar = calendar
@@ -151,9 +150,9 @@ class Backfill:
     async def _all(self, job: Job) -> None:
         config = self._config.only(frozenset(job.datasets)) if job.partial else self._config
         length = bulk_length(int(config.window))
-        left = deque(window for hole in self._jobs.rest(job) for window in self._calendar.split(hole, length))
+        left = deque(window for hole in self._jobs.remaining(job) for window in self._calendar.split(hole, length))
         collectors = [self._make(config) for _ in range(job.parallel)]
-        seams = deque(_seams(self._jobs.rest(job), config.step)) if collectors[0].needs_sample_at_end else deque()
+        seams = deque(_seams(self._jobs.remaining(job), config.step)) if collectors[0].needs_sample_at_end else deque()
         tasks = [asyncio.ensure_future(self._some(job, collector, left)) for collector in collectors]
         try:
             await asyncio.gather(*tasks)
@@ -201,7 +200,7 @@ class Backfill:
 
     def _has_shrunk(self, collected: Collected) -> bool:
         """Whether more records are stored than came now: the source has lost some, and nothing is replaced."""
-        known = self._ledger.records(collected.source, collected.window) if collected.extent == "whole" else None
+        known = self._ledger.counts(collected.source).records(collected.window) if collected.extent == "whole" else None
         if known is None or collected.records is None or collected.records >= known:
             return False
         self._log.warning("window.shrunk", window=str(collected.window), records=known, found=collected.records)

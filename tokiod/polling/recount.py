@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.counts import Counted, Counts
-from tokiod.ledger.jobs import Jobs, Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.metrics import catalogue
 from tokiod.window import Window
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
+    from tokiod.ledger.counts import Counted
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.backfill import Lender
 
@@ -46,8 +46,8 @@ class Recount:
         self._name = config.name
         self._collector = collector
         self._lender = lender
-        self._counts = Counts(ledger, config.name)
-        self._jobs = Jobs(ledger)
+        self._counts = ledger.counts(config.name)
+        self._jobs = ledger.jobs
         self._clock = clock
         self._asked: dict[int, tuple[int, int]] = {}
         self._log = structlog.get_logger().bind(source=config.name)
@@ -59,7 +59,7 @@ class Recount:
                 try:
                     # The ledger first: what is stored while we look at it is no newer than the clock is then.
                     if self._after and self._counts.newest() > (now := self._clock.time()) + FAST:
-                        self._counts.distrust(now + FAST, self._after[0] - self._settle)
+                        self._counts.restart(now + FAST, self._after[0] - self._settle)
                     for group in _neighbours(self._counts.due(self._clock.time(), self._after)):
                         await self._look_at(group)
                 except sqlite3.Error as error:
@@ -97,7 +97,7 @@ class Recount:
             self._grown(whole, known, found)
         elif found is not None and found < known:
             shrunk |= dict.fromkeys(group, found)
-        self._counts.settle(group, len(self._after))
+        self._counts.recounted(group, len(self._after))
 
     # A source may count documents that it never hands out, or that we leave out uncounted: to ask for these again each hour, for ever,
     # brings nothing. That is known from having asked once, in this process.
@@ -109,7 +109,7 @@ class Recount:
         self._asked[window.start] = known, found
         self._log.info("window.grown", window=str(window), records=known, found=found)
         catalogue.LATE_RECORDS.inc(self._name, by=found - known)
-        self._jobs.add(Wanted(self._name, window, force=True), self._clock.time())
+        self._jobs.add(JobRequest(self._name, window, force=True), self._clock.time())
 
 
 def _whole(group: list[Counted]) -> Window:

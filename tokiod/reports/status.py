@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from tokiod.archive.lock import lock_owner
-from tokiod.ledger.database import understood
-from tokiod.ledger.jobs import Jobs
-from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.database import to_ledger_error
+from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -112,10 +111,10 @@ def read(config: Config, now: float) -> Status:
     try:
         with Ledger.open_readonly(config.archive.ledger, checked=False) as ledger:  # looking through a year's takes 10 ms and more
             return status(config, ledger, now)
-    except LedgerUnmade:
+    except LedgerNotReady:
         return status(config, None, now)
     except sqlite3.DatabaseError as error:
-        raise understood(error, config.archive.ledger) from None
+        raise to_ledger_error(error, config.archive.ledger) from None
 
 
 def stale(now: Status, config: Config) -> list[str]:
@@ -128,9 +127,9 @@ def _is_stale(line: SourceLine, source: SourceConfig) -> bool:
 
 
 def _jobs(ledger: Ledger) -> Iterator[JobLine]:
-    jobs = Jobs(ledger)
+    jobs = ledger.jobs
     for job in (job for job in jobs.all() if not job.finished):
-        left = sum(window.seconds for window in jobs.rest(job))
+        left = sum(window.seconds for window in jobs.remaining(job))
         yield JobLine(job.id, job.source, job.start, job.end, job.state, job.windows, job.records, left, job.error)
 
 

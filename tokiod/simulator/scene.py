@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.simulator.compare import Comparison, compare
 from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
@@ -194,7 +194,7 @@ class Scene:
         try:
             with Ledger.open_readonly(self.config.archive.ledger) as ledger:
                 return [Window(start, end) for start, end in ledger.stored(source.name)]
-        except LedgerUnmade:
+        except LedgerNotReady:
             return []
 
     def complete_to(self, start: int, end: int) -> bool:

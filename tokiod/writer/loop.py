@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod.ledger.integrity import blame
+from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
@@ -114,7 +114,7 @@ class Writer:
                 self._forget()
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except sqlite3.Error as error:
-            blame(error)
+            raise_if_corrupt(error)
             if times := self._repeats(str(error)):
                 log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback
             self._refuse(applied, f"ledger: {error}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from sinks.tts.reopened import MARK
-from tokiod.ledger.known_files import FilesHeld, Held
+from tokiod.ledger.known_files import KnownFile
 from tokiod.window import Window
 from tokiod.writer.disk_room import Room
 from tokiod.writer.file_scan import FilesSeen
@@ -52,7 +52,7 @@ class Upkeep:
         self._is_looking = False
         self._begun: dict[Path, float] = {}
         self._room = Room(config.archive.root, files)
-        self._held = FilesHeld(ledger, config.archive.root)
+        self._known_files = ledger.known_files(config.archive.root)
 
     def reconfigure(self, config: Config) -> None:
         """Look after the files of other sources from now on; the archive is the same."""
@@ -120,12 +120,12 @@ class Upkeep:
 
     def _miss(self, now: float) -> bool:
         """Forget what was stored in files that are gone; of days that no source reaches back to, only the files."""
-        self._held.note(
-            Held(path, known.place.system, Window(known.place.start, known.place.end))
+        self._known_files.add(
+            KnownFile(path, known.place.system, Window(known.place.start, known.place.end))
             for path, known in self._seen.items()
             if known.place is not None
         )
-        gone = self._held.gone()
+        gone = self._known_files.missing()
         if gone and not self._ledger.path.exists():
             # An archive whose file system is not mounted has lost nothing.
             raise FileNotFoundError(errno.ENOENT, "the archive is not there", str(self._config.archive.root))
@@ -133,11 +133,12 @@ class Upkeep:
         for one in gone:
             retention = max((int(source.retention) for source in self._config.source if source.system == one.system), default=0)
             if one.window.end <= now - retention:
-                self._held.drop(one)
+                self._known_files.remove(one)
                 continue
             log.error("file.gone", path=str(one.path), reason="it is no longer there; its windows are collected again")
             self._shelf.miss(one.path)
-            self._held.forget(one)
+            self._ledger.forget(one.system, one.window)
+            self._known_files.remove(one)
             missed = True
         return missed
 

@@ -19,7 +19,7 @@ from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.errors import ConfigError
 from tokiod.ledger.database import LedgerUnreadable
-from tokiod.ledger.integrity import LedgerLost, Watch
+from tokiod.ledger.integrity import IntegrityCheck, LedgerLost
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.tts.live.files import REAL, sweep
@@ -56,7 +56,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             Receiver(config.bus.endpoint, epoch, guard=bus_guard(config)) as receiver,
             Feed(config.feed.endpoint, epoch, guard=feed_guard(config)) as feed,
         ):
-            watch = Watch(ledger, clock.monotonic)
+            check_ledger = IntegrityCheck(ledger.path, clock.monotonic)
             catalogue.start_counting(config, "writer")
             told_by_files(config, ledger, clock)
             layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
@@ -69,7 +69,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
             notifier.ready()
 
             def is_over() -> bool:
-                watch()
+                check_ledger()
                 if reloading():
                     reloading.clear()
                     _reload(load, (upkeep, receiver, feed), notifier)
@@ -92,12 +92,12 @@ def _opened(config: Config, clock: Clock) -> Ledger:
     """Open the ledger, a new one where it is corrupt; end as one that is to be started again where it can't be had just now."""
     full = not all(source.replayable for source in config.source)
     try:
-        ledger = Ledger.open_or_set_aside(config.archive.ledger, int(clock.time()), full=full)
+        ledger = Ledger.open_or_quarantine(config.archive.ledger, int(clock.time()), full=full)
     except LedgerUnreadable as error:
         log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - a disk needs no traceback
         raise SystemExit(AGAIN) from None
-    if ledger.set_aside is not None:
-        log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.set_aside), reason="it is corrupt")
+    if ledger.quarantined is not None:
+        log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.quarantined), reason="it is corrupt")
     return ledger
 
 

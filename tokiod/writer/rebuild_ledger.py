@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod.ledger.generation import Stamp
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.ranges import Ranges
 from tokiod.window import Calendar, Window
@@ -35,8 +34,8 @@ def told_by_files(config: Config, ledger: Ledger, clock: Clock) -> None:
 
     Killed on the way, it begins again at the next start. Raises sqlite3.Error.
     """
-    stamp, begun = Stamp(ledger), time.monotonic()
-    doubt = stamp.doubt()
+    begun = time.monotonic()
+    doubt = ledger.generation.doubt()
     if doubt:
         found = proof(config, clock.time())
         for source in (source for source in config.source if source.polled):
@@ -47,8 +46,7 @@ def told_by_files(config: Config, ledger: Ledger, clock: Clock) -> None:
     else:
         for source in (source for source in config.source if source.polled and not source.replayable):
             _complete(config, ledger, source, clock.time())
-    stamp.advance(clock.time())
-    ledger.stamp = stamp
+    ledger.generation.advance(clock.time())
 
 
 def _complete(config: Config, ledger: Ledger, source: SourceConfig, now: float) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokiod.ledger.jobs import Jobs
-
 if TYPE_CHECKING:
     from tokiod.archive.layout import Place
     from tokiod.collector import SourceConfig
@@ -31,7 +29,7 @@ class Due:
         self._now = now
         self._scarce = scarce
         self._since = {status.name: status.since for status in ledger.sources()}
-        self._jobs = [job for source in config.source for job in Jobs(ledger).unfinished(source.name)]
+        self._jobs = [job for source in config.source for job in ledger.jobs.unfinished(source.name)]
 
     def __call__(self, place: Place, changed_at: float) -> bool:
         """Tell whether a day that is over is due; changed_at: the clock's time at which its file last changed."""

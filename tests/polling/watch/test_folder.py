@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tokiod.clock import SimulatedClock
-from tokiod.ledger.received_files import Found
+from tokiod.ledger.received_files import FoundFile
 from tokiod.polling.watch.folder import REJECTED, Folder, pyinotify
 
 RATE = 50.0
@@ -181,4 +181,4 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_what_is_no_longer_there_is_found_to_be_nothing(tmp_path):
-    assert Found.at(tmp_path / "none") is None
+    assert FoundFile.at(tmp_path / "none") is None

@@ -15,7 +15,7 @@ from tokiod.collector import SavedOptions
 from tokiod.config.watched_folder import watched
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.ledger.ledger import Ledger
-from tokiod.ledger.received_files import Received, Totals
+from tokiod.ledger.received_files import Totals
 from tokiod.polling.watch.folder import REJECTED
 from tokiod.polling.watch.intake import Intake
 from tokiod.sample_spans import spans_of
@@ -112,7 +112,7 @@ class Site:
 
     @property
     def totals(self):
-        return Received(self.ledger, "spool").totals()
+        return self.ledger.received_files("spool").totals()
 
     @property
     def state(self):

@@ -15,7 +15,7 @@ from tokiod.cli.common.times import epoch
 from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.config import plugins
-from tokiod.ledger.jobs import Wanted
+from tokiod.ledger.jobs import JobRequest
 from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def backfill_command(
         raise Failed("backfill needs SOURCE START END, or --list, or --cancel ID")
     stanza = polled_source(config, source, NOT_POLLED)
     span, chosen = _span(config, stanza, clock, start, end), filled_datasets(stanza, datasets)
-    wanted = Wanted(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
+    wanted = JobRequest(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
     _check_replayable(config, stanza, clock)
     if is_down(config):
         if detach:

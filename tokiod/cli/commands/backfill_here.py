@@ -15,8 +15,7 @@ import click
 from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
-from tokiod.ledger.jobs import Job, Jobs, Wanted
-from tokiod.ledger.ledger import Ledger, LedgerUnmade
+from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.polling.process import backfill
 from tokiod.runtime import log
 from tokiod.supervisor.child_process import Child
@@ -27,12 +26,13 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
+    from tokiod.ledger.jobs import Job, JobRequest, Jobs
 
 WRITER_START_SECONDS = 60.0
 """Time limit for the writer's start. A busy machine needs more than ten seconds for its imports alone."""
 
 
-def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted, *, as_json: bool) -> None:
+def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
     """Collect a job in this process, with a writer as a child process."""
     log.setup("warning", json=False)
     click.echo("no daemon runs on this archive: this command collects", err=True)
@@ -40,13 +40,13 @@ def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceCon
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
         job = asyncio.run(_alone(config, config_path, clock, stanza, wanted))
         with opened_ledger(config) as ledger:
-            report(job, Jobs(ledger), time.monotonic() - began, as_json=as_json)
+            report(job, ledger.jobs, time.monotonic() - began, as_json=as_json)
         return
     click.echo("\nstopped; the job is kept: start the daemon or repeat the command to resume it", err=True)
     sys.exit(INTERRUPTED)
 
 
-async def _alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: Wanted) -> Job:
+async def _alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: JobRequest) -> Job:
     here = asyncio.current_task()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, here.cancel if here else sys.exit)
@@ -54,7 +54,7 @@ async def _alone(config: Config, config_path: Path, clock: Clock, stanza: Source
     keeping = asyncio.create_task(writer.keep())
     try:
         with await _opened(config, keeping) as ledger:
-            jobs = Jobs(ledger)
+            jobs = ledger.jobs
             job = jobs.add(wanted, clock.time())
             working = asyncio.create_task(backfill(config, clock, stanza, job))
             try:
@@ -87,7 +87,7 @@ async def _opened(config: Config, keeping: asyncio.Task[None]) -> Ledger:
     limit = time.monotonic() + WRITER_START_SECONDS
     while not keeping.done():
         if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
-            with suppress(LedgerUnmade):
+            with suppress(LedgerNotReady):
                 return Ledger.open(config.archive.ledger)
         if time.monotonic() > limit:
             raise Failed(f"the writer did not start within {WRITER_START_SECONDS:.0f} s; try again when the machine is less busy")

@@ -11,11 +11,11 @@ import click
 from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
-from tokiod.ledger.jobs import Jobs, Wanted
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
+    from tokiod.ledger.jobs import JobRequest
 
 START_CHECKS, RUN_CHECKS = 4, 25
 """Checks in a row, a fifth of a second apart, that find no writer before the daemon counts as down. A writer that died restarts sooner."""
@@ -31,10 +31,10 @@ def is_down(config: Config, checks: int = START_CHECKS) -> bool:
     return True
 
 
-def follow(config: Config, clock: Clock, wanted: Wanted, *, detach: bool, as_json: bool) -> None:
+def follow(config: Config, clock: Clock, wanted: JobRequest, *, detach: bool, as_json: bool) -> None:
     """Add a job for the daemon and show its progress."""
     with opened_ledger(config) as ledger:
-        jobs = Jobs(ledger)
+        jobs = ledger.jobs
         job = jobs.add(wanted, clock.time())
         click.echo(f"job {job.id}: the daemon collects {job.source} {job.span}", err=True)
         if detach:

@@ -13,7 +13,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.tables import show, table
-from tokiod.ledger.jobs import Job, Jobs, JobState
+from tokiod.ledger.jobs import JobState  # noqa: TC001 - a field's type
 from tokiod.ledger.ledger import Ledger
 from tokiod.window import iso
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
+    from tokiod.ledger.jobs import Job, Jobs
 
 REFRESH_SECONDS = 0.5
 """Time between two updates of a job's progress."""
@@ -60,7 +61,7 @@ def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
 def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
     """Show all jobs, or cancel one and show it. Raises Failed for a job that can't be cancelled."""
     with opened_ledger(config, to_write=cancel is not None) as ledger:
-        jobs = Jobs(ledger)
+        jobs = ledger.jobs
         if cancel is not None:
             job = jobs.get(cancel)
             if job is None:
@@ -94,7 +95,7 @@ def _json_of(job: Job, jobs: Jobs) -> Backfill:
 
 
 def _left(job: Job, jobs: Jobs) -> int:
-    return sum(window.seconds for window in jobs.rest(job))
+    return sum(window.seconds for window in jobs.remaining(job))
 
 
 class Bar:

@@ -13,7 +13,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # pyinotify imports asyncore, which it doesn't need here
     import pyinotify
 
-from tokiod.ledger.received_files import Found
+from tokiod.ledger.received_files import FoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,8 +38,8 @@ class Folder:
         self._clock = clock
         self._scan = scan
         self._closed: set[Path] = set()
-        self._seen: dict[Path, Found] = {}
-        self._returned: dict[Path, Found] = {}
+        self._seen: dict[Path, FoundFile] = {}
+        self._returned: dict[Path, FoundFile] = {}
         self._told = asyncio.Event()
         self._must_look = True
 
@@ -54,12 +54,12 @@ class Folder:
         finally:
             notifier.stop()
 
-    async def finished(self) -> list[Found]:
+    async def finished(self) -> list[FoundFile]:
         """Wait until there may be files that are finished and were not told before, and return them, oldest first."""
         while True:
             found = await asyncio.to_thread(self._look) if self._must_look else []
             closed, self._closed = self._closed, set()
-            found += [one for one in map(Found.at, closed) if one is not None]
+            found += [one for one in map(FoundFile.at, closed) if one is not None]
             self._returned.update({one.path: one for one in found})
             if found:
                 return sorted(set(found), key=lambda one: (one.mtime_ns, str(one.path)))
@@ -70,7 +70,7 @@ class Folder:
         """What was in the folder when everything in it was last looked at."""
         return self._returned.keys()
 
-    def _look(self) -> list[Found]:
+    def _look(self) -> list[FoundFile]:
         """Return what is new and looks as it did the time before; what doesn't is to be looked at again soon."""
         self._must_look = False
         now = {one.path: one for one in self._files()}
@@ -81,7 +81,7 @@ class Folder:
         self._must_look |= bool(self._seen)
         return same
 
-    def _files(self) -> Iterator[Found]:
+    def _files(self) -> Iterator[FoundFile]:
         def fail(error: OSError) -> None:
             if error.filename == str(self.path):
                 raise error
@@ -89,7 +89,7 @@ class Folder:
         for directory, within, names in os.walk(self.path, onerror=fail):
             within[:] = [name for name in within if not self._is_apart(Path(directory, name))]
             for name in names:
-                if found := Found.at(Path(directory, name)):
+                if found := FoundFile.at(Path(directory, name)):
                     yield found
 
     def _is_apart(self, path: str | Path) -> bool:

@@ -14,7 +14,7 @@ import structlog
 
 from tokiod.collector import Tally
 from tokiod.errors import TokiodError, Transient
-from tokiod.ledger.received_files import Found, Received
+from tokiod.ledger.received_files import FoundFile
 from tokiod.polling.retry import CAP, backoff, moment, refusal
 from tokiod.polling.watch.folder import REJECTED, Folder
 from tokiod.sink import Collected
@@ -64,7 +64,7 @@ class Intake:
         self._folder = Path(config.watch)
         self._make = make
         self._ledger = ledger
-        self._received = Received(ledger, config.name)
+        self._received = ledger.received_files(config.name)
         self._submit = submit
         self._room = room
         self._calendar = calendar
@@ -97,25 +97,25 @@ class Intake:
                     await self._take(found)
                 self._received.forget(self._clock.time() - self._config.retention, folder.there)
 
-    async def _take(self, found: Found) -> None:
+    async def _take(self, found: FoundFile) -> None:
         """Collect a file, unless it was, or set it apart."""
         try:
             digest = await asyncio.to_thread(_digest, found.path)
-            if self._received.fate(digest) != "collected":
+            if self._received.outcome(digest) != "collected":
                 await self._collect(found)
         except Changed:
             return
         except Exception as error:
-            if (now := Found.at(found.path)) != found:
+            if (now := FoundFile.at(found.path)) != found:
                 self._log.info("file.changed", path=str(found.path), now=now is not None)
                 return
             if isinstance(error, OSError):
                 raise
             self._reject(found, digest, error)
             return
-        self._received.note(found, digest, "collected", "", self._clock.time())
+        self._received.record(found, digest, "collected", "", self._clock.time())
 
-    async def _collect(self, found: Found) -> None:
+    async def _collect(self, found: FoundFile) -> None:
         """Have all of a file stored, however often that must be tried. Raises whatever says that it never can be."""
         failures = 0
         while True:
@@ -129,7 +129,7 @@ class Intake:
                 self._log.info("file.collected", path=str(found.path), cells=cells, dropped=dict(dropped))
                 return
 
-    async def _all(self, found: Found) -> tuple[int, Counter[str]]:
+    async def _all(self, found: FoundFile) -> tuple[int, Counter[str]]:
         cells, dropped = 0, Counter[str]()
         collector = self._make(found.path)
         try:
@@ -140,7 +140,7 @@ class Intake:
                     dropped.update(lost)
         finally:
             await collector.close()
-        if Found.at(found.path) != found:
+        if FoundFile.at(found.path) != found:
             raise Changed
         return cells, dropped
 
@@ -162,7 +162,7 @@ class Intake:
     def _aligned(self, span: Window, step: int) -> Window:
         return Window(self._calendar.window(span.start, step).start, self._calendar.window(span.end - 1, step).end)
 
-    def _reject(self, found: Found, digest: str, error: Exception) -> None:
+    def _reject(self, found: FoundFile, digest: str, error: Exception) -> None:
         """Move a file apart, with the reason beside it; where that can't be, it stays and is known."""
         is_known = isinstance(error, TokiodError)
         reason = str(error) if is_known else f"a fault in the collector of {self._config.kind}: {type(error).__name__}: {error}"
@@ -173,7 +173,7 @@ class Intake:
             apart.with_name(f"{apart.name}.reason").write_text(f"{reason}\n")
         except OSError as problem:
             self._log.warning("file.not_moved", path=str(found.path), error=str(problem))
-        self._received.note(found, digest, "rejected", reason, self._clock.time())
+        self._received.record(found, digest, "rejected", reason, self._clock.time())
 
     def _say(self, state: str, reason: str) -> None:
         try:

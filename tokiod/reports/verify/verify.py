@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.counts import Counts
 from tokiod.reports.verify.scratch_archive import Scratch
 from tokiod.reports.verify.tts_diff import Differing, look, tell
 from tokiod.sink import Refused
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import Tally
     from tokiod.config.load import ArchiveConfig
+    from tokiod.ledger.counts import Counts
     from tokiod.ledger.ledger import Ledger
     from tokiod.ranges import Ranges
     from tokiod.reports.verify.scratch_archive import Source
@@ -119,7 +119,7 @@ class _Going:
 
     @property
     def _counts(self) -> Counts:
-        return Counts(self.of.ledger, self.of.source.config.name)
+        return self.of.ledger.counts(self.of.source.config.name)
 
     async def through(self, days: list[Window]) -> AsyncIterator[Differing]:
         """Yield what differs in each day, of which the first has been collected."""
@@ -151,7 +151,7 @@ class _Going:
         start: int | None = None
         for window in windows:
             start = window.start if start is None else start
-            if window.end == end or not self._counts.cut(window.end):
+            if window.end == end or not self._counts.is_inside(window.end):
                 yield Window(start, window.end)
                 start = None
 
@@ -164,8 +164,8 @@ class _Going:
 
     async def _count(self, span: Window, found: int | None) -> None:
         """Hold a number of records against the ledger's; of a span that differs, window by window as they were stored."""
-        source, ledger = self.of.source, self.of.ledger
-        known = ledger.records(source.config.name, span)
+        source = self.of.source
+        known = self._counts.records(span)
         if known is None or found in {None, known} or self.of.datasets != source.config.datasets():
             return
         if len(parts := self._counts.within(span)) > 1:
