@@ -151,11 +151,11 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     text, document = places.read(path)
     sources: dict[Key, SourceConfig] = {}
 
-    def stanzas(value: Any, key: Key) -> shape.Shaped:
+    def sections(value: Any, key: Key) -> shape.Shaped:
         faults = _sources(value, key, sources)
         return tuple(sources.values()), faults
 
-    values, faults = shape.fields(document, Config, (), {"source": stanzas})
+    values, faults = shape.fields(document, Config, (), {"source": sections})
     whole = sources.keys() - {fault.key[:2] for fault in faults}
     faults += _meaning(values, sources, whole)
     if faults:
@@ -172,32 +172,32 @@ def warnings(config: Config) -> list[str]:
     return found
 
 
-def _sources(stanzas: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
-    if not isinstance(stanzas, list):
-        return [shape.Fault(key, f"expected [[source]], one section for each source, got {type(stanzas).__name__}")]
+def _sources(sections: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
+    if not isinstance(sections, list):
+        return [shape.Fault(key, f"expected [[source]], one section for each source, got {type(sections).__name__}")]
     faults: list[Fault] = []
-    for index, stanza in enumerate(stanzas):
+    for index, section in enumerate(sections):
         at = (*key, index)
-        config, wrong = _source(stanza, at)
+        config, wrong = _source(section, at)
         faults += wrong
         if config is not None:
             sources[at] = config
     return faults
 
 
-def _source(stanza: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
+def _source(section: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
     """Convert a section by its kind. Invalid values keep their defaults, so that the section can be checked against the others."""
-    faults = list(shape.secrets_in_urls(stanza, key))
+    faults = list(shape.secrets_in_urls(section, key))
     struct: type[SourceConfig] = _UnknownKind
-    if isinstance(stanza, dict) and isinstance(stanza.get("kind"), str):
+    if isinstance(section, dict) and isinstance(section.get("kind"), str):
         try:
-            plugin = plugins.load(stanza["kind"])
-            struct = watched(plugin.Saved) if "watch" in stanza else plugin.Config
+            plugin = plugins.load(section["kind"])
+            struct = watched(plugin.Saved) if "watch" in section else plugin.Config
         except ConfigError as error:
             faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
-    if struct is _UnknownKind and isinstance(stanza, dict):
-        stanza = {name: stanza[name] for name in stanza if name in SourceConfig.__struct_fields__}
-    values, wrong = shape.fields(stanza, struct, key)
+    if struct is _UnknownKind and isinstance(section, dict):
+        section = {name: section[name] for name in section if name in SourceConfig.__struct_fields__}
+    values, wrong = shape.fields(section, struct, key)
     config, refused = shape.build(struct, values, key)
     return config, [*faults, *(wrong or refused)]
 
@@ -244,6 +244,6 @@ def _where(document: dict[str, Any], key: Key) -> str:
     return "".join(f"{word}: " for word in [*words, shape.label(rest)] if word)
 
 
-def _name(stanza: Any, index: Any) -> str:
-    name = stanza.get("name") if isinstance(stanza, dict) else None
+def _name(section: Any, index: Any) -> str:
+    name = section.get("name") if isinstance(section, dict) else None
     return name if isinstance(name, str) and checks.NAME.fullmatch(name) else f"#{index + 1}"

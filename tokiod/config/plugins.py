@@ -16,7 +16,7 @@ _PARTS = ("Config", "Saved", "live", "saved")
 
 
 def kinds() -> list[str]:
-    """Return the kinds of sources there are, in alphabetical order; imports none of them."""
+    """Return the known kinds in alphabetical order, without importing them."""
     import pkgutil  # noqa: PLC0415 - 1 ms, for all whose kinds are known
 
     return sorted(module.name for module in pkgutil.iter_modules(collectors.__path__) if not module.name.startswith("_"))

@@ -62,34 +62,34 @@ def backfill_command(
         return
     if source is None or start is None or end is None:
         raise Failed("backfill needs SOURCE START END, or --list, or --cancel ID")
-    stanza = polled_source(config, source, NOT_POLLED)
-    span, chosen = _span(config, stanza, clock, start, end), filled_datasets(stanza, datasets)
+    section = polled_source(config, source, NOT_POLLED)
+    span, chosen = _span(config, section, clock, start, end), filled_datasets(section, datasets)
     wanted = JobRequest(source, span, tuple(sorted(chosen)) if datasets else (), force, parallel)
-    _check_replayable(config, stanza, clock)
+    _check_replayable(config, section, clock)
     if is_down(config):
         if detach:
             raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
         from tokiod.cli.commands.backfill_here import run_alone  # noqa: PLC0415 - only needed without a daemon
 
-        run_alone(config, config_path, clock, stanza, wanted, as_json=as_json)
+        run_alone(config, config_path, clock, section, wanted, as_json=as_json)
     else:
         follow(config, clock, wanted, detach=detach, as_json=as_json)
 
 
-def _span(config: Config, stanza: SourceConfig, clock: Clock, start: str, end: str) -> Window:
+def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: str) -> Window:
     """Return the time span, widened to the edges of the source's windows."""
     calendar = Calendar(config.timezone)
     first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")
-    closed = calendar.window(int(clock.time() - stanza.settle), stanza.window).start
-    first, last = calendar.window(first, stanza.window).start, calendar.window(last - 1, stanza.window).end
+    closed = calendar.window(int(clock.time() - section.settle), section.window).start
+    first, last = calendar.window(first, section.window).start, calendar.window(last - 1, section.window).end
     if last > closed:
         raise Failed(f"END must not be after {iso(closed)}: newer data is collected by normal polling")
     return Window(first, last)
 
 
-def _check_replayable(config: Config, stanza: SourceConfig, clock: Clock) -> None:
-    collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
+def _check_replayable(config: Config, section: SourceConfig, clock: Clock) -> None:
+    collector = plugins.load(section.kind).live(section, Site(Calendar(config.timezone), clock, config.secret))
     if not collector.replayable:
-        raise Failed(f"{stanza.name} cannot be queried about the past")
+        raise Failed(f"{section.name} cannot be queried about the past")

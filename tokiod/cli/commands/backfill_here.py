@@ -32,13 +32,13 @@ WRITER_START_SECONDS = 60.0
 """Time limit for the writer's start. A busy machine needs more than ten seconds for its imports alone."""
 
 
-def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
+def run_alone(config: Config, config_path: Path, clock: Clock, section: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
     """Collect a job in this process, with a writer as a child process."""
     log.setup("warning", json=False)
     click.echo("no daemon runs on this archive: this command collects", err=True)
     began = time.monotonic()
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
-        job = asyncio.run(_alone(config, config_path, clock, stanza, wanted))
+        job = asyncio.run(_alone(config, config_path, clock, section, wanted))
         with opened_ledger(config) as ledger:
             report(job, ledger.jobs, time.monotonic() - began, as_json=as_json)
         return
@@ -46,7 +46,7 @@ def run_alone(config: Config, config_path: Path, clock: Clock, stanza: SourceCon
     sys.exit(INTERRUPTED)
 
 
-async def _alone(config: Config, config_path: Path, clock: Clock, stanza: SourceConfig, wanted: JobRequest) -> Job:
+async def _alone(config: Config, config_path: Path, clock: Clock, section: SourceConfig, wanted: JobRequest) -> Job:
     here = asyncio.current_task()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, here.cancel if here else sys.exit)
@@ -56,7 +56,7 @@ async def _alone(config: Config, config_path: Path, clock: Clock, stanza: Source
         with await _opened(config, keeping) as ledger:
             jobs = ledger.jobs
             job = jobs.add(wanted, clock.time())
-            working = asyncio.create_task(backfill(config, clock, stanza, job))
+            working = asyncio.create_task(backfill(config, clock, section, job))
             try:
                 await _show(job, jobs, {working, keeping})
             finally:

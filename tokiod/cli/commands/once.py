@@ -73,45 +73,45 @@ def once_command(config_path: Path, clock: Clock, source: str, window: str | Non
     2 failed.
     """
     config = configuration.load(config_path)
-    stanza = polled_source(config, source, NOT_POLLED)
-    collector = plugins.load(stanza.kind).live(stanza, Site(Calendar(config.timezone), clock, config.secret))
-    once = asyncio.run(_once(config, clock, stanza, collector, window))
+    section = polled_source(config, source, NOT_POLLED)
+    collector = plugins.load(section.kind).live(section, Site(Calendar(config.timezone), clock, config.secret))
+    once = asyncio.run(_once(config, clock, section, collector, window))
     if as_json:
         click.echo(msgspec.json.encode(once).decode())
     else:
         _tell(once)
 
 
-async def _once(config: Config, clock: Clock, stanza: SourceConfig, collector: Collector, start: str | None) -> Once:
+async def _once(config: Config, clock: Clock, section: SourceConfig, collector: Collector, start: str | None) -> Once:
     tally, dropped = Tally(), Counter[str]()
     try:
-        window = _window(Calendar(config.timezone), clock, stanza, start, replayable=collector.replayable)
+        window = _window(Calendar(config.timezone), clock, section, start, replayable=collector.replayable)
         begun = clock.monotonic()
-        async with asyncio.timeout(stanza.timeout):
+        async with asyncio.timeout(section.timeout):
             batches = [batch async for batch in collector.collect(window, tally)]
         seconds = clock.monotonic() - begun
     except TimeoutError:
-        raise Failed(f"{stanza.name}: no answer within {stanza.timeout} s") from None
+        raise Failed(f"{section.name}: no answer within {section.timeout} s") from None
     except TokiodError as error:
-        raise Failed(f"{stanza.name}: {error}") from error
+        raise Failed(f"{section.name}: {error}") from error
     finally:
         await collector.close()
     selection = Selection(window, dropped)
     chosen = [selection.cells(batch) for batch in batches if batch.columns]
-    filled = [_filled(stanza.kind, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in _names(chosen)]
+    filled = [_filled(section.kind, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in _names(chosen)]
     return Once(
-        stanza.name, stanza.system, window.start, window.end, filled, tally.records, dict(tally.dropped + dropped), round(seconds, 3)
+        section.name, section.system, window.start, window.end, filled, tally.records, dict(tally.dropped + dropped), round(seconds, 3)
     )
 
 
-def _window(calendar: Calendar, clock: Clock, stanza: SourceConfig, start: str | None, *, replayable: bool) -> Window:
+def _window(calendar: Calendar, clock: Clock, section: SourceConfig, start: str | None, *, replayable: bool) -> Window:
     now = int(clock.time())
     if not replayable:
         if start is not None:
-            raise Failed(f"--window: {stanza.name} cannot be queried about the past; omit --window")
-        return calendar.window(now, stanza.window)
-    closed = calendar.window(now - stanza.settle, stanza.window).start
-    window = calendar.window(closed - 1 if start is None else epoch("--window", start, calendar.zone), stanza.window)
+            raise Failed(f"--window: {section.name} cannot be queried about the past; omit --window")
+        return calendar.window(now, section.window)
+    closed = calendar.window(now - section.settle, section.window).start
+    window = calendar.window(closed - 1 if start is None else epoch("--window", start, calendar.zone), section.window)
     if window.end > closed:
         raise Failed(f"--window: {window} is not settled yet; the newest settled window ends at {iso(closed)}")
     return window

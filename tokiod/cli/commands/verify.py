@@ -58,22 +58,22 @@ def verify_command(
     """
     one_heap()
     config = configuration.load(config_path)
-    stanza = polled_source(config, source, NOT_POLLED)
-    chosen = filled_datasets(stanza, datasets)
+    section = polled_source(config, source, NOT_POLLED)
+    chosen = filled_datasets(section, datasets)
     if not config.archive.ledger.exists():
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
-    asked = _asked(Calendar(config.timezone), stanza, start, end)
-    span, left_out = _span(asked, Calendar(config.timezone), stanza, int(clock.time()))
-    output = VerifyOutput(stanza.name, asked, left_out, as_json=as_json)
+    asked = _asked(Calendar(config.timezone), section, start, end)
+    span, left_out = _span(asked, Calendar(config.timezone), section, int(clock.time()))
+    output = VerifyOutput(section.name, asked, left_out, as_json=as_json)
     if span is not None:
         with click.progressbar(length=span.seconds, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             try:
-                asyncio.run(_verify(config, clock, stanza, chosen, span, output, _moving(span, bar.update)))
+                asyncio.run(_verify(config, clock, section, chosen, span, output, _moving(span, bar.update)))
             except OSError as error:
                 raise Failed(f"{error.filename or config.archive.root}: {error.strerror or error}") from error
     output.end()
     if not output.verified.windows:
-        raise Failed(f"no window of {stanza.name} in {asked} could be compared")
+        raise Failed(f"no window of {section.name} in {asked} could be compared")
     sys.exit(1 if output.windows else 0)
 
 
@@ -92,20 +92,20 @@ def _moving(span: Window, update: Callable[[int], None]) -> Callable[[int], None
 async def _verify(
     config: Config,
     clock: Clock,
-    stanza: SourceConfig,
+    section: SourceConfig,
     datasets: frozenset[str],
     span: Window,
     output: VerifyOutput,
     progress: Callable[[int], None],
 ) -> None:
     calendar = Calendar(config.timezone)
-    asked = stanza if datasets == stanza.datasets() else stanza.only(datasets)
-    collector = plugins.load(stanza.kind).live(asked, Site(calendar, clock, config.secret))
+    asked = section if datasets == section.datasets() else section.only(datasets)
+    collector = plugins.load(section.kind).live(asked, Site(calendar, clock, config.secret))
     try:
         if not collector.replayable:
-            raise Failed(f"{stanza.name} cannot be queried about the past, so its data cannot be compared; see tokioctl gaps")
+            raise Failed(f"{section.name} cannot be queried about the past, so its data cannot be compared; see tokioctl gaps")
         with Ledger.open_readonly(config.archive.ledger) as ledger:
-            source = Source(stanza, collector, calendar, clock)
+            source = Source(section, collector, calendar, clock)
             verification = Verification(config.archive, source, ledger, datasets, progress=progress)
             async for differing in verification.run(span, output.verified):
                 output.add(differing)
@@ -113,18 +113,18 @@ async def _verify(
         await collector.close()
 
 
-def _asked(calendar: Calendar, stanza: SourceConfig, start: str, end: str) -> Window:
+def _asked(calendar: Calendar, section: SourceConfig, start: str, end: str) -> Window:
     """Return the requested time span, widened to the edges of the source's windows."""
     first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")
-    return Window(calendar.window(first, stanza.window).start, calendar.window(last - 1, stanza.window).end)
+    return Window(calendar.window(first, section.window).start, calendar.window(last - 1, section.window).end)
 
 
-def _span(asked: Window, calendar: Calendar, stanza: SourceConfig, now: int) -> tuple[Window | None, list[NotCompared]]:
+def _span(asked: Window, calendar: Calendar, section: SourceConfig, now: int) -> tuple[Window | None, list[NotCompared]]:
     """Return the part of a time span that can be compared, and the other parts with reasons."""
-    oldest = calendar.window(now - stanza.retention, stanza.window).end
-    closed = calendar.window(now - stanza.settle, stanza.window).start
+    oldest = calendar.window(now - section.retention, section.window).end
+    closed = calendar.window(now - section.settle, section.window).start
     parts = (
         (asked.start, min(asked.end, oldest), "older than the source's retention"),
         (max(asked.start, closed), asked.end, "not settled yet"),

@@ -24,12 +24,12 @@ def polled_source(config: Config, name: str, unless: str) -> SourceConfig:
     return sources[name]
 
 
-def filled_datasets(stanza: SourceConfig, names: Iterable[str]) -> frozenset[str]:
+def filled_datasets(section: SourceConfig, names: Iterable[str]) -> frozenset[str]:
     """Return the named datasets, or all that the source fills. Raises Failed for a dataset that it does not fill."""
     for name in names:
-        if name not in stanza.datasets():
-            raise Failed(f"--dataset: {stanza.name} does not fill {name!r}{instead(name, stanza.datasets())}")
-    return frozenset(names) or stanza.datasets()
+        if name not in section.datasets():
+            raise Failed(f"--dataset: {section.name} does not fill {name!r}{instead(name, section.datasets())}")
+    return frozenset(names) or section.datasets()
 
 
 def check_system(config: Config, name: str) -> None:
