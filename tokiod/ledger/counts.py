@@ -30,7 +30,7 @@ class Counted:
 
 
 class Counts:
-    """The record counts of one source. Raises sqlite3.Error."""
+    """The record counts of one source. Raises LedgerError."""
 
     def __init__(self, database: Database, source: str) -> None:
         self._database = database

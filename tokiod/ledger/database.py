@@ -191,16 +191,20 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
         raise _corrupt(path, " ".join(verdict.split()))
 
 
-def is_corruption(error: sqlite3.Error) -> bool:
+def is_corruption(error: LedgerError) -> bool:
     """Return whether SQLite reports that a file is damaged or not a database."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+    return _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def to_ledger_error(error: sqlite3.DatabaseError, path: Path) -> TokiodError:
+def _code(error: LedgerError) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # an error of the module itself has no code
+
+
+def to_ledger_error(error: LedgerError, path: Path) -> TokiodError:
     """Return SQLite's error about a ledger as one of tokiod's, with the path and the way out."""
     if is_corruption(error):
         return _corrupt(path, str(error))
-    kind = LedgerUnreadable if error.sqlite_errorcode & 0xFF in _TRANSIENT else TokiodError
+    kind = LedgerUnreadable if _code(error) in _TRANSIENT else TokiodError
     return kind(f"the ledger {path} can't be opened: {error}")
 
 

@@ -11,14 +11,13 @@ power loss still has at least the number in the file. A copy from some twenty mi
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tokiod.errors import TokiodError
 from tokiod.ledger import sources
-from tokiod.ledger.database import Database, LedgerCorrupt, is_corruption
+from tokiod.ledger.database import Database, LedgerCorrupt, LedgerError, is_corruption
 from tokiod.tts.live.files import replace_file
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class LedgerLost(Exception):  # noqa: N818 - what has happened
 
 
 class Generation:
-    """The generation number of an open ledger. Raises sqlite3.Error."""
+    """The generation number of an open ledger. Raises LedgerError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,7 +69,7 @@ class Generation:
     def advance_if_due(self, now: float) -> None:
         """Set the next number if the last is old enough; the ledger calls this whenever it stores. Nothing before advance()."""
         if self._advanced is not None and not 0 <= now - self._advanced < GENERATION_SECONDS:
-            with suppress(sqlite3.Error):
+            with suppress(LedgerError):
                 self.advance(now)
 
     def _number(self) -> int | None:
@@ -116,7 +115,7 @@ class IntegrityCheck:
             return  # unreadable at present, which the next transaction reports
 
 
-def raise_if_corrupt(error: sqlite3.Error) -> None:
+def raise_if_corrupt(error: LedgerError) -> None:
     """Raise LedgerLost if SQLite reports that the file is no longer a ledger."""
     if is_corruption(error):
         raise LedgerLost(f"it is corrupt ({error})") from error

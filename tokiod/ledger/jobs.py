@@ -75,7 +75,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Jobs:
-    """The jobs of a ledger. Any process may add and cancel; the process that works on a job sets its progress. Raises sqlite3.Error."""
+    """The jobs of a ledger. Any process may add and cancel; the process that works on a job sets its progress. Raises LedgerError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -29,7 +29,7 @@ class KnownFile:
 
 
 class KnownFiles:
-    """The known files of an archive. Raises sqlite3.Error."""
+    """The known files of an archive. Raises LedgerError."""
 
     def __init__(self, database: Database, root: Path) -> None:
         self._database = database

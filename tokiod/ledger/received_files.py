@@ -49,7 +49,7 @@ class Totals:
 
 
 class ReceivedFiles:
-    """The received files of one source. Raises sqlite3.Error."""
+    """The received files of one source. Raises LedgerError."""
 
     def __init__(self, database: Database, source: str) -> None:
         self._database = database

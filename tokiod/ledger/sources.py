@@ -1,6 +1,6 @@
 """The ledger's table of sources: the last window, sums and state of each.
 
-Functions that change the table run inside a transaction of the ledger. All raise sqlite3.Error.
+Functions that change the table run inside a transaction of the ledger. All raise LedgerError.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ledger's tables of time spans: stored and unstored. The spans of a source in one table are disjoint.
 
-Functions that change a table run inside a transaction of the ledger. All raise sqlite3.Error.
+Functions that change a table run inside a transaction of the ledger. All raise LedgerError.
 """
 
 from __future__ import annotations

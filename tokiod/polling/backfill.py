@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +11,7 @@ import structlog
 
 from tokiod.collector import Tally
 from tokiod.errors import NotYet
+from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.retry import classify, decide, refusal
 from tokiod.runtime.log import Repeats
@@ -113,7 +113,7 @@ class Backfill:
             try:
                 for job in self._jobs.unfinished(self._config.name)[:1]:
                     await self.work(job)
-            except sqlite3.Error as error:
+            except LedgerError as error:
                 if times := self._repeats(str(error)):
                     self._log.error("ledger.failed", error=str(error), times=times)
             except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling

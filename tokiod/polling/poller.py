@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sqlite3
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.clock import Jumps
+from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import Asking
 from tokiod.polling.retry import Busy, decide, refusal
@@ -151,7 +151,7 @@ class Poller:
     async def _has_loaded(self) -> bool:
         try:
             await self._load()
-        except sqlite3.Error as error:
+        except LedgerError as error:
             self._is_stale = True
             self._state.ledger_failed(error)
             return False

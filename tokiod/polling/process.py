@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import structlog
 from tokiod.bus.curve import bus_keys
 from tokiod.bus.sender import Sender
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.polling.backfill import Alone
@@ -60,7 +60,7 @@ async def collect(load: Callable[[], Config], clock: Clock, notifier: Notifier =
         if ledger is not None:
             try:
                 ledger.reopen()
-            except (TokiodError, sqlite3.Error) as error:
+            except (TokiodError, LedgerError) as error:
                 _tell(error, told)
                 asyncio.get_running_loop().call_later(AGAIN, reload)
                 return
@@ -137,7 +137,7 @@ async def _opened(path: Path, told: Repeats) -> Ledger:
     while True:
         try:
             return Ledger.open(path)
-        except (TokiodError, sqlite3.Error) as error:
+        except (TokiodError, LedgerError) as error:
             _tell(error, told)
         await asyncio.sleep(AGAIN)
 

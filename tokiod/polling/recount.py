@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import structlog
 
 from tokiod.errors import TokiodError
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.metrics import catalogue
 from tokiod.window import Window
@@ -62,7 +62,7 @@ class Recount:
                         self._counts.restart(now + FAST, self._after[0] - self._settle)
                     for group in _neighbours(self._counts.due(self._clock.time(), self._after)):
                         await self._look_at(group)
-                except sqlite3.Error as error:
+                except LedgerError as error:
                     self._log.warning("recount.failed", error=str(error))
                 except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
                     self._log.exception("recount.failed")

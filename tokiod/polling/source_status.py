@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
@@ -73,7 +73,7 @@ class SourceState:
         """Say that nothing is expected of it before a time; whether the ledger could be told."""
         return self._tell(self._ledger.register, self._config, since)
 
-    def ledger_failed(self, error: sqlite3.Error) -> None:
+    def ledger_failed(self, error: LedgerError) -> None:
         """Say that the ledger can't be had just now, in the log alone."""
         if times := self._repeats(("ledger", str(error))):
             self._log.error("ledger.failed", error=str(error), times=times)
@@ -103,7 +103,7 @@ class SourceState:
         """Write to the ledger what is good to know, if that can be; that it can't (a full disk) stops nothing."""
         try:
             what(*args, **options)
-        except sqlite3.Error as error:
+        except LedgerError as error:
             self.ledger_failed(error)
             return False
         return True

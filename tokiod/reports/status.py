@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from tokiod.archive.lock import lock_owner
-from tokiod.ledger.database import to_ledger_error
+from tokiod.ledger.database import LedgerError, to_ledger_error
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.window import Calendar, Window
 
@@ -113,7 +112,7 @@ def read(config: Config, now: float) -> Status:
             return status(config, ledger, now)
     except LedgerNotReady:
         return status(config, None, now)
-    except sqlite3.DatabaseError as error:
+    except LedgerError as error:
         raise to_ledger_error(error, config.archive.ledger) from None
 
 

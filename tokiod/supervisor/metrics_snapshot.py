@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sqlite3
 import threading
 import time
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import structlog
 
 import tokiod
 from tokiod.errors import TokiodError
+from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.metrics import shared_files as counting
 from tokiod.reports.status import read, stale
@@ -67,7 +67,7 @@ class Look:
 
 
 def look(config: Config, now: float) -> Look:
-    """Look at an archive. Raises TokiodError, sqlite3.Error and OSError."""
+    """Look at an archive. Raises TokiodError, LedgerError and OSError."""
     status = read(config, now)
     room = os.statvfs(config.archive.root)
     files = tuple(_files(config, status, now))
@@ -115,7 +115,7 @@ class Watch:
         seen = None
         try:
             seen = look(self.config, self._clock.time())
-        except (TokiodError, sqlite3.Error, OSError) as error:
+        except (TokiodError, LedgerError, OSError) as error:
             if times := self._repeats(str(error)):
                 log.warning("metrics.failed", reason=str(error), times=times)
         self._seen = time.monotonic(), seen

@@ -8,13 +8,13 @@ asking again can help; what was acknowledged is on the disk and in the ledger.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.metrics import catalogue
@@ -113,7 +113,7 @@ class Writer:
             with catalogue.WRITER_STAGE.timing("ledger"):
                 self._forget()
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
-        except sqlite3.Error as error:
+        except LedgerError as error:
             raise_if_corrupt(error)
             if times := self._repeats(str(error)):
                 log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback

@@ -6,12 +6,12 @@ A file that somebody took away is missed: what the sources still have of its day
 from __future__ import annotations
 
 import errno
-import sqlite3
 from typing import TYPE_CHECKING
 
 import structlog
 
 from sinks.tts.reopened import MARK
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.known_files import KnownFile
 from tokiod.window import Window
 from tokiod.writer.disk_room import Room
@@ -79,7 +79,7 @@ class Upkeep:
                 return False
             self._look(self._clock.time())
             return self._miss(self._clock.time())
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, LedgerError) as error:
             log.warning("upkeep.failed", path=getattr(error, "filename", None) or "", error=str(error))
             return False
 

@@ -32,7 +32,7 @@ REASON = "the ledger was lost and the files hold nothing for it"
 def told_by_files(config: Config, ledger: Ledger, clock: Clock) -> None:
     """Rebuild a ledger that can't be trusted to tell all that the files hold, and stamp it from now on. For the writer alone.
 
-    Killed on the way, it begins again at the next start. Raises sqlite3.Error.
+    Killed on the way, it begins again at the next start. Raises LedgerError.
     """
     begun = time.monotonic()
     doubt = ledger.generation.doubt()

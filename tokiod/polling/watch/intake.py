@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sqlite3
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import structlog
 
 from tokiod.collector import Tally
 from tokiod.errors import TokiodError, Transient
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.received_files import FoundFile
 from tokiod.polling.retry import CAP, backoff, moment, refusal
 from tokiod.polling.watch.folder import REJECTED, Folder
@@ -77,7 +77,7 @@ class Intake:
         while True:
             try:
                 await self._watch()
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, LedgerError) as error:
                 self._say("waiting", f"{self._config.watch} can't be looked after: {error}")
                 self._log.warning("folder.failed", error=str(error))
             except Exception as error:  # noqa: BLE001 - it must not end the other sources
@@ -178,7 +178,7 @@ class Intake:
     def _say(self, state: str, reason: str) -> None:
         try:
             self._ledger.set_state(self._config.name, state, reason, self._clock.time())
-        except sqlite3.Error as error:
+        except LedgerError as error:
             self._log.warning("ledger.failed", error=str(error))
 
 

@@ -1,0 +1,53 @@
+"""Import contracts that import-linter doesn't have. pyproject.toml names them."""
+
+from importlinter import Contract, ContractCheck, fields, output
+from importlinter.contracts.layers import LayersContract
+
+
+def _is_within(module, packages):
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+class CoveringLayers(LayersContract):
+    """Layers that hold every module of the root packages, so that no module escapes the order of the layers."""
+
+    type_name = "covering_layers"
+
+    def check(self, graph, verbose):
+        layers = {module.name for layer in self.layers for module in layer.module_tails}
+        children = (module for root in self.session_options["root_packages"] for module in graph.find_children(root))
+        uncovered = sorted(module for module in children if not _is_within(module, layers))
+        check = super().check(graph, verbose)
+        check.kept &= not uncovered
+        check.metadata["uncovered"] = uncovered
+        return check
+
+    def render_broken_contract(self, check):
+        for module in check.metadata["uncovered"]:
+            output.print_error(f"{module} is in no layer: add it to the contract in pyproject.toml")
+        super().render_broken_contract(check)
+
+
+class AllowedImports(Contract):
+    """Packages that import nothing of the root packages but themselves and what is allowed, indirect imports aside."""
+
+    type_name = "allowed_imports"
+
+    source_modules = fields.ListField(subfield=fields.StringField())
+    allowed_modules = fields.ListField(subfield=fields.StringField())
+
+    def check(self, graph, verbose):  # noqa: ARG002 - the signature of all contracts
+        allowed = {*self.source_modules, *self.allowed_modules}
+        ours = [module for module in graph.modules if _is_within(module, self.session_options["root_packages"])]
+        sources = [module for module in ours if _is_within(module, self.source_modules)]
+        forbidden = sorted(
+            (source, imported)
+            for source in sources
+            for imported in graph.find_modules_directly_imported_by(source)
+            if imported in ours and not _is_within(imported, allowed)
+        )
+        return ContractCheck(kept=not forbidden, metadata={"forbidden": forbidden})
+
+    def render_broken_contract(self, check):
+        for source, imported in check.metadata["forbidden"]:
+            output.print_error(f"{source} is not allowed to import {imported}")
