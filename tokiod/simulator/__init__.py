@@ -1,1 +1,1 @@
-"""A site in a box: a real LMT database over synthetic load whose every right answer is known."""
+"""A simulated site: real sources over synthetic load, for which every correct cell is known."""

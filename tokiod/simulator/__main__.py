@@ -35,14 +35,17 @@ def _address(text: str) -> tuple[str, int]:
 
 @click.group()
 def simulator() -> None:
-    """Simulate what a site's monitoring systems hold."""
+    """Simulate the monitoring systems of a site."""
 
 
 @simulator.command()
-@click.option("--database", type=click.Path(path_type=Path, dir_okay=False), required=True, help="SQLite file, made or continued.")
+@click.option("--database", type=click.Path(path_type=Path, dir_okay=False), required=True, help="SQLite file; created or continued.")
 @click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
 @click.option(
-    "--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A saved site (JSON) instead of what follows."
+    "--site",
+    "saved",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A saved site (JSON) instead of the options below.",
 )
 @click.option("--seed", default=1, show_default=True)
 @click.option("--osts", default=24, show_default=True)
@@ -63,21 +66,24 @@ def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int,
 
 
 @simulator.command()
-@click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Where to answer.")
+@click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Address to listen on.")
 @click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
 @click.option(
-    "--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A saved site (JSON) instead of what follows."
+    "--site",
+    "saved",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A saved site (JSON) instead of the options below.",
 )
 @click.option("--seed", default=1, show_default=True)
 @click.option("--hosts", default=16, show_default=True)
-@click.option("--devices", default=4, show_default=True, help="Of each host.")
-@click.option("--cores", default=8, show_default=True, help="Of each host.")
+@click.option("--devices", default=4, show_default=True, help="Number per host.")
+@click.option("--cores", default=8, show_default=True, help="Number per host.")
 @click.option("--cori", is_flag=True, help="The burst buffer of Cori: 288 hosts with 4 devices and 16 cores.")
-@click.option("--late", type=_seconds, metavar="SPAN", default="25s", show_default=True, help="Within which late documents can be found.")
+@click.option("--late", type=_seconds, metavar="SPAN", default="25s", show_default=True, help="Largest delay of late documents.")
 @click.option("--history", type=_seconds, metavar="SPAN", default="2h", show_default=True, help="Past before the clock's EPOCH.")
 @click.option("--growth", type=_seconds, metavar="SPAN", help="When the last host appears, after the first sample. [default: at once]")
 @click.option(
-    "--trouble/--no-trouble", default=True, show_default=True, help="Late, absent and repeated documents, and numbers that are none."
+    "--trouble/--no-trouble", default=True, show_default=True, help="Late, missing and repeated documents, and malformed numbers."
 )
 def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None, history: int, cori: bool, **sizes: Any) -> None:  # noqa: FBT001
     """Serve collectd's documents as Elasticsearch does."""
@@ -91,8 +97,8 @@ def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None,
         raise click.ClickException(str(error)) from None
 
 
-_LISTEN = click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Where to answer.")
-_BIN = click.option("--bin", "directory", type=click.Path(path_type=Path), required=True, help="Where the programs are put.")
+_LISTEN = click.option("--listen", type=_address, metavar="HOST:PORT", required=True, help="Address to listen on.")
+_BIN = click.option("--bin", "directory", type=click.Path(path_type=Path), required=True, help="Directory for the programs.")
 _CLOCK = click.option("--clock", type=SimulatedClock.parse, metavar="EPOCH@ORIGINxRATE", required=True, help="The simulation's clock.")
 _SITE = click.option("--site", "saved", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True, help="A saved site.")
 
@@ -111,7 +117,7 @@ def esnet(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
 @_CLOCK
 @_SITE
 def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
-    """Put a program mmperfmon into a directory, and answer it."""
+    """Write a program mmperfmon to a directory and serve its calls."""
     _run(lambda: commands.serve(Mmperfmon(Site.read(saved)), clock, ("mmperfmon",), directory))
 
 
@@ -120,7 +126,7 @@ def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
 @_CLOCK
 @_SITE
 def lustre(directory: Path, clock: SimulatedClock, saved: Path) -> None:
-    """Put programs lfs and lctl into a directory, and answer them."""
+    """Write programs lfs and lctl to a directory and serve their calls."""
     _run(lambda: commands.serve(LustreCommands(Site.read(saved)), clock, ("lfs", "lctl"), directory))
 
 

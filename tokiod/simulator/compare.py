@@ -1,4 +1,4 @@
-"""Hold a TTS file against what it must hold, cell by cell, bit by bit; means, which have no order, to 1e-12 of their size."""
+"""Compare a TTS file with the expected cells, bit by bit. Means, whose order of summation is free, are compared to 1e-12 of their size."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 Kind = Literal["lost", "extra", "different"]
 
 _SUMS = 1e-12
-"""How far apart, relative to their size, two doubles are that were added up in two orders."""
+"""Relative difference of two sums of doubles that were added in different orders."""
 
 SHOWN = 20
-"""Differences of each dataset that are kept; all are counted."""
+"""Number of differences that are kept per dataset; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A cell that is not what it must be: lost: missing in the file; extra: must be missing; different: another number. NaN: missing."""
+    """A wrong cell. lost: missing in the file; extra: should be missing; different: another number. NaN means missing."""
 
     kind: Kind
     dataset: str
@@ -46,7 +46,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """How many cells of files were compared, how many of those hold a number, how many differ, and the first of the differences.
+    """Numbers of cells compared, filled and different, and the first differences.
 
     untold: those of `filled` that are missing since the source was dead then.
     """
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether no cell differs."""
+        """Return whether no cell differs."""
         return not self.counts.total()
 
     def __add__(self, other: Comparison) -> Comparison:
@@ -73,25 +73,25 @@ class Comparison:
 
 
 class Knowing(Protocol):
-    """What tells the right cells of a file by its span: simulator.answers, simulator.collectd_answers."""
+    """The expected cells of a file, by its time span: the `expected` modules of the simulator."""
 
     def of(self, file: Window) -> dict[str, Answer]:
-        """Return the answer for every dataset."""
+        """Return the expected cells of every dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """Which cells may be something else: those that are not determined, and be missing: those of rows in which a source was dead."""
+    """Cells that may differ because they are not determined yet, and cells that may be missing because the source was down."""
 
     undetermined: bool
     dead: tuple[Window, ...]
 
 
 def compare(path: Path, answers: Knowing, *, determined: bool = False, dead: Iterable[Window] = ()) -> Comparison:
-    """Compare every cell of a TTS file, live or sealed, with what it must hold once the windows of `answers` are stored.
+    """Compare every cell of a TTS file, live or sealed, with the cells expected after the windows of `answers` are stored.
 
     determined: leave out the cells that other windows, stored meanwhile, may change: the way to look at a daemon that is running.
-    dead: when a source that can't be asked again was; what it did not tell of a row then may be missing, and is counted as untold.
+    dead: when a source without a past was down. Its cells of these rows may be missing and are counted as unreported.
     Raises OSError where the file can't be opened, ValueError where it isn't a TTS file over steps of this site.
     """
     result, allowed = Comparison(), _Allowed(determined, tuple(dead))
@@ -100,7 +100,7 @@ def compare(path: Path, answers: Knowing, *, determined: bool = False, dead: Ite
         wanted = answers.of(Window(int(file.attrs["start"]), int(file.attrs["end"])))
         for name in sorted({*found, *wanted}):
             if name not in wanted:
-                raise ValueError(f"{path} holds {name}, which this site does not tell")
+                raise ValueError(f"{path} holds {name}, which this site does not have")
             _compare_dataset(name, wanted[name], found.get(name), result, allowed)
     return result
 
@@ -126,7 +126,7 @@ def _compare_dataset(name: str, want: Answer, node: h5py.Dataset | None, result:
 
 
 def _overlapping(times: NDArray[np.int64], windows: Iterable[Window]) -> NDArray[np.bool_]:
-    """Return which rows overlap one of the windows; each lasts until the next one."""
+    """Return which rows overlap one of the windows. A row lasts until the next one."""
     step, found = int(times[1] - times[0]), np.zeros(len(times), bool)
     for window in windows:
         found |= (times < window.end) & (window.start < times + step)
@@ -166,7 +166,7 @@ def _columns(node: h5py.Dataset) -> tuple[str, ...]:
 
 
 def _cells(node: h5py.Dataset, times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return a dataset's cells with NaN for missing, which TTS writes as -0.0."""
+    """Return a dataset's cells with NaN for missing cells, which TTS stores as -0.0."""
     if not np.array_equal(node.parent["timestamps"][...], times):
         raise ValueError(f"{node.file.filename}: the timestamps of {node.name} are not steps of {times[1] - times[0]} s over the file")
     values: NDArray[np.float64] = node[...]

@@ -1,4 +1,4 @@
-"""Commands of a simulated site: programs in a directory that ask the process which simulates what they would print.
+"""Commands of a simulated site: programs in a directory that request their output from the simulator's process.
 
 Starting Python with all that a site needs takes a second, so a program is a few lines, and knows nothing but a socket:
 
@@ -39,12 +39,12 @@ sys.exit(code)
 """
 
 HANGS = 600.0
-"""Real seconds, unless whoever waits is killed before."""
+"""Real seconds that a hanging command lasts, unless it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a command does: exits with a code after it has printed, or hangs."""
+    """The behaviour of a command: print and exit with a code, or hang."""
 
     code: int = 0
     stdout: str = ""
@@ -53,13 +53,13 @@ class Reply:
 
 
 def failing(site: Site, who: str, now: float, states: Sequence[str], seldom: int = 12) -> str | None:
-    """Return what is wrong with a command for the moment that is now, None in all but one of so many moments."""
+    """Return the fault of a command at the current moment, None in all but one of so many moments."""
     happens, which = draw(site, f"{who} fails", int(now) // site.moment, 2).tolist()
     return states[int(which * len(states))] if site.failing and happens < site.trouble / seldom else None
 
 
 def install(names: Sequence[str], directory: Path, place: Path) -> None:
-    """Write programs of these names that ask at a socket; those that are there may just be run, and then can't be written to."""
+    """Write programs of these names that use a socket. Existing ones are replaced, because a running program can't be written to."""
     for name in names:
         program = directory / f".{name}"
         program.write_text(PROGRAM.format(python=sys.executable, address=str(place), name=name))
@@ -75,7 +75,7 @@ def _said(answer: Callable[[list[str], float], Reply], argv: list[str], now: flo
 
 
 def address(directory: Path, name: str) -> Path:
-    """Return the socket that the programs of a directory ask at, by the name of the first of them."""
+    """Return the socket that the programs of a directory use, named after the first program."""
     return directory / f"{name}.socket"
 
 
@@ -86,10 +86,10 @@ def _made_free(place: Path) -> Path:
 
 
 async def serve(answer: Callable[[list[str], float], Reply], clock: Clock, names: Sequence[str], directory: Path) -> None:
-    """Answer for programs, which are written into a directory as soon as they can be run, for ever."""
+    """Serve the calls of programs forever. The programs are written when the socket is ready."""
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # asyncio's streams log the cancellation of a handler as an error, and the simulator's end cancels those that hang.
+        # asyncio's streams log the cancellation of a handler as an error, and the simulator's end cancels hanging handlers.
         with closing(writer), suppress(asyncio.CancelledError):
             said = _said(answer, (await reader.read()).decode().split("\0")[:-1], clock.time())
             if said.hangs:

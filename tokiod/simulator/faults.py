@@ -1,4 +1,4 @@
-"""What goes wrong at a site: late and missing samples, falling counters, clocks that stutter; all known beforehand.
+"""The faults of a site: late and missing samples, decreasing counters, irregular clocks. All of them are known beforehand.
 
 Two kinds of trouble: single steps drawn by chance, 40 times as likely within two steps of a site's midnight, where the rules of deltas
 have their own exceptions; and spells, which begin and end within a minute's SPELL of steps so that no block needs to know its neighbours.
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 SPELL = 60
 SPELLS = 12
 BLOCK = SPELL * SPELLS
-"""Steps that are drawn together: an hour."""
+"""Steps of one block of random numbers: an hour."""
 
 _NEAR_MIDNIGHT = 40
 
 
 def draw(site: Site, stream: str, block: int, *shape: int) -> NDArray[np.float64]:
-    """Return uniform numbers in [0, 1): a pure function of seed, stream and block, in any process, asked in any order."""
+    """Return uniform numbers in [0, 1), a pure function of seed, stream and block."""
     philox = np.random.Philox(key=[site.seed, zlib.crc32(stream.encode())], counter=[0, 0, 0, block])
     return np.random.Generator(philox).random(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trouble:
-    """The trouble of one block of steps.
+    """The faults of one block of steps.
 
     missing: LMT itself stood still, bool[BLOCK, 1]; twice: two TS_IDs for one time, bool[BLOCK, 1];
     the rest per component: absent rows by server, and what happens to counters by target.
@@ -56,7 +56,7 @@ class Trouble:
 
 
 def trouble(site: Site, block: int) -> Trouble:
-    """Return what goes wrong in a block."""
+    """Return the faults of a block."""
     osss, mdss = len(site.oss_names), len(site.mds_names)
     chance = _Chance(site, block)
     outage, _ = chance.spell("outage", osss, 1 / 80)
@@ -80,7 +80,7 @@ def trouble(site: Site, block: int) -> Trouble:
 
 
 def absent_values(site: Site, block: int, table: str, field: str, width: int) -> Mask:
-    """Return where a row holds NULL in one of its fields."""
+    """Return which rows hold NULL in one of their fields."""
     return _Chance(site, block).step(f"null {table} {field}", width, 1 / 1500)
 
 

@@ -1,4 +1,4 @@
-"""What every component of a site measures, whoever asks, whenever: the load is a function of (seed, component, step).
+"""The load of every component of a site: a function of (seed, component, step), in every process and at any time.
 
 Counters are running sums over all steps since the site's epoch, so a process that starts in the middle walks through the blocks
 before once, adding up increments. Nothing is read back from what was written: the writer of a database, one that was restarted, and a
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 NULL = int(np.iinfo(np.int64).min)
-"""An integer that the database holds as NULL; a float is NaN then."""
+"""The integer for NULL in the database; for floats it is NaN."""
 
 HUGE = 2**53 + 1
-"""No float64 holds this number: some counters start here."""
+"""float64 can't represent this number. Some counters start here."""
 
 _IDLE, _PAUSE, _BURST, _DEAD = 0.35, 0.05, 0.97, 8
-"""Spells without I/O, steps without, steps with eight times as much; and every so many-th counter never moves."""
+"""Shares of spells without I/O, steps without I/O, steps with eight times as much; every so many-th counter never moves."""
 
 _QUIET = {"process_config", "connect", "reconnect", "disconnect", "llog_init", "notify", "quotactl", "link", "create", "destroy"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of one of LMT's tables: present: bool[n, c], whether a component has a row at a step; fields: i8 or f8[n, c] by name."""
+    """Rows of one of LMT's tables. present: bool[n, c], whether a component has a row at a step; fields: i8 or f8[n, c] by name."""
 
     present: NDArray[np.bool_]
     fields: dict[str, NDArray[Any]]
@@ -49,7 +49,7 @@ class Table:
 
 
 class Load:
-    """The measurements of a site as LMT's tables; components as the site counts them, MDS_OPS_DATA with each MDT's operations together."""
+    """The measurements of a site as LMT's tables. Components are numbered as in the site; MDS_OPS_DATA groups the operations by MDT."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -69,7 +69,7 @@ class Load:
         return Table(np.concatenate([part.present for part in parts]), fields)
 
     def ticks(self, first: int, last: int) -> tuple[Ints, Ints]:
-        """Return how many TS_IDs there are before each of the steps [first, last), and how many the step has: 0, 1 or 2."""
+        """Return the number of TS_IDs before each of the steps [first, last), and of the step itself: 0, 1 or 2."""
         blocks = _blocks(first, last)
         counts = np.concatenate([self._counts(block) for block in blocks])
         before = self._ticks_before(blocks[0]) + counts.cumsum() - counts
@@ -77,7 +77,7 @@ class Load:
         return before[cut], counts[cut]
 
     def step_of(self, tick: int) -> int:
-        """Return the step that has the tick-th of all TS_IDs, counted from 0."""
+        """Return the step of the tick-th TS_ID, counted from 0."""
         while self._ticks[-1] <= tick:
             self._ticks_before(len(self._ticks))
         block = bisect_right(self._ticks, tick) - 1
@@ -151,7 +151,7 @@ class Load:
 
 
 class _Sum:
-    """Running sums over all blocks: the first values, plus what is added at each step, minus what there was at the last reset."""
+    """Running sums over all blocks: the first values plus the additions of each step, minus the sum at the latest reset."""
 
     def __init__(self, first: Ints, more: Callable[[int], Ints], reset: Callable[[int], NDArray[np.bool_]]) -> None:
         self._more = more
@@ -191,7 +191,7 @@ def _levels(site: Site, stream: str, block: int, width: int) -> Floats:
 
 
 def _percent(site: Site, stream: str, block: int, width: int) -> Floats:
-    """Return percentages of which some are exactly 0 and some exactly 100, with the few digits of a MySQL FLOAT."""
+    """Return percentages, some of them exactly 0 or 100, with the digits of a MySQL FLOAT."""
     level, noise = _levels(site, stream, block, width), draw(site, stream + " step", block, BLOCK, width)
     return np.clip(np.round(120 * level + 20 * noise - 20, 3), 0.0, 100.0) + 0.0  # no -0.0
 

@@ -1,4 +1,4 @@
-"""The rule for deltas, slow and obvious: what every cell of one column must be. tokiod.tts.counters.deltas is held against this."""
+"""The rule of differences for one column, slow and obvious. Tests compare tokiod.tts.counters.deltas with it."""
 
 from __future__ import annotations
 

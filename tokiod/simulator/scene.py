@@ -1,4 +1,4 @@
-"""A simulated site and a daemon that archives it, with their real processes, in one directory: what the demo and the torture play in."""
+"""A simulated site and a daemon that archives it, with real processes, in one directory. The demo and the torture test use it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Process = Literal["supervisor", "writer", "collectors"]
 
 @dataclass(slots=True)
 class Scene:
-    """The processes of a simulated site's sources and of the daemon over them. Everything they write is below `directory`."""
+    """The processes of a simulated site's sources and of the daemon. They write only below `directory`."""
 
     directory: Path
     site: Site
@@ -77,12 +77,12 @@ class Scene:
 
     @property
     def log(self) -> Path:
-        """What the daemon and the simulator wrote to stderr."""
+        """The file with stderr of the daemon and the simulator."""
         return self.directory / "log"
 
     @property
     def config(self) -> Config:
-        """The daemon's configuration, read."""
+        """The daemon's configuration as structs."""
         if self._config is None:
             self._config = configuration.load(self.config_path)
         return self._config
@@ -99,28 +99,28 @@ class Scene:
         self.site.save(self.directory / "site.json")
 
     def start_simulator(self) -> None:
-        """Start the sources and wait until they can be asked."""
+        """Start the sources and wait until they answer."""
         for source in self.sources:
             self._simulators[source.name] = self._simulator(source)
         for source in self.sources:
             self._await(source)
 
     def start_source(self, source: Source) -> None:
-        """Start one of them again, and wait until it can be asked."""
+        """Start a source again and wait until it answers."""
         self._simulators[source.name] = self._simulator(source)
         self._await(source)
         *before, last = self._dead[source.name]
         self._dead[source.name] = [*before, Window(last.start, ceil(self.clock.time()))]
 
     def kill_source(self, source: Source) -> None:
-        """SIGKILL one of them."""
+        """SIGKILL a source."""
         self._dead.setdefault(source.name, []).append(Window(int(self.clock.time()), FOREVER))
         self._simulators[source.name].kill()
         self._simulators[source.name].wait()
 
     @contextmanager
     def stopped(self, source: Source) -> Iterator[None]:
-        """Let one of them stand still: whoever asks it waits."""
+        """Freeze a source: its clients wait."""
         self._simulators[source.name].send_signal(signal.SIGSTOP)
         try:
             yield
@@ -134,18 +134,18 @@ class Scene:
         self._daemon = self._start("tokiod.cli.tokiod", "run", *options)
 
     def stop_daemon(self) -> int:
-        """Ask the daemon to stop and return its exit code."""
+        """Stop the daemon and return its exit code."""
         return _stop(self._daemon)
 
     def kill_daemon(self) -> None:
-        """Kill the supervisor itself; its children end by themselves."""
+        """SIGKILL the supervisor. Its children end with it."""
         if self._daemon is not None:
             self._daemon.kill()
             self._daemon.wait()
 
     @property
     def has_ended(self) -> bool:
-        """Whether the daemon is down, by whomever."""
+        """Return whether the daemon is down."""
         return self._daemon is None or self._daemon.poll() is not None
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Scene:
             _stop(process)
 
     def pid(self, process: Process) -> int | None:
-        """Return a process of the daemon, None while there is none."""
+        """Return the process id of a process of the daemon, None while it does not run."""
         if self.has_ended or process == "supervisor":
             return None if self.has_ended else self.processes()[0]
         return next((pid for pid in self.processes()[1:] if process.encode() in _command(pid)), None)
@@ -167,7 +167,7 @@ class Scene:
         return [self._daemon.pid, *map(int, children)]
 
     def kill(self, process: Process) -> bool:
-        """SIGKILL a process of the daemon; False where there is none just now."""
+        """SIGKILL a process of the daemon. Return False if it does not run."""
         pid = self.pid(process)
         if pid is None:
             return False
@@ -176,7 +176,7 @@ class Scene:
 
     @contextmanager
     def frozen(self, process: Process) -> Iterator[bool]:
-        """Let a process of the daemon stand still; yields False where there is none just now. It may be killed meanwhile."""
+        """Freeze a process of the daemon. Yields False if it does not run. It may be killed meanwhile."""
         pid = self.pid(process)
         if pid is None:
             yield False
@@ -188,7 +188,7 @@ class Scene:
             _signal(pid, signal.SIGCONT)
 
     def stored(self, source: Source = LMT) -> list[Window]:
-        """Return what the ledger says is stored of a source, oldest first."""
+        """Return the stored windows of a source according to the ledger, oldest first."""
         if not self.config.archive.ledger.exists():
             return []
         try:
@@ -198,7 +198,7 @@ class Scene:
             return []
 
     def complete_to(self, start: int, end: int) -> bool:
-        """Whether everything in [start, end) is stored, of every source that has a past, and something of the others."""
+        """Return whether [start, end) is stored of every replayable source, and some window of each other source."""
         return all(
             any(not source.replayable or (window.start <= start and window.end >= end) for window in self.stored(source))
             for source in self.sources
@@ -216,7 +216,7 @@ class Scene:
         only: Collection[Path] | None = None,
         stored: Callable[[Source], Iterable[Window]] | None = None,
     ) -> Comparison:
-        """Hold every file, or some of them, against what the site knows; `determined` while the daemon runs (see Answers).
+        """Compare all files, or `only` some, with the site. Set `determined` while the daemon runs (see the `expected` modules).
 
         stored: which windows of a source must be there, those of the ledger if not given.
         """
@@ -229,7 +229,7 @@ class Scene:
         return result
 
     def memory(self, process: Process | None = None) -> float:
-        """Return the anonymous resident memory of the daemon's processes, or of one of them, in MB; 0 while there is none."""
+        """Return the anonymous resident memory of the daemon's processes, or of one process, in MB; 0 if it does not run."""
         pids = self.processes() if process is None else [pid for pid in [self.pid(process)] if pid is not None]
         return sum(map(_anonymous, pids)) / 1024
 
@@ -251,7 +251,7 @@ class Scene:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, message: str) -> None:
-    """Wait for another process, in real time. Raises TokiodError with the message when it takes too long."""
+    """Wait for a condition, in real time. Raises TokiodError with the message after the time limit."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The site in the box: what stands in it, in which time zone, under which seed. Everything else follows from this."""
+"""The simulated site: its components, time zone and seed. They determine everything else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATIONS = {
     "connect": 23, "reconnect": 24, "disconnect": 25, "statfs": 26, "create": 33, "destroy": 34, "setattr": 35, "getattr": 37,
     "llog_init": 67, "notify": 72, "quotactl": 75,
 }  # fmt: skip
-"""The operations that LMT 3 writes of each MDT, and their numbers in OPERATION_INFO."""
+"""The operations that LMT 3 records for each MDT, and their numbers in OPERATION_INFO."""
 
 CORI = {"hosts": 288, "devices": 4, "cores": 16}
 """The sizes of the burst buffer of NERSC's Cori."""
@@ -42,7 +42,7 @@ class Site:
     moment: seconds for which what Lustre's commands print stays as it is: the window of who asks them.
     failing: whether, with trouble, ESnet's service and the programs fail now and then, too.
     hosts, devices, cores: the burst buffer's nodes, and the NVMe devices and CPU cores of each; `growth` holds for the last node too.
-    late: seconds within which the last of the nodes' documents can be found, from the time that it tells of.
+    late: largest delay in seconds after which a document can be found.
     """
 
     epoch: int
@@ -72,20 +72,20 @@ class Site:
         if min(self.hosts, self.devices, self.cores) < 1:
             raise ValueError("a burst buffer has at least one host, one device and one core")
         if self.interfaces < 1:
-            raise ValueError("a site that is reached has at least one interface")
+            raise ValueError("a site has at least one interface")
         if min(self.nsds, self.nsd_servers) < 2 or self.nsds < self.nsd_servers:  # noqa: PLR2004 - one for metadata, one for data
             raise ValueError("GPFS has at least two servers, one for metadata and one for data, and a disk for each")
         if self.moment < 1 or 3600 % self.moment:
             raise ValueError(f"moment is {self.moment} s: an hour has a whole number of moments")
         if self.late < 1:
-            raise ValueError(f"late is {self.late} s: no document can be found sooner than 1 s after its time")
+            raise ValueError(f"late is {self.late} s: documents are found 1 s after their time at the earliest")
         if self.seed < 0:
             raise ValueError(f"seed {self.seed} is negative")
         ZoneInfo(self.timezone)
 
     @property
     def ost_names(self) -> tuple[str, ...]:
-        """All OSTs, also one that is still to appear."""
+        """All OSTs, including one that appears later."""
         return tuple(f"{self.filesystem}-OST{j:04x}" for j in range(self.osts))
 
     @property
@@ -105,29 +105,29 @@ class Site:
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """The burst buffer's nodes, all of them."""
+        """All nodes of the burst buffer."""
         return tuple(f"bb{j + 1}" for j in range(self.hosts))
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The devices that each of those has."""
+        """The devices of each node of the burst buffer."""
         return tuple(f"nvme{j}n1" for j in range(self.devices))
 
     @property
     def interface_names(self) -> tuple[str, ...]:
-        """The interfaces, ROUTER:IFNAME: those of ESnet's own names, and of a vendor's, which hold what no URL holds."""
+        """The interfaces, ROUTER:IFNAME, with names of ESnet and of a vendor; the latter hold characters that URLs must escape."""
         return tuple(
             f"{self.filesystem}-cr{1 + j // 2}:" + (f"xe-{j}/0/1" if j % 2 else f"to_site_ip-{j}_v4") for j in range(self.interfaces)
         )
 
     @property
     def nsd_server_names(self) -> tuple[str, ...]:
-        """The hosts that GPFS's disks hang on, that of metadata first."""
+        """The servers of GPFS's disks, the one for metadata first."""
         return tuple(f"{'md' if j == 0 else 'nsd'}{j:02d}.{self.filesystem}.example" for j in range(self.nsd_servers))
 
     @property
     def nsd_names(self) -> tuple[str, ...]:
-        """GPFS's disks; disk j hangs on server j % nsd_servers."""
+        """GPFS's disks; server j % nsd_servers serves disk j."""
         return tuple(f"na{j:02d}md" if j % self.nsd_servers == 0 else f"ddn{j:02d}dt" for j in range(self.nsds))
 
     @property
@@ -142,18 +142,18 @@ class Site:
 
     @property
     def appears(self) -> NDArray[np.int64]:
-        """The step at which each OST is first seen."""
+        """The step at which each OST appears."""
         steps = np.zeros(self.osts, np.int64)
         steps[-1] = 0 if self.growth is None else -(-self.growth // STEP)
         return steps
 
     def step(self, time: float) -> int:
-        """Return the step that is going on at an epoch second; negative before the epoch."""
+        """Return the step at an epoch second; negative before the site's epoch."""
         return int((time - self.epoch) // STEP)
 
     @property
     def fingerprint(self) -> int:
-        """A number in 31 bits that tells one site from another."""
+        """A 31-bit number that identifies the site."""
         return zlib.crc32(msgspec.json.encode(self)) >> 1
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The monitoring systems of a simulated site: how each is started, how the daemon is told of it, and what a right archive of it holds."""
+"""The sources of a simulated site: how to start each, its configuration in the daemon, and its expected cells."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One of them.
+    """One source of a simulated site.
 
     config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`; and in config with
-    what told() says. replayable: all of the past can be had, and so must be, in the end.
+    the values of told(). replayable: all of the past can be queried, so all of it must be stored in the end.
     shown: a dataset to look at; ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site
     and stored windows.
     """
@@ -147,11 +147,11 @@ homes = {homes}
 )
 
 SOURCES = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
-"""What demo and torture play with."""
+"""The sources of the demo and the torture test."""
 
 
 def told(site: Site, command_timeout: int) -> dict[str, str]:
-    """Return what a configuration must tell of a site, in TOML; command_timeout: real seconds that each command may take."""
+    """Return the values of a site for the configuration templates. command_timeout: real seconds that each command may take."""
     homes = ", ".join(f'"{target}" = "{nid}"' for target, nid in Lustre(site).homes().items())
     return {
         "interfaces": str(list(site.interface_names)),
@@ -162,7 +162,7 @@ def told(site: Site, command_timeout: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

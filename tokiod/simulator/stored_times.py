@@ -1,4 +1,4 @@
-"""Which times an archive must know, by the windows that are stored in it."""
+"""The times of an archive that must be filled, from its stored windows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def steps(file: Window, step: int) -> NDArray[np.int64]:
-    """Return the left edges of a file's rows. Raises ValueError for edges that don't lie on steps."""
+    """Return the left edges of a file's rows. Raises ValueError for edges that are not multiples of the step."""
     if file.start % step or file.end % step:
-        raise ValueError(f"{file} does not lie on steps of {step} s")
+        raise ValueError(f"{file} does not start and end on multiples of {step} s")
     return np.arange(file.start, file.end, step)
 
 

@@ -1,6 +1,6 @@
-"""What collectd on a burst buffer's nodes says: like LMT's load a function of (seed, component, step), whoever asks, whenever.
+"""The values of collectd on a burst buffer's nodes: like LMT's load, a function of (seed, component, step).
 
-A document is a series and a step. The time that it tells of is its host's: a phase in the ten seconds that never changes, and jitter.
+A document is a series and a step. Its time is that of its host: a phase in the ten seconds that never changes, and jitter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CPU = ("idle", "user", "system")
 
 
 class Fate(IntEnum):
-    """What becomes of a document. The last four have numbers that are none; which of a disk's two they hit, documents.py says."""
+    """The fate of a document. The last four have malformed numbers; documents.py decides which of a disk's two is hit."""
 
     WRITTEN = 0
     ABSENT = 1
@@ -76,7 +76,7 @@ class Series:
 
 
 def series_of(site: Site) -> tuple[Series, ...]:
-    """Return what each host measures, in the order in which numbers are held: the last two are nothing that anybody archives."""
+    """Return the values of each host, in storage order. The last two are not archived."""
     disks = [Series("disk", type_, device) for type_ in ("disk_octets", "disk_ops") for device in site.device_names]
     memory = [Series("memory", "memory", kind=kind) for kind in MEMORY]
     cores = [Series("cpu", "percent", str(core), kind) for kind in CPU for core in range(site.cores)]

@@ -1,6 +1,6 @@
 """What a right archive of collectd's documents holds: every cell, from the load alone, and nothing from what was served.
 
-A cell holds its series' last sample by time, whoever came first and how often; those of CPUs hold the mean of all samples of all cores.
+A cell holds the last sample of its series by time. Cells of CPUs hold the mean of all samples of all cores.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CollectdAnswers:
         }
 
     def _datasets(self, times: Ints, stored: Mask) -> dict[str, Floats]:
-        """Return the cells f8[n, c] of each dataset, NaN where nothing is stored or nothing was told."""
+        """Return the cells f8[n, c] of each dataset, NaN for cells that are not stored or not reported."""
         devices, memory, rows = self.site.devices, 2 * self.site.devices, stored.nonzero()[0]
         (first, second), means = self._samples(times[stored])
         cells = {

@@ -126,7 +126,7 @@ def _prefix(names: Names, body: dict[str, Any]) -> Selection:
 
 
 def _regexp(names: Names, body: dict[str, Any]) -> Selection:
-    # Lucene's expressions are anchored at both ends; those that mean something else in Python are nobody's filter of hosts.
+    # Lucene's expressions are anchored at both ends. Expressions with another meaning in Python are not used as filters of hosts.
     field, value = _field(body, "value")
     try:
         expression = re.compile(value)

@@ -146,7 +146,7 @@ class Elasticsearch:
 
 
 async def serve(site: Site, clock: Clock, host: str, port: int) -> None:
-    """Answer on an address for ever; raises OSError where it can't be had."""
+    """Serve on an address forever. Raises OSError if the address is not available."""
     runner = web.AppRunner(Elasticsearch(site, clock).application(), access_log=None)
     await runner.setup()
     try:

@@ -1,4 +1,4 @@
-"""What ESnet's routers count at a site's edge: rates by interface, and when each of them can first be told."""
+"""The rates of ESnet's routers at a site's edge, by interface, and when each is first available."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ class Esnet:
         rates = np.round(_LINE * np.maximum(level - 0.25, 0) ** 3 * noise, 2)
         silent = draw(site, "esnet silent", block, BLOCK // _SPELL, site.interfaces).repeat(_SPELL, axis=0) < site.trouble / 60
         rates[silent | (absent < site.trouble / 100)] = np.nan
-        # Nothing is told before its interval is over.
+        # A rate is not available before its interval is over.
         taken = self.origin + INTERVAL * (block * BLOCK + np.arange(1, BLOCK + 1))[:, np.newaxis]
         return rates, taken + site.late * late

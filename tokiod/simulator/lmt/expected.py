@@ -1,7 +1,7 @@
 """What a right archive holds: every cell of a TTS file over the simulated LMT database, from the site alone.
 
 Nothing here is read from the database, and the delta rule is the oracle's, column by column, so that neither the collector's reading nor
-tokiod.tts has a part in what they are held against. Where two rows tell of one time the later TS_ID counts, and the simulator sees to it
+tokiod.tts has a part in the compared files. Where two rows have the same time the later TS_ID counts, and the simulator ensures
 that this is what was measured then.
 """
 
@@ -133,7 +133,7 @@ class Answers:
         return np.asarray((from_start | (newest - 2 > hole[:, np.newaxis]))[:-1] & held[1:, np.newaxis])
 
     def _day_before(self, name: str, start: int) -> Ints:
-        """Return the last sample of each column in the day before, NULL where there is none."""
+        """Return the last sample of each column in the day before, NULL if it has none."""
         samples = self._samples(name, _times(max(self._day_before_start(start), min(start, self.since)), start))
         there = samples != NULL
         last = np.where(there, np.arange(len(samples))[:, np.newaxis], -1).max(axis=0, initial=-1)
@@ -143,7 +143,7 @@ class Answers:
         return self._calendar.day(start - 1).start
 
     def _samples(self, name: str, times: Ints) -> Ints:
-        """Return a counter's samples, i8[n, c], NULL where there is none in the archive."""
+        """Return a counter's samples, i8[n, c], NULL for samples that are not in the archive."""
         field = COUNTERS[name]
         if field not in OPERATIONS:
             return self._field("OST_DATA", field, times)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class LustreAnswers:
     """What the files of a site's file systems hold once the windows `stored` are in the archive, and no others.
 
-    A window that was lost is none of these, so its cells are missing.
+    A lost window is not among these, so its cells are missing.
     since: nothing before it is ever collected (the site's epoch if not given).
     """
 
@@ -55,7 +55,7 @@ class LustreAnswers:
         return {name: self._answer(times, known, values, its) for name, (values, its) in cells.items()}
 
     def _seen(self, moment: Moment) -> tuple[Mask, Mask]:
-        """Return which targets' space can be told, and of which it can be told who serves them."""
+        """Return for which targets the space is known, and for which the server is known."""
         answers = np.array([moment.failing[mount] is None for mount in self._load.mounts])
         return moment.listed & answers, moment.connected & (moment.failing["lctl"] is None)
 
