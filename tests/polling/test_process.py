@@ -15,7 +15,7 @@ from tokiod.bus.receiver import Receiver
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.polling.process import collect
+from tokiod.polling.process import CollectorsProcess
 from tokiod.ranges import Ranges
 
 NOON = 1_517_126_400 + 12 * 3600
@@ -112,7 +112,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     made = Site(tmp_path)
-    monkeypatch.setattr("tokiod.polling.sources.GRACE", 0.1)
+    monkeypatch.setattr("tokiod.polling.sources.DRAIN_SECONDS", 0.1)
     monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(made.plugins)])
     yield made
     sys.modules.pop("collectors.pretend", None)
@@ -120,7 +120,7 @@ def site(tmp_path, monkeypatch):
 
 @contextmanager
 def writer(config, epoch="one"):
-    """A writer that stores nothing but the word of it; yields the ranges that it acknowledged, by source."""
+    """A writer that records windows without files; yields the ranges that it acknowledged, by source."""
     stop = threading.Event()
     ready = threading.Event()
     stored = {}
@@ -148,7 +148,7 @@ def writer(config, epoch="one"):
 
 @asynccontextmanager
 async def collecting(config, clock):
-    task = asyncio.create_task(collect(lambda: config, clock))
+    task = asyncio.create_task(CollectorsProcess(lambda: config, clock).run())
     try:
         yield
         assert not task.done()
@@ -182,7 +182,7 @@ def wait_for(condition):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_that_is_asked_to_stop_has_its_windows_acknowledged_its_collectors_closed_and_never_met_hdf5(site, number):
+def test_a_stopped_process_has_its_windows_acknowledged_its_collectors_closed_and_no_hdf5(site, number):
     config = site.configure()
     with writer(config) as stored, process(site) as child:
         wait_for(lambda: "well" in stored and stored["well"].total >= 3540)
@@ -196,7 +196,7 @@ def test_a_process_that_is_asked_to_stop_has_its_windows_acknowledged_its_collec
         assert (ledger.sources()[0].state, ledger.stored("well")) == ("stopped", stored["well"])
 
 
-def test_a_process_that_no_writer_has_welcomed_yet_asks_nothing_makes_no_ledger_and_stops_at_once(site):
+def test_a_process_without_a_welcome_collects_nothing_creates_no_ledger_and_stops_at_once(site):
     config = site.configure()
     with process(site) as child:
         time.sleep(0.3)
@@ -205,7 +205,7 @@ def test_a_process_that_no_writer_has_welcomed_yet_asks_nothing_makes_no_ledger_
     assert (site.notes.exists(), config.archive.ledger.exists()) == (False, False)
 
 
-def test_a_ledger_that_can_not_be_opened_is_a_sentence_and_tried_again(site):
+def test_a_ledger_that_cannot_be_opened_is_reported_in_a_sentence_and_retried(site):
     config = site.configure()
     config.archive.ledger.parent.mkdir(parents=True)
     config.archive.ledger.write_bytes(b"no database" * 1000)
@@ -221,11 +221,11 @@ def test_a_ledger_that_can_not_be_opened_is_a_sentence_and_tried_again(site):
             receiver.beat()
             assert time.monotonic() < deadline + 15
         child.kill()
-        said = child.communicate()[0]
-    assert (said.count("ledger.failed"), said.count("is corrupt"), "Traceback" in said) == (1, 1, False)
+        output = child.communicate()[0]
+    assert (output.count("ledger.failed"), output.count("is corrupt"), "Traceback" in output) == (1, 1, False)
 
 
-def test_after_a_kill_of_the_process_exactly_the_unproved_windows_are_asked_for_again(site):
+def test_after_a_kill_of_the_process_exactly_the_windows_that_are_not_stored_are_collected_again(site):
     config = site.configure()
     with writer(config) as stored:
         with process(site) as child:
@@ -242,7 +242,7 @@ def test_after_a_kill_of_the_process_exactly_the_unproved_windows_are_asked_for_
         assert proved.isdisjoint({int(start) for start in site.asked[before:]})
 
 
-def test_a_writer_that_comes_back_with_another_ledger_gets_again_what_that_does_not_hold(site):
+def test_a_writer_that_restarts_with_another_ledger_receives_again_what_that_does_not_hold(site):
     config = site.configure()
 
     async def scenario():
@@ -264,7 +264,7 @@ def test_a_writer_that_comes_back_with_another_ledger_gets_again_what_that_does_
     assert (status.step, status.retention) == (5, 3600)
 
 
-def test_a_collector_that_cannot_be_made_is_told_and_holds_up_no_other(site):
+def test_a_collector_that_cannot_be_made_is_reported_and_delays_no_other(site):
     broken = f'[[source]]\nname = "ill"\nkind = "pretend"\nsystem = "cscratch"\nbroken = true\nnotes = "{site.notes}"\n'
     config = site.configure(broken)
 
@@ -278,7 +278,7 @@ def test_a_collector_that_cannot_be_made_is_told_and_holds_up_no_other(site):
     assert asyncio.run(scenario()) == {"well": ("running", ""), "ill": ("fatal", "no such secret: file:lmt-password")}
 
 
-def test_without_a_source_the_process_waits_to_be_stopped(site):
+def test_a_process_without_a_source_runs_until_it_is_stopped(site):
     config = site.configure()
     text = site.path.read_text()
     site.path.write_text(text[: text.index("[[source]]")])

@@ -1,4 +1,4 @@
-"""The collectors' process: one asyncio loop, a poller for each source, one way to the writer. HDF5 is never imported here."""
+"""The collectors' process: one asyncio loop, a poller for each source, one connection to the writer. It never imports HDF5."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.polling.backfill import Alone
-from tokiod.polling.sources import Making, Sources, room
+from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.sd_notify import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
@@ -32,10 +31,132 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-AGAIN = 5.0
-"""Seconds between two attempts to open a ledger that can't be had."""
-BEAT = 1.0
-"""Seconds between two words to whoever keeps this process running."""
+LEDGER_RETRY_SECONDS = 5.0
+"""Between two attempts to open a ledger that can't be opened at present."""
+NOTIFY_SECONDS = 1.0
+"""Between two reports of progress to the supervisor; ten times as often until the process is ready."""
+
+
+class CollectorsProcess:
+    """Collects all configured sources, from open() to close().
+
+    Nothing is collected before the writer's welcome, because the writer first creates the ledger or quarantines a corrupt one. At each
+    later welcome, and when the writer reports that windows were lost, the ledger is opened again and every poller reads it. While it
+    can't be opened, collecting does not start, or goes on as before.
+    load: reads the configuration, at the start and at each reload, of which only changes of the sources take effect.
+    """
+
+    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier = NOBODY) -> None:
+        self._load = load
+        self._clock = clock
+        self._notifier = notifier
+        self._config = load()
+        self._sender = _sender(self._config, self._reopen_ledger)
+        self._ledger: Ledger | None = None
+        self._sources: Sources | None = None
+        self._reload_requested = asyncio.Event()
+        self._repeats = Repeats(clock)
+
+    async def run(self) -> None:
+        """Collect until cancelled; then wait briefly for the windows in flight and close the collectors."""
+        catalogue.start_counting(self._config, "collectors")
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(self._sender.run()), tasks.create_task(self._notify_progress())]
+            try:
+                await self.serve(await self.open())
+            finally:
+                self.close()
+                for task in background:
+                    task.cancel()
+
+    async def open(self) -> Ledger:
+        """Wait for the writer's welcome and for a ledger that can be opened."""
+        await self._sender.welcomed()
+        while self._ledger is None:
+            try:
+                self._ledger = Ledger.open(self._config.archive.ledger)
+            except (TokiodError, LedgerError) as error:
+                self._log_retry(error)
+                await asyncio.sleep(LEDGER_RETRY_SECONDS)
+        return self._ledger
+
+    async def serve(self, ledger: Ledger) -> None:
+        """Collect until cancelled, and read the configuration again whenever that is requested."""
+        async with asyncio.TaskGroup() as tasks:
+            self._sources = Sources(self._config, self._clock, self._sender, ledger, tasks)
+            await self._sources.apply(self._config)
+            log.info("collectors.ready", sources=len(self._config.source))
+            while True:
+                await self._reload_requested.wait()
+                self._reload_requested.clear()
+                await self.reload(self._sources)
+
+    async def reload(self, sources: Sources) -> None:
+        """Read the configuration again and collect its sources; refuse a wrong one."""
+        self._notifier.reloading()
+        try:
+            self._config = self._load()
+            catalogue.start_counting(self._config, "collectors")
+            await sources.apply(self._config)
+        except ConfigError as error:
+            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults say it all
+        self._notifier.ready()
+
+    def request_reload(self) -> None:
+        """Have serve() read the configuration again."""
+        self._reload_requested.set()
+
+    def close(self) -> None:
+        """Close the ledger."""
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+        log.info("collectors.stopped", unanswered=0 if self._sources is None else self._sources.unanswered)
+
+    def _reopen_ledger(self) -> None:
+        """Open the ledger again and have every poller read it. The sender calls this when stored windows may have been lost."""
+        if self._ledger is not None:
+            try:
+                self._ledger.reopen()
+            except (TokiodError, LedgerError) as error:
+                self._log_retry(error)
+                asyncio.get_running_loop().call_later(LEDGER_RETRY_SECONDS, self._reopen_ledger)
+                return
+        if self._sources is not None:
+            self._sources.reload()
+
+    def _log_retry(self, error: Exception) -> None:
+        if times := self._repeats(str(error)):
+            log.error("ledger.failed", error=str(error), reason=f"retried every {LEDGER_RETRY_SECONDS:.0f} s", times=times)
+
+    async def _notify_progress(self) -> None:
+        """Report to the supervisor that this process makes progress: its loop runs, no collector hangs, and the writer answers.
+
+        It is ready when the writer has answered other than "busy", or when every source's first attempt has ended without a window in
+        flight: a source that is down must not delay the others.
+        """
+        is_ready = False
+        while True:
+            if stuck := self._stuck():
+                log.error("collectors.stuck", reason=stuck)
+            elif self._sources is None:
+                self._notifier.alive("waiting for the writer")
+            else:
+                self._notifier.alive(self._sources.summary())
+                if not is_ready and self._has_progressed(self._sources):
+                    is_ready = True
+                    self._notifier.ready()
+            await asyncio.sleep(NOTIFY_SECONDS if is_ready else NOTIFY_SECONDS / 10)
+
+    def _has_progressed(self, sources: Sources) -> bool:
+        state = self._sender.state
+        in_flight = state.unacknowledged or state.postponed
+        return bool(state.answered) or (not in_flight and all(poller.has_asked for poller in sources.pollers))
+
+    def _stuck(self) -> str:
+        now = asyncio.get_running_loop().time()
+        pollers = [] if self._sources is None else self._sources.pollers
+        return next(filter(None, (self._sender.stuck(now), *(poller.stuck(now) for poller in pollers))), "")
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
@@ -43,124 +164,26 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
     asyncio.run(_until_signal(load, clock, notifier))
 
 
-async def collect(load: Callable[[], Config], clock: Clock, notifier: Notifier = NOBODY, reloading: asyncio.Event | None = None) -> None:
-    """Collect until cancelled; then wait a moment for what is on its way to the writer, and close the collectors.
-
-    Nothing begins before the writer's welcome: it makes the ledger, or sets a corrupt one aside, before it says so. At each later
-    welcome, and when the writer says that something is lost, the ledger is opened anew and every poller reads it again.
-    A ledger that can't be opened just now is tried again; until then nothing begins, or all goes on as it was.
-    reloading: set when the configuration is to be read again; of that only sources may have changed.
-    """
-    config, told = load(), Repeats(clock)
-    catalogue.start_counting(config, "collectors")
-    ledger: Ledger | None = None
-    sources: Sources | None = None
-
-    def reload() -> None:
-        if ledger is not None:
-            try:
-                ledger.reopen()
-            except (TokiodError, LedgerError) as error:
-                _tell(error, told)
-                asyncio.get_running_loop().call_later(AGAIN, reload)
-                return
-        if sources is not None:
-            sources.reload()
-
-    sender = _sender(config, reload)
-    async with asyncio.TaskGroup() as tasks:
-        sending = tasks.create_task(sender.run())
-        telling = tasks.create_task(_tell_progress(notifier, sender, lambda: sources))
-        try:
-            await sender.welcomed()
-            with await _opened(config.archive.ledger, told) as ledger:
-                async with asyncio.TaskGroup() as working:
-                    sources = Sources(config, clock, sender, ledger, working)
-                    await sources.take(config)
-                    log.info("collectors.ready", sources=len(config.source))
-                    await _reload_when_asked(load, sources, notifier, reloading or asyncio.Event())
-        finally:
-            log.info("collectors.stopped", unanswered=0 if sources is None else sources.unanswered)
-            sending.cancel()
-            telling.cancel()
+async def _until_signal(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+    process, loop = CollectorsProcess(load, clock, notifier), asyncio.get_running_loop()
+    task = asyncio.ensure_future(process.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    loop.add_signal_handler(signal.SIGHUP, process.request_reload)
+    with suppress(asyncio.CancelledError):
+        await task
+    notifier.stopping()
 
 
-async def _reload_when_asked(load: Callable[[], Config], sources: Sources, notifier: Notifier, reloading: asyncio.Event) -> None:
-    while True:
-        await reloading.wait()
-        reloading.clear()
-        notifier.reloading()
-        try:
-            config = load()
-            catalogue.start_counting(config, "collectors")
-            await sources.take(config)
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
-        notifier.ready()
-
-
-async def _tell_progress(notifier: Notifier, sender: Sender, known: Callable[[], Sources | None]) -> None:
-    """Tell that this process makes progress, while it does: the loop turns, no collector hangs, and the writer answers.
-
-    It is ready once the writer has answered otherwise than "later", for a file that is being made, or all sources were asked in vain: one
-    that is down must not keep the others from it.
-    """
-    is_ready, loop = False, asyncio.get_running_loop()
-    while True:
-        sources = known()
-        if stuck := _stuck(sender, sources, loop.time()):
-            log.error("collectors.stuck", reason=stuck)
-        elif sources is None:
-            notifier.alive("waiting for the writer")
-        else:
-            notifier.alive(sources.sentence())
-            state = sender.state
-            is_open = state.unacknowledged or state.postponed
-            in_vain = all(poller.has_asked for poller in sources.pollers) and not is_open
-            if not is_ready and (state.answered or in_vain):
-                is_ready = True
-                notifier.ready()
-        await asyncio.sleep(BEAT if is_ready else BEAT / 10)
-
-
-def _stuck(sender: Sender, sources: Sources | None, now: float) -> str:
-    reasons = (sender.stuck(now), *(poller.stuck(now) for poller in (() if sources is None else sources.pollers)))
-    return next(filter(None, reasons), "")
+async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job) -> None:
+    """Work on one job until it ends, without polling. A writer must be running."""
+    async with _sender(config) as sender:
+        await sender.welcomed()
+        with Ledger.open(config.archive.ledger) as ledger:
+            factory = SourceFactory(config, clock, sender, ledger, backfill_slots(config))
+            await factory.backfill(source, Alone()).work(job)
 
 
 def _sender(config: Config, on_reload: Callable[[], None] = lambda: None) -> Sender:
     bus = config.bus
     return Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=on_reload, keys=bus_keys(config))
-
-
-async def _opened(path: Path, told: Repeats) -> Ledger:
-    while True:
-        try:
-            return Ledger.open(path)
-        except (TokiodError, LedgerError) as error:
-            _tell(error, told)
-        await asyncio.sleep(AGAIN)
-
-
-def _tell(error: Exception, told: Repeats) -> None:
-    if times := told(str(error)):
-        log.error("ledger.failed", error=str(error), reason=f"tried again every {AGAIN:.0f} s", times=times)
-
-
-async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job) -> None:
-    """Work on one job, without polling anything; a writer must be running. Returns when the job has ended."""
-    async with _sender(config) as sender:
-        await sender.welcomed()
-        with Ledger.open(config.archive.ledger) as ledger:
-            await Making(config, clock, sender, ledger, room(config)).backfill(source, Alone()).work(job)
-
-
-async def _until_signal(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
-    reloading, loop = asyncio.Event(), asyncio.get_running_loop()
-    task = asyncio.ensure_future(collect(load, clock, notifier, reloading))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    loop.add_signal_handler(signal.SIGHUP, reloading.set)
-    with suppress(asyncio.CancelledError):
-        await task
-    notifier.stopping()

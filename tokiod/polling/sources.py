@@ -1,4 +1,4 @@
-"""The sources that are collected, each with tasks of its own: started, stopped and changed while the others go on."""
+"""The sources that are collected, each with its own tasks: started, stopped and changed while the others run."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-GRACE = 5.0
-"""Real seconds that the writer has for its last answers when a source stops; what it doesn't answer is collected again."""
+DRAIN_SECONDS = 5.0
+"""Real seconds to wait for the writer's last answers when a source stops. A window without an answer is collected again."""
+DOWN_SHOWN = 3
+"""Sources that are down and that a summary names; all are counted."""
 Work = Poller | Backfill | Recount | Intake
 
 
-class Making:
-    """Makes what collects a source. room: bounds the windows of all backfills together."""
+class SourceFactory:
+    """Makes the collectors and tasks of a source. slots: limits the windows that all backfills together have on the bus."""
 
-    def __init__(self, config: Config, clock: Clock, sender: Sender, ledger: Ledger, room: asyncio.Semaphore) -> None:
+    def __init__(self, config: Config, clock: Clock, sender: Sender, ledger: Ledger, slots: asyncio.Semaphore) -> None:
         self._calendar = Calendar(config.timezone)
         self._site = Site(self._calendar, clock, config.secret)
         self._sender = sender
         self._ledger = ledger
-        self._room = room
+        self._slots = slots
 
     def collector(self, source: SourceConfig) -> Collector:
-        """Return a collector of a source. Raises whatever its plugin does."""
+        """Return a new collector of a source. Raises what its plugin raises."""
         return plugins.load(source.kind).live(source, self._site)
 
     def poller(self, source: SourceConfig, collector: Collector) -> Poller:
@@ -56,105 +58,106 @@ class Making:
         return Poller(source, collector, self._ledger, self._sender.submit, self._calendar, self._site.clock, Random())  # noqa: S311 - jitter
 
     def backfill(self, source: SourceConfig, lender: Lender) -> Backfill:
-        """Return who fills the past of a source."""
+        """Return the backfills of a source."""
         submit, clock = self._sender.submit, self._site.clock
-        return Backfill(source, self.collector, lender, self._ledger, submit, self._room, self._calendar, clock, Random())  # noqa: S311
+        return Backfill(source, self.collector, lender, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311
 
     def recount(self, source: SourceConfig, poller: Poller) -> Recount:
-        """Return who counts again what is stored of a source."""
+        """Return the recounts of a source."""
         return Recount(source, self.collector(source), poller, self._ledger, self._site.clock)
 
     def intake(self, source: Watched) -> Intake:
-        """Return who collects the files of a watched folder."""
+        """Return what collects the files of a watched folder."""
         submit, clock = self._sender.submit, self._site.clock
         plugin, options = plugins.load(source.kind), source.options
 
         def make(path: Path) -> SavedCollector:
             return plugin.saved([path], options, self._site)
 
-        return Intake(source, make, self._ledger, submit, self._room, self._calendar, clock, Random())  # noqa: S311 - jitter
+        return Intake(source, make, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311 - jitter
 
 
-def room(config: Config) -> asyncio.Semaphore:
-    """Return the room that backfills have on the bus: half of it is left to live polling."""
+def backfill_slots(config: Config) -> asyncio.Semaphore:
+    """Return the slots that backfills have on the bus: half of its windows are left to live polling."""
     return asyncio.Semaphore(max(1, config.bus.max_windows // 2))
 
 
 class Sources:
-    """All that are configured. tasks: where their tasks run; what one of them raises ends all."""
+    """All configured sources. tasks: the group in which they run; an exception of one ends all."""
 
     def __init__(self, config: Config, clock: Clock, sender: Sender, ledger: Ledger, tasks: asyncio.TaskGroup) -> None:
         self._clock = clock
         self._sender = sender
         self._ledger = ledger
         self._tasks = tasks
-        self._room = room(config)
-        self._ones: dict[str, _One] = {}
+        self._slots = backfill_slots(config)
+        self._running: dict[str, _RunningSource] = {}
 
-    async def take(self, config: Config) -> None:
-        """Collect just the sources of a configuration: what is in it as before goes on undisturbed."""
+    async def apply(self, config: Config) -> None:
+        """Collect the sources of a configuration, and no others. Unchanged sources keep running."""
         wanted = {source.name: source for source in config.source}
-        going = [one for name, one in self._ones.items() if one.source != wanted.get(name) or one.has_failed]
-        for one in going:
+        ending = [one for name, one in self._running.items() if one.source != wanted.get(name) or one.has_failed]
+        for one in ending:
             one.task.cancel()
-        await asyncio.gather(*(one.task for one in going), return_exceptions=True)
-        self._ones = {name: one for name, one in self._ones.items() if one not in going}
-        making = Making(config, self._clock, self._sender, self._ledger, self._room)
-        for name in wanted.keys() - self._ones.keys():
-            self._ones[name] = self._start(wanted[name], making)
+        await asyncio.gather(*(one.task for one in ending), return_exceptions=True)
+        self._running = {name: one for name, one in self._running.items() if one not in ending}
+        factory = SourceFactory(config, self._clock, self._sender, self._ledger, self._slots)
+        for name in wanted.keys() - self._running.keys():
+            self._running[name] = self._start(wanted[name], factory)
 
     def reload(self) -> None:
-        """Have all of them read the ledger again."""
+        """Have every poller read the ledger again."""
         for poller in self.pollers:
             poller.reload()
 
     @property
     def pollers(self) -> list[Poller]:
-        """Those that poll."""
-        return [one.poller for one in self._ones.values() if one.poller is not None]
+        """The pollers of the sources that have one."""
+        return [one.poller for one in self._running.values() if one.poller is not None]
 
     @property
     def unanswered(self) -> int:
-        """How many windows were still on their way to the writer when their sources stopped."""
-        return sum(one.unanswered for one in self._ones.values())
+        """How many windows were still in flight when their sources stopped."""
+        return sum(one.unanswered for one in self._running.values())
 
-    def sentence(self) -> str:
-        """Say how they do."""
-        troubled = {one.source.name: one.poller.trouble for one in self._ones.values() if one.poller and one.poller.trouble}
-        troubled |= {one.source.name: "can't be made, see the log" for one in self._ones.values() if one.has_failed}
-        down = "".join(f", {name} down ({why})" for name, why in sorted(troubled.items())[:3])
-        return f"{len(self._ones) - len(troubled)} of {len(self._ones)} sources running{down}{', ...' if len(troubled) > 3 else ''}"  # noqa: PLR2004
+    def summary(self) -> str:
+        """Return how many sources run, and which are down."""
+        down = {one.source.name: one.poller.trouble for one in self._running.values() if one.poller and one.poller.trouble}
+        down |= {one.source.name: "can't be started, see the log" for one in self._running.values() if one.has_failed}
+        named = "".join(f", {name} down ({reason})" for name, reason in sorted(down.items())[:DOWN_SHOWN])
+        more = ", ..." if len(down) > DOWN_SHOWN else ""
+        return f"{len(self._running) - len(down)} of {len(self._running)} sources running{named}{more}"
 
-    def _start(self, source: SourceConfig, making: Making) -> _One:
-        """Start one; one that can't be made is told in the status and holds up no other."""
+    def _start(self, source: SourceConfig, factory: SourceFactory) -> _RunningSource:
+        """Start a source; the status shows one that can't be started, and the others run."""
         try:
-            one = _One(source, *_work(source, making))
+            one = _RunningSource(source, *_work(source, factory))
         except Exception as error:
             log.exception("source.fatal", source=source.name, reason=str(error))
             self._ledger.register(source, int(self._clock.time()))
             self._ledger.set_state(source.name, "fatal", str(error), self._clock.time())
-            one = _One(source, None, [])
+            one = _RunningSource(source, None, [])
         one.task = self._tasks.create_task(one.run())
         return one
 
 
-def _work(source: SourceConfig, making: Making) -> tuple[Collector | None, list[Work]]:
+def _work(source: SourceConfig, factory: SourceFactory) -> tuple[Collector | None, list[Work]]:
     if isinstance(source, Watched):
-        return None, [making.intake(source)]
-    collector = making.collector(source)
-    poller = making.poller(source, collector)
-    return collector, [poller, making.backfill(source, poller), making.recount(source, poller)] if collector.replayable else [poller]
+        return None, [factory.intake(source)]
+    collector = factory.collector(source)
+    poller = factory.poller(source, collector)
+    return collector, [poller, factory.backfill(source, poller), factory.recount(source, poller)] if collector.replayable else [poller]
 
 
 @dataclass(slots=True, eq=False)
-class _One:
-    """A source; without any work it could not be made."""
+class _RunningSource:
+    """A source with its tasks; without any work it could not be started."""
 
     source: SourceConfig
     collector: Collector | None
     work: list[Work]
     unanswered: int = 0
-    task: asyncio.Task[None] = None  # type: ignore[assignment] # begun as soon as this is made
+    task: asyncio.Task[None] = None  # type: ignore[assignment] # started right after this
 
     @property
     def has_failed(self) -> bool:
@@ -165,14 +168,14 @@ class _One:
         return next(self._pollers(), None)
 
     async def run(self) -> None:
-        """Work until cancelled; then wait a moment for what is on its way to the writer, and close the collector."""
+        """Work until cancelled; then wait briefly for the windows in flight and close the collector."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for one in self.work:
                     tasks.create_task(one.run())
         finally:
             for poller in self._pollers():
-                self.unanswered = await poller.drain(GRACE)
+                self.unanswered = await poller.drain(DRAIN_SECONDS)
             if self.collector is not None:
                 with suppress(Exception):
                     await self.collector.close()
