@@ -1,4 +1,4 @@
-"""Keys in files: which are read, which are refused and why, and who may come by them."""
+"""Keys in files: which are read, which are refused and why, and which clients they allow."""
 
 import re
 import stat
@@ -25,7 +25,7 @@ def keyring(tmp_path):
 
 @pytest.fixture
 def keygen(capsys):
-    """Run the command; return its exit code and what it said."""
+    """Run the command; return its exit code and output."""
 
     def run(*arguments):
         with pytest.raises(SystemExit) as ended:
@@ -41,7 +41,7 @@ def configured(tmp_path, text):
     return load(path)
 
 
-def test_keys_that_are_made_are_zeromqs_certificates_and_the_secret_one_is_its_owners(tmp_path, keygen):
+def test_new_keys_are_zeromq_certificates_and_only_the_owner_can_read_the_secret_one(tmp_path, keygen):
     code, said = keygen(tmp_path / "keys", "feed")
     public, secret = tmp_path / "keys/feed.key", tmp_path / "keys/feed.key_secret"
     assert (code, said.err) == (0, "")
@@ -64,7 +64,7 @@ def test_no_key_is_overwritten(tmp_path, keygen, there):
     (tmp_path / there).write_text("old")
     code, said = keygen(tmp_path, "feed")
     assert (code, said.out) == (2, "")
-    assert said.err == f"tokiod: {tmp_path / there} is there already, and is kept: name another, or remove it\n"
+    assert said.err == f"tokiod: {tmp_path / there} exists and is kept: choose another name, or remove it\n"
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "old"
 
@@ -75,10 +75,10 @@ def test_a_name_is_no_path(tmp_path, keygen, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_can_not_be_made_is_a_sentence(tmp_path, keygen):
+def test_a_directory_that_can_not_be_made_is_reported(tmp_path, keygen):
     (tmp_path / "file").touch()
     code, said = keygen(tmp_path / "file", "x")
-    assert (code, said.err) == (2, f"tokiod: {tmp_path}/file/x.key_secret can't be written: File exists\n")
+    assert (code, said.err) == (2, f"tokiod: cannot write {tmp_path}/file/x.key_secret: File exists\n")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o611])
@@ -87,32 +87,32 @@ def test_a_secret_key_that_others_may_read_is_refused(keyring, mode):
     path.chmod(mode)
     with pytest.raises(ConfigError) as caught:
         curve.key_pair(path.name, keyring.directory)
-    assert caught.value.faults == [f"{path}: others than its owner may read it (mode {mode:04o}): chmod 0600 it"]
+    assert caught.value.faults == [f"{path}: other users can read it (mode {mode:04o}): chmod 0600 it"]
 
 
-def test_a_credential_of_systemds_is_found_first_and_may_look_readable_for_a_group(keyring, tmp_path, monkeypatch):
+def test_a_systemd_credential_comes_first_and_may_look_readable_by_a_group(keyring, tmp_path, monkeypatch):
     given = Keyring(tmp_path / "credentials")
     path = given.directory / "server.key_secret"
     path.chmod(0o440)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given.directory))
     assert curve.key_pair("server.key_secret", keyring.directory) == given.server
     path.chmod(0o444)
-    with pytest.raises(ConfigError, match="others than its owner"):
+    with pytest.raises(ConfigError, match="other users can read it"):
         curve.key_pair("server.key_secret", keyring.directory)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "secret key x: it can't be read ({0}: No such file or directory); `tokiod keygen` makes one"),
-        ("", "{0}: no secret key is in it: name the file that ends in .key_secret, see `tokiod keygen --help`"),
-        ('public-key = "x"', "{0}: no secret key is in it: name the file that ends in .key_secret, see `tokiod keygen --help`"),
-        ('public-key = "x"\nsecret-key = "x"', "{0}: what is in it is no secret key; `tokiod keygen` makes one"),
-        ('public-key = "x"\nsecret-key = "' + "~" * 40 + '"', "{0}: what is in it is no secret key; `tokiod keygen` makes one"),
-        ('public-key = "x"\nsecret-key = "' + "\xff" * 20 + '"', "{0}: what is in it is no secret key; `tokiod keygen` makes one"),
+        (None, "secret key x: can't be read ({0}: No such file or directory); `tokiod keygen` makes one"),
+        ("", "{0}: contains no secret key: name the file that ends in .key_secret, see `tokiod keygen --help`"),
+        ('public-key = "x"', "{0}: contains no secret key: name the file that ends in .key_secret, see `tokiod keygen --help`"),
+        ('public-key = "x"\nsecret-key = "x"', "{0}: contains an invalid secret key; `tokiod keygen` makes one"),
+        ('public-key = "x"\nsecret-key = "' + "~" * 40 + '"', "{0}: contains an invalid secret key; `tokiod keygen` makes one"),
+        ('public-key = "x"\nsecret-key = "' + "\xff" * 20 + '"', "{0}: contains an invalid secret key; `tokiod keygen` makes one"),
     ],
 )
-def test_what_is_no_secret_key_is_a_sentence_that_does_not_tell_it(tmp_path, text, sentence):
+def test_an_invalid_secret_key_is_reported_without_its_content(tmp_path, text, sentence):
     path = tmp_path / "x"
     if text is not None:
         path.touch(0o600)
@@ -123,67 +123,67 @@ def test_what_is_no_secret_key_is_a_sentence_that_does_not_tell_it(tmp_path, tex
 
 
 @pytest.mark.parametrize("text", ["", "x", 'public-key = "short"', 'public-key = "' + "~" * 40 + '"', 'public-key = "' + "a" * 45 + '"'])
-def test_what_is_no_public_key_is_a_sentence(tmp_path, text):
+def test_an_invalid_public_key_is_reported(tmp_path, text):
     (tmp_path / "x.key").write_text(text)
     with pytest.raises(ConfigError) as caught:
         curve.public_key(tmp_path / "x.key")
     assert caught.value.faults == [
-        f"{tmp_path}/x.key: no public key is in it: it is the file that ends in .key, which `tokiod keygen` makes"
+        f"{tmp_path}/x.key: contains no public key: name the file that ends in .key, which `tokiod keygen` makes"
     ]
 
 
-def test_a_secret_key_that_was_read_is_in_no_log(keyring):
+def test_a_secret_key_is_masked_in_logs(keyring):
     assert mask(f"it is {keyring.server.secret.decode()}") == "it is ***"
     assert mask(keyring.server.public.decode()) == keyring.server.public.decode()
 
 
-def test_who_may_come_is_read_from_a_directory_and_read_again(keyring):
-    friend, other = keyring.admitted("friend").own.public, keyring.admitted("other").own.public
+def test_allowed_keys_are_read_from_a_directory_and_reloaded(keyring):
+    friend, other = keyring.allowed("friend").own.public, keyring.allowed("other").own.public
     (keyring.clients / "README").write_text("no key")
-    guard = keyring.guard(b"always")
-    assert guard.allowed == {friend, other, b"always"}
-    third = keyring.admitted("third").own.public
-    assert guard.read() is False
-    assert guard.allowed == {friend, other, third, b"always"}
+    keys = keyring.server_keys(b"always")
+    assert keys.allowed == {friend, other, b"always"}
+    third = keyring.allowed("third").own.public
+    assert keys.reload() is False
+    assert keys.allowed == {friend, other, third, b"always"}
     keyring.revoke("other")
-    assert guard.read() is True
-    assert guard.allowed == {friend, third, b"always"}
-    assert guard.read() is False
+    assert keys.reload() is True
+    assert keys.allowed == {friend, third, b"always"}
+    assert keys.reload() is False
 
 
 def test_a_directory_that_is_gone_changes_nothing(keyring):
-    friend = keyring.admitted("friend").own.public
-    guard = keyring.guard()
+    friend = keyring.allowed("friend").own.public
+    keys = keyring.server_keys()
     keyring.clients.rename(keyring.directory / "elsewhere")
-    with pytest.raises(ConfigError, match=r"clients: .*/clients is no directory: make it"):
-        guard.read()
-    assert guard.allowed == {friend}
+    with pytest.raises(ConfigError, match=r"clients: .*/clients is not a directory: create it"):
+        keys.reload()
+    assert keys.allowed == {friend}
 
 
-def test_without_keys_nobody_guards(tmp_path):
+def test_a_configuration_without_keys_has_none(tmp_path):
     config = configured(tmp_path, "")
-    assert (curve.feed_guard(config), curve.bus_guard(config), curve.bus_keys(config)) == (None, None, None)
+    assert (curve.feed_server_keys(config), curve.bus_server_keys(config), curve.bus_client_keys(config)) == (None, None, None)
     curve.check(config)
 
 
-def test_keys_are_named_relative_to_the_secrets_and_the_collectors_always_may_come(tmp_path):
+def test_keys_are_named_relative_to_the_secrets_and_the_collectors_are_always_allowed(tmp_path):
     keyring = Keyring(tmp_path / "secrets")
-    friend, collectors = keyring.admitted("friend").own, keyring.made("collectors")
+    friend, collectors = keyring.allowed("friend").own, keyring.made("collectors")
     text = '[feed]\nendpoint = "tcp://0.0.0.0:5556"\nsecret_key_file = "server.key_secret"\nclients = "clients"\n'
     text += '[bus]\nendpoint = "tcp://127.0.0.1:5555"\n'
     text += 'secret_key_file = "server.key_secret"\nclient_secret_key_file = "collectors.key_secret"\n'
     config = configured(tmp_path, text)
-    with pytest.raises(ConfigError, match="it can't be read"):
+    with pytest.raises(ConfigError, match="can't be read"):
         curve.check(config)
     path = tmp_path / "tokiod.toml"
     path.write_text('secrets = "secrets"\n' + path.read_text())
     config = load(path)
     curve.check(config)
-    assert curve.feed_guard(config).allowed == {friend.public}
-    assert curve.bus_guard(config).allowed == {collectors.public}
-    assert curve.bus_keys(config) == curve.ClientKeys(keyring.server.public, collectors)
+    assert curve.feed_server_keys(config).allowed == {friend.public}
+    assert curve.bus_server_keys(config).allowed == {collectors.public}
+    assert curve.bus_client_keys(config) == curve.ClientKeys(keyring.server.public, collectors)
     path.write_text(path.read_text() + 'clients = "clients"\n')
-    assert curve.bus_guard(load(path)).allowed == {collectors.public, friend.public}
+    assert curve.bus_server_keys(load(path)).allowed == {collectors.public, friend.public}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_half_of_what_keys_need_is_a_fault_with_its_line(tmp_path, text, fault):
 
 
 def test_a_client_reads_its_keys_from_two_files(keyring):
-    keys = keyring.admitted("friend")
+    keys = keyring.allowed("friend")
     assert curve.ClientKeys.read(keyring.directory / "server.key", keyring.directory / "friend.key_secret") == keys
     with pytest.raises(ConfigError, match="no such file"):
         curve.ClientKeys.read(keyring.directory / "nothing", keyring.directory / "friend.key_secret")
@@ -222,4 +222,4 @@ def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(t
     (tmp_path / ".tokiod" / "alice.key").rename(tmp_path / "keys" / "clients" / "alice.key")
     config = configured(tmp_path, "".join(re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)))
     curve.check(config)
-    assert len(curve.feed_guard(config).allowed) == 1
+    assert len(curve.feed_server_keys(config).allowed) == 1

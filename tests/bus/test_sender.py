@@ -380,10 +380,10 @@ def test_a_writer_that_dies_while_it_greets_is_no_refusal_until_it_does_so_again
                 while died < SURE - 1:
                     await asyncio.sleep(0.01)
                 before = [log["event"] for log in logs]
-                while "bus.not_let_in" not in [log["event"] for log in logs]:
+                while "bus.access_denied" not in [log["event"] for log in logs]:
                     await asyncio.sleep(0.01)
         return before
 
     with structlog.testing.capture_logs() as logs:
-        assert "bus.not_let_in" not in asyncio.run(scene())
-    assert [(log["event"], log["reason"]) for log in logs] == [("bus.not_let_in", REFUSED)]
+        assert "bus.access_denied" not in asyncio.run(scene())
+    assert [(log["event"], log["reason"]) for log in logs] == [("bus.access_denied", REFUSED)]

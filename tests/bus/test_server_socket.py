@@ -1,4 +1,4 @@
-"""Who gets in at the feed and the bus, over real sockets, and who doesn't; what is counted, and told once."""
+"""Which clients the feed and the bus accept over real sockets; refused ones are counted, and logged once."""
 
 import asyncio
 import os
@@ -15,10 +15,10 @@ import zmq
 from keyed import Keyring, threads, wait
 
 from tokiod.batch import Batch
-from tokiod.bus import server_socket as listening
+from tokiod.bus import server_socket
 from tokiod.bus.connection import REFUSED
 from tokiod.bus.curve import ClientKeys
-from tokiod.bus.feed import LONGEST_TOPIC, Feed
+from tokiod.bus.feed import MAX_SUBSCRIPTION_BYTES, Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.sender import Sender, Stored
 from tokiod.bus.zap import NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
@@ -30,8 +30,8 @@ TCP_REPAIR = 19
 
 @pytest.fixture
 def feed(tcp, keyring):
-    keyring.admitted("friend")
-    with Feed(tcp, EPOCH, guard=keyring.guard()) as feed:
+    keyring.allowed("friend")
+    with Feed(tcp, EPOCH, keys=keyring.server_keys()) as feed:
         yield feed
 
 
@@ -39,71 +39,71 @@ def cells(mark):
     return Batch("g/d", "gauge", 5, ("OST0000",), np.arange(3) * 5, np.zeros(3, np.uint32), np.full(3, float(mark)))
 
 
-def newcomers(feed, count):
+def subscribed(feed, count):
     found = []
     wait(lambda: found.append(feed.poll()) or sum(found) == count)
 
 
 def refused(feed, reason, count):
-    """Wait until so many were refused, for a reason or because they went away by themselves; return all reasons."""
+    """Wait until so many were refused, for a reason or because they disconnected first; return all reasons."""
     wait(lambda: feed.poll() == 0 and feed.refused[reason] + feed.refused[UNFINISHED] >= count)
     return set(feed.refused)
 
 
 def test_the_right_key_gets_everything_and_no_thread_is_left(tcp, keyring, subscriber):
     before = threads()
-    keys = keyring.admitted("friend")
-    with Feed(tcp, EPOCH, guard=keyring.guard()) as feed:
+    keys = keyring.allowed("friend")
+    with Feed(tcp, EPOCH, keys=keyring.server_keys()) as feed:
         friend = subscriber(keys)
         inside = threads()
-        newcomers(feed, 1)
+        subscribed(feed, 1)
         for mark in range(5):
             feed.publish("s", cells(mark), 60)
         assert [np.frombuffer(friend.recv_multipart()[5], "<f8").tolist() for _ in range(5)] == [[float(mark)] * 3 for mark in range(5)]
         assert feed.refused == {}
         friend.close(0)
-    assert not [thread.name for thread in threading.enumerate() if thread.name.endswith("door")]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.endswith("audit")]
     wait(lambda: threads() < inside)
-    assert threads() <= before + 2, "those of the test's own context, which is still there"
+    assert threads() <= before + 2, "those of the test's own context, which is still open"
 
 
-def test_a_socket_of_a_feed_can_be_opened_and_closed_again_and_again(tcp, keyring):
+def test_a_feed_can_be_opened_and_closed_again_and_again(tcp, keyring):
     for _ in range(20):
-        Feed(tcp, EPOCH, guard=keyring.guard()).close()
+        Feed(tcp, EPOCH, keys=keyring.server_keys()).close()
 
 
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        pytest.param(Keyring.stranger, UNKNOWN, id="a key that nobody knows"),
-        pytest.param(Keyring.misled, WRONG_SERVER, id="a key for another server"),
+        pytest.param(Keyring.unknown, UNKNOWN, id="an unknown key"),
+        pytest.param(Keyring.for_another_server, WRONG_SERVER, id="a key for another server"),
         pytest.param(lambda _keyring: None, NO_KEY, id="no key"),
     ],
 )
-def test_who_has_no_key_gets_nothing_is_counted_and_told_once(feed, keyring, subscriber, keys, reason):
+def test_a_client_without_an_allowed_key_receives_nothing_is_counted_and_logged_once(feed, keyring, subscriber, keys, reason):
     with structlog.testing.capture_logs() as logs:
-        strangers = [subscriber(keys(keyring), reconnect_ivl=10) for _ in range(5)]
+        clients = [subscriber(keys(keyring), reconnect_ivl=10) for _ in range(5)]
         assert refused(feed, reason, 5) <= {reason, UNFINISHED}
         feed.publish("s", cells(1), 60)
-        assert not any(stranger.poll(20) for stranger in strangers)
+        assert not any(client.poll(20) for client in clients)
     assert feed.subscriptions == set()
-    told = [log for log in logs if log["event"] == "feed.refused"]
-    assert {(log["reason"], log["times"], log["log_level"]) for log in told} == {(reason, 1, "warning") for reason in feed.refused}
-    assert len(told) == len(feed.refused)
+    logged = [log for log in logs if log["event"] == "feed.refused"]
+    assert {(log["reason"], log["times"], log["log_level"]) for log in logged} == {(reason, 1, "warning") for reason in feed.refused}
+    assert len(logged) == len(feed.refused)
     if reason == UNKNOWN:
-        assert told[0]["address"] == "127.0.0.1"
-        assert len(told[0]["key"]) == 40
+        assert logged[0]["address"] == "127.0.0.1"
+        assert len(logged[0]["key"]) == 40
 
 
-def test_a_key_that_is_let_in_later_gets_in_and_one_that_is_taken_away_is_thrown_out(feed, keyring, subscriber):
-    friend, other = keyring.admitted("friend"), keyring.admitted("other")
-    feed.readmit()
+def test_a_key_that_is_added_is_accepted_and_one_that_is_removed_is_disconnected(feed, keyring, subscriber):
+    friend, other = keyring.allowed("friend"), keyring.allowed("other")
+    feed.reload_allowed_keys()
     sockets = subscriber(friend, reconnect_ivl=10), subscriber(other, reconnect_ivl=10)
-    newcomers(feed, 2)
+    subscribed(feed, 2)
     feed.publish("s", cells(1), 60)
     assert all(socket.recv_multipart() for socket in sockets)
     keyring.revoke("other")
-    feed.readmit()
+    feed.reload_allowed_keys()
     # libzmq subscribes again when the socket is next looked at.
     wait(lambda: sockets[0].poll(1) or feed.poll())
     wait(lambda: feed.refused[UNKNOWN] == 1)
@@ -114,27 +114,27 @@ def test_a_key_that_is_let_in_later_gets_in_and_one_that_is_taken_away_is_thrown
     assert not sockets[1].poll(50)
 
 
-def test_who_stays_is_not_disturbed_when_somebody_is_let_in(feed, keyring, subscriber):
-    keys = keyring.admitted("friend")
-    feed.readmit()
+def test_clients_stay_connected_when_a_key_is_added(feed, keyring, subscriber):
+    keys = keyring.allowed("friend")
+    feed.reload_allowed_keys()
     subscriber(keys)
-    newcomers(feed, 1)
-    keyring.admitted("other")
-    feed.readmit()
+    subscribed(feed, 1)
+    keyring.allowed("other")
+    feed.reload_allowed_keys()
     assert feed.subscriptions == {b""}
 
 
-def test_a_directory_that_can_not_be_read_again_leaves_all_as_it_was(feed, keyring, subscriber):
-    friend = keyring.admitted("friend")
-    feed.readmit()
+def test_a_directory_that_can_not_be_reloaded_changes_nothing(feed, keyring, subscriber):
+    friend = keyring.allowed("friend")
+    feed.reload_allowed_keys()
     (keyring.clients / "broken.key").write_text("no key")
-    with pytest.raises(ConfigError, match=r"broken.key: no public key is in it"):
-        feed.readmit()
+    with pytest.raises(ConfigError, match=r"broken.key: contains no public key"):
+        feed.reload_allowed_keys()
     subscriber(friend)
-    newcomers(feed, 1)
+    subscribed(feed, 1)
 
 
-def test_windows_come_by_keys_and_no_others_do(tcp, keyring, window):
+def test_windows_are_received_from_allowed_keys_only(tcp, keyring, window):
     own = keyring.made("collectors")
     stored = []
 
@@ -153,23 +153,23 @@ def test_windows_come_by_keys_and_no_others_do(tcp, keyring, window):
             except TimeoutError:
                 return None
 
-    with Receiver(tcp, EPOCH, guard=keyring.guard(own.public)) as receiver, structlog.testing.capture_logs() as logs:
+    with Receiver(tcp, EPOCH, keys=keyring.server_keys(own.public)) as receiver, structlog.testing.capture_logs() as logs:
         assert asyncio.run(main(ClientKeys(keyring.server.public, own), 10)) == Stored(7, {})
-        for keys, reason in ((keyring.stranger(), UNKNOWN), (None, NO_KEY), (keyring.misled(), WRONG_SERVER)):
+        for keys, reason in ((keyring.unknown(), UNKNOWN), (None, NO_KEY), (keyring.for_another_server(), WRONG_SERVER)):
             assert asyncio.run(main(keys, 0.7)) is None
             assert receiver.refused[reason] + receiver.refused[UNFINISHED] > 0
             assert receiver.peers == 1
     assert len(stored) == 1
     told = [(log["event"], log.get("reason")) for log in logs if log["event"] != "bus.connected"]
-    assert told.count(("bus.not_let_in", REFUSED)) >= 2
+    assert told.count(("bus.access_denied", REFUSED)) >= 2
     reasons = [reason for event, reason in told if event == "bus.refused"]
     assert set(reasons) - {NO_KEY, UNFINISHED} == {UNKNOWN, WRONG_SERVER}
     assert len(reasons) == len(set(reasons))
 
 
-def test_collectors_whose_key_is_taken_away_are_forgotten_and_those_that_stay_go_on(tcp, keyring, raw):
-    first, second = keyring.admitted("first"), keyring.admitted("second")
-    with Receiver(tcp, EPOCH, guard=keyring.guard()) as receiver:
+def test_collectors_are_forgotten_when_a_key_is_removed_and_allowed_ones_come_back(tcp, keyring, raw):
+    first, second = keyring.allowed("first"), keyring.allowed("second")
+    with Receiver(tcp, EPOCH, keys=keyring.server_keys()) as receiver:
         for number, keys in enumerate((first, second)):
             dealer = raw(zmq.DEALER, "inproc://nowhere", reconnect_ivl=10)
             dealer.disconnect("inproc://nowhere")
@@ -178,44 +178,44 @@ def test_collectors_whose_key_is_taken_away_are_forgotten_and_those_that_stay_go
             dealer.send(b'{"type":"hello","sender":"%d","connection":1}' % number)
         wait(lambda: receiver.poll(5) or receiver.peers == 2)
         keyring.revoke("second")
-        receiver.readmit()
+        receiver.reload_allowed_keys()
         assert receiver.peers == 0
         wait(lambda: receiver.poll(5) or receiver.refused[UNKNOWN])
 
 
-def test_over_plain_tcp_on_this_machine_everybody_gets_in_and_junk_is_counted(tcp, subscriber):
+def test_tcp_without_keys_accepts_every_client_and_counts_junk(tcp, subscriber):
     with Feed(tcp, EPOCH) as feed:
         subscriber()
-        newcomers(feed, 1)
+        subscribed(feed, 1)
         host, port = tcp.removeprefix("tcp://").split(":")
-        with plain.create_connection((host, int(port)), 5) as stranger:
-            stranger.sendall(b"\xff" * 1000)
+        with plain.create_connection((host, int(port)), 5) as client:
+            client.sendall(b"\xff" * 1000)
         wait(lambda: sum(feed.refused.values()) == 1)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave a connection without a word")
-def test_a_peer_whose_machine_is_gone_is_noticed_though_nothing_is_said_to_it(tcp, monkeypatch):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can close a connection without a packet")
+def test_a_peer_whose_machine_is_gone_is_noticed_though_nothing_is_sent_to_it(tcp, monkeypatch):
     for option in (zmq.TCP_KEEPALIVE_IDLE, zmq.TCP_KEEPALIVE_INTVL):
-        monkeypatch.setitem(listening._OVER_TCP, option, 1)
+        monkeypatch.setitem(server_socket._TCP_OPTIONS, option, 1)
     host, port = tcp.removeprefix("tcp://").split(":")
     with Feed(tcp, EPOCH) as feed, plain.create_connection((host, int(port)), 5) as peer:
         peer.sendall(b"\xff" + b"\0" * 8 + b"\x7f\x03\0NULL" + b"\0" * 48 + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB")
-        heard = b""
-        while b"READY" not in heard:
-            heard += peer.recv(100)
+        answer = b""
+        while b"READY" not in answer:
+            answer += peer.recv(100)
         peer.sendall(b"\0\x02\x01x")
-        newcomers(feed, 1)
-        # With its socket under repair, the kernel forgets it without telling the other end; once what was said is acknowledged.
+        subscribed(feed, 1)
+        # With its socket under repair, the kernel closes it without a packet to the other end, once all that was sent is acknowledged.
         time.sleep(0.3)
         peer.setsockopt(plain.IPPROTO_TCP, TCP_REPAIR, 1)
         peer.close()
         wait(lambda: feed.poll() == 0 and feed.subscriptions == set())
 
 
-def test_zeromqs_own_heartbeats_which_can_end_the_process_are_not_used(tcp):
+def test_zeromq_heartbeats_which_can_abort_the_process_are_not_used(tcp):
     for opened in (Feed, Receiver):
         with opened(tcp, EPOCH) as one:
-            assert one._listening.socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+            assert one._server.socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 
 def test_unix_sockets_are_for_owner_and_group(endpoint):
@@ -225,13 +225,13 @@ def test_unix_sockets_are_for_owner_and_group(endpoint):
             assert stat.filemode(path.stat().st_mode) == "srw-rw----"
 
 
-def test_what_is_no_subscription_is_counted_and_what_is_too_long_ends_its_connection(endpoint, raw):
+def test_a_message_that_is_no_subscription_is_counted_and_a_long_one_ends_its_connection(endpoint, raw):
     with Feed(endpoint, EPOCH) as feed:
         rude = raw(zmq.XSUB, endpoint)
         for _ in range(1000):
             rude.send(b"junk")
         wait(lambda: feed.poll() == 0 and feed.malformed == 1000)
         rude.send(b"\x01y")
-        newcomers(feed, 1)
-        rude.send(b"\x01" + b"x" * LONGEST_TOPIC)
+        subscribed(feed, 1)
+        rude.send(b"\x01" + b"x" * MAX_SUBSCRIPTION_BYTES)
         wait(lambda: feed.poll() == 0 and feed.subscriptions == set())

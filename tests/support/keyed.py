@@ -5,11 +5,11 @@ from pathlib import Path
 
 import zmq
 
-from tokiod.bus.curve import ClientKeys, Guard, KeyPair, key_pair
+from tokiod.bus.curve import ClientKeys, KeyPair, ServerKeys, key_pair
 
 
 class Keyring:
-    """Keys below a directory: the server's, and those in clients/ who may come."""
+    """Keys below a directory: the server's, and those in clients/, which it allows."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -26,31 +26,31 @@ class Keyring:
         path.write_text(f'curve\n    public-key = "{public.decode()}"\n    secret-key = "{secret.decode()}"\n')
         return key_pair(path.name, self.directory)
 
-    def admitted(self, name: str) -> ClientKeys:
-        """Make a pair of keys that may come."""
+    def allowed(self, name: str) -> ClientKeys:
+        """Make a pair of keys that the server allows."""
         own = self.made(name)
         (self.clients / f"{name}.key").write_bytes((self.directory / f"{name}.key").read_bytes())
         return ClientKeys(self.server.public, own)
 
-    def stranger(self) -> ClientKeys:
-        """Make a pair of keys that nobody knows, for the right server."""
+    def unknown(self) -> ClientKeys:
+        """Make a pair of keys that the server does not know."""
         return ClientKeys(self.server.public, KeyPair(*zmq.curve_keypair()))
 
-    def misled(self) -> ClientKeys:
-        """Make a pair of keys that nobody knows, for another server."""
+    def for_another_server(self) -> ClientKeys:
+        """Make a pair of unknown keys, for another server."""
         return ClientKeys(zmq.curve_keypair()[0], KeyPair(*zmq.curve_keypair()))
 
-    def guard(self, *always: bytes) -> Guard:
+    def server_keys(self, *always: bytes) -> ServerKeys:
         """Return the server's end."""
-        return Guard(self.server, self.clients, always)
+        return ServerKeys(self.server, self.clients, always)
 
     def revoke(self, name: str) -> None:
-        """Take somebody's key away."""
+        """Remove a key from those that the server allows."""
         (self.clients / f"{name}.key").unlink()
 
 
 def wait(condition, seconds=10):
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

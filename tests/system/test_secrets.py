@@ -158,7 +158,7 @@ def test_no_secret_is_in_any_output_file_or_process(scene):
     scene, keyring = scene
     tested = {name: text if name != "apikey" else os.environ["ES_KEY"] for name, text in MARKS.items() if name != "server"}
     tested |= {f"key {path.name}": re.search('secret-key = "(.*)"', path.read_text())[1] for path in keyring.directory.glob("*.key_secret")}
-    with Subscriber(f"tcp://127.0.0.1:{scene.ports['feed']}", silence=0.5, keys=keyring.admitted("friend")) as subscriber:
+    with Subscriber(f"tcp://127.0.0.1:{scene.ports['feed']}", silence=0.5, keys=keyring.allowed("friend")) as subscriber:
         wait_for(lambda: len(scene.stored()) > 0 and (scene.directory / "environment").exists(), 60, "nothing stored")
         wait_for(lambda: len([one for one in Echo.heard if "Mark" in one]) >= 2, 60, f"the secrets were never used; see {scene.log}")
         failing = ("refused-lmt", "rude-lmt", "echoing", "echoing-keys", "command")

@@ -1,8 +1,8 @@
-"""Keys for what strangers could reach: ZeroMQ's CURVE, which encrypts and lets in only those whose public key is known.
+"""Keys for sockets that external clients can reach: ZeroMQ's CURVE encrypts, and accepts only clients with a known public key.
 
 A pair of keys is two files in ZeroMQ's certificate format, made by `tokiod keygen`: NAME.key is public, NAME.key_secret is not.
-The server has a secret key of its own and a directory of the public keys of those who may come; a client has a pair and the server's
-public key. Files of secret keys are looked for as passwords are (tokiod.runtime.secrets), and must be readable by their owner alone.
+The server has a secret key and a directory of the public keys that it allows; a client has a pair and the server's public key.
+Secret keys are found as passwords are (tokiod.runtime.secrets), and only their owner may be able to read them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+DOMAIN = "tokiod"
+"""ZeroMQ's name for what a server's keys give access to."""
 PUBLIC, SECRET = ".key", ".key_secret"
+"""Endings of the files of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,14 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class ClientKeys:
-    """What a client shows, and the public key of the only server that it talks to."""
+    """A client's own keys, and the public key of the only server that it accepts."""
 
     server: bytes
     own: KeyPair
 
     @classmethod
     def read(cls, server: Path, own: Path) -> ClientKeys:
-        """Read the server's public key, and the client's secret one, from their files. Raises ConfigError."""
+        """Read the server's public key and the client's secret key from their files. Raises ConfigError."""
         return cls(public_key(server), key_pair(str(own), Path()))
 
     def secure(self, socket: zmq.SyncSocket | zmq.asyncio.Socket) -> None:
@@ -58,8 +61,8 @@ class ClientKeys:
         socket.curve_publickey, socket.curve_secretkey = self.own.public, self.own.secret
 
 
-class Guard:
-    """A server's secret key, and who may come: always those in `always`, and those whose public keys are in a directory."""
+class ServerKeys:
+    """A server's own keys, and the public keys that it allows: always those in `always`, and those in the directory `clients`."""
 
     def __init__(self, own: KeyPair, clients: Path | None, always: Iterable[bytes] = ()) -> None:
         """Read the directory. Raises ConfigError."""
@@ -67,46 +70,46 @@ class Guard:
         self._clients = clients
         self._always = frozenset(always)
         self.allowed: frozenset[bytes] = frozenset()
-        self.read()
+        self.reload()
 
-    def read(self) -> bool:
-        """Read the directory again; tells whether somebody may not come any more. Raises ConfigError, and then all stays as it was."""
+    def reload(self) -> bool:
+        """Read the directory again; return whether a key is no longer allowed. Raises ConfigError, and then changes nothing."""
         before, self.allowed = self.allowed, self._always | _public_keys(self._clients)
         return not before <= self.allowed
 
     def secure(self, socket: zmq.SyncSocket) -> None:
-        """Prepare a server's socket that is not bound yet. Without somebody who answers for the keys it lets nobody in."""
+        """Prepare a server's socket that is not bound yet. Until an authenticator answers for the keys, it accepts no client."""
         socket.curve_server = True
         socket.curve_secretkey = self.own.secret
-        socket.zap_domain = b"tokiod"
+        socket.zap_domain = DOMAIN.encode()
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
 
 def check(config: Config) -> None:
     """Read all keys that a configuration names. Raises ConfigError."""
-    feed_guard(config)
-    bus_guard(config)
+    feed_server_keys(config)
+    bus_server_keys(config)
 
 
-def feed_guard(config: Config) -> Guard | None:
-    """Return who may subscribe; None for whoever reaches the socket. Raises ConfigError."""
+def feed_server_keys(config: Config) -> ServerKeys | None:
+    """Return the feed's keys and its subscribers'; None if any client may subscribe. Raises ConfigError."""
     feed = config.feed
     if feed.secret_key_file is None or feed.clients is None:
         return None
-    return Guard(key_pair(feed.secret_key_file, config.secrets), config.secrets / feed.clients)
+    return ServerKeys(key_pair(feed.secret_key_file, config.secrets), config.secrets / feed.clients)
 
 
-def bus_guard(config: Config) -> Guard | None:
-    """Return who may send windows: the collectors of this configuration, and those in a directory, if any. Raises ConfigError."""
-    keys, bus = bus_keys(config), config.bus
+def bus_server_keys(config: Config) -> ServerKeys | None:
+    """Return the bus's keys, and those that may send windows: the collectors' and those in `clients`. Raises ConfigError."""
+    keys, bus = bus_client_keys(config), config.bus
     if keys is None or bus.secret_key_file is None:
         return None
     clients = None if bus.clients is None else config.secrets / bus.clients
-    return Guard(key_pair(bus.secret_key_file, config.secrets), clients, [keys.own.public])
+    return ServerKeys(key_pair(bus.secret_key_file, config.secrets), clients, [keys.own.public])
 
 
-def bus_keys(config: Config) -> ClientKeys | None:
-    """Return what the collectors show to the writer. Raises ConfigError."""
+def bus_client_keys(config: Config) -> ClientKeys | None:
+    """Return the keys of the collectors, for the bus. Raises ConfigError."""
     bus = config.bus
     if bus.secret_key_file is None or bus.client_secret_key_file is None:
         return None
@@ -115,22 +118,22 @@ def bus_keys(config: Config) -> ClientKeys | None:
 
 def key_pair(name: str, directory: Path) -> KeyPair:
     """Read a secret key: a systemd credential of that name, or a file relative to a directory. Raises ConfigError."""
-    looked = {}
+    failures = {}
     for path in places(name, directory):
         try:
             mode = path.stat().st_mode
             _, secret = load_certificate(path)
         except OSError as error:
-            looked[path] = error.strerror
+            failures[path] = error.strerror
             continue
         except ValueError:
             secret = None
         _refuse_exposed(path, mode)
         if secret is None:
-            raise ConfigError([f"{path}: no secret key is in it: name the file that ends in {SECRET}, see `tokiod keygen --help`"])
+            raise ConfigError([f"{path}: contains no secret key: name the file that ends in {SECRET}, see `tokiod keygen --help`"])
         return KeyPair(_public_of(secret, path), remember(secret.decode()).encode())
-    told = "; ".join(f"{path}: {reason}" for path, reason in looked.items())
-    raise ConfigError([f"secret key {name}: it can't be read ({told}); `tokiod keygen` makes one"])
+    reasons = "; ".join(f"{path}: {reason}" for path, reason in failures.items())
+    raise ConfigError([f"secret key {name}: can't be read ({reasons}); `tokiod keygen` makes one"])
 
 
 def public_key(path: Path) -> bytes:
@@ -139,11 +142,11 @@ def public_key(path: Path) -> bytes:
         public, _ = load_certificate(path)
         z85.decode(public)
     except OSError as error:
-        raise ConfigError([f"public key {path}: {error.strerror or 'no such file'}; it is the file that ends in {PUBLIC}"]) from None
+        raise ConfigError([f"public key {path}: {error.strerror or 'no such file'}; name the file that ends in {PUBLIC}"]) from None
     except (ValueError, KeyError):
         public = b""
     if len(public) != 40:  # noqa: PLR2004 - 32 bytes in Z85
-        raise ConfigError([f"{path}: no public key is in it: it is the file that ends in {PUBLIC}, which `tokiod keygen` makes"])
+        raise ConfigError([f"{path}: contains no public key: name the file that ends in {PUBLIC}, which `tokiod keygen` makes"])
     return public
 
 
@@ -151,20 +154,20 @@ def _public_keys(directory: Path | None) -> frozenset[bytes]:
     if directory is None:
         return frozenset()
     if not directory.is_dir():
-        raise ConfigError([f"clients: {directory} is no directory: make it for the public keys ({PUBLIC}) of those who may come"])
+        raise ConfigError([f"clients: {directory} is not a directory: create it, with the public keys ({PUBLIC}) of the allowed clients"])
     return frozenset(public_key(path) for path in sorted(directory.glob(f"*{PUBLIC}")))
 
 
 def _refuse_exposed(path: Path, mode: int) -> None:
-    """Refuse a secret that others may read. A credential is shown by systemd to its service alone, by an ACL that looks like a group."""
-    given = os.environ.get("CREDENTIALS_DIRECTORY")
-    others = 0o007 if given and path.is_relative_to(given) else 0o077
+    """Refuse a secret that other users can read. systemd gives its service a credential by an ACL, which looks like a group's right."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    others = 0o007 if credentials and path.is_relative_to(credentials) else 0o077
     if mode & others:
-        raise ConfigError([f"{path}: others than its owner may read it (mode {stat.S_IMODE(mode):04o}): chmod 0600 it"])
+        raise ConfigError([f"{path}: other users can read it (mode {stat.S_IMODE(mode):04o}): chmod 0600 it"])
 
 
 def _public_of(secret: bytes, path: Path) -> bytes:
     try:
         return zmq.curve_public(secret)
     except (zmq.ZMQError, ValueError):
-        raise ConfigError([f"{path}: what is in it is no secret key; `tokiod keygen` makes one"]) from None
+        raise ConfigError([f"{path}: contains an invalid secret key; `tokiod keygen` makes one"]) from None

@@ -1,4 +1,4 @@
-"""The writer's voice to the world: the cells that changed, once they are stored."""
+"""The feed: the writer publishes the cells that changed, once they are stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod.bus import wire
-from tokiod.bus.server_socket import Listening
+from tokiod.bus.server_socket import ServerSocket
 from tokiod.bus.wire import Stored
 from tokiod.metrics import catalogue
 
@@ -16,84 +16,84 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from tokiod.batch import Batch
-    from tokiod.bus.curve import Guard
+    from tokiod.bus.curve import ServerKeys
     from tokiod.bus.wire import Frame
 
-HIGH_WATER = 1000
-"""Messages that wait for one who does not read. They are the same for all, so a hundred of those cost hardly more than one."""
-BURST = 256
-"""Subscriptions read in one poll, so that a flood of them can't keep the writer from storing."""
-LONGEST_TOPIC = 1024
-"""Bytes that a subscriber may say at once; libzmq ends the connection of one who says more, for it keeps some 100 bytes for each."""
+MAX_WAITING_MESSAGES = 1000
+"""Of a subscriber that does not read. All subscribers share them, so a hundred that do not read cost hardly more than one."""
+MAX_SUBSCRIPTIONS_PER_POLL = 256
+"""So that a flood of subscriptions can't keep the writer from storing."""
+MAX_SUBSCRIPTION_BYTES = 1024
+"""Of a message from a subscriber; libzmq ends the connection of one that sends more, because it keeps memory for each subscription."""
 
 
 class Feed:
-    """Publish stored cells to whoever listens, and never wait for them.
+    """Publish stored cells to all subscribers, and never wait for them.
 
-    PUB drops what a slow subscriber doesn't take, and a new one has missed everything so far; both are fine as long as they know it.
-    That dropping began is counted (tokiod_feed_fell_behind_total); of which subscriber, and of how many messages, libzmq doesn't tell.
-    So each topic is numbered without holes within an epoch (a run of the writer), and the last number and watermark are said again by
-    every heartbeat and to every new subscriber. What was missed is in the file.
-    XPUB because it tells of subscriptions; verbose, or a second subscriber to the same topic would go unnoticed. `subscriptions` are the
-    topics that anybody asks for: they are not counted, because a stranger can unsubscribe from what he never subscribed to.
+    PUB drops what a slow subscriber does not read, and a new one has missed everything so far; both are acceptable as long as they know.
+    tokiod_feed_fell_behind_total counts when dropping begins; for which subscriber, and how many messages, libzmq does not report.
+    So each topic is numbered without holes within an epoch (a run of the writer). Every heartbeat repeats its last number and watermark,
+    also when a client subscribes. What was missed is in the file.
+    XPUB because it reports subscriptions; verbose, or it would not report a second subscriber to a topic. `subscriptions` is a set of
+    topics, not a count of subscribers, because a client can unsubscribe from what it never subscribed to.
     malformed: messages that are neither a subscription nor its end.
     """
 
-    def __init__(self, endpoint: str, epoch: str, *, high_water: int = HIGH_WATER, guard: Guard | None = None) -> None:
+    def __init__(self, endpoint: str, epoch: str, *, high_water: int = MAX_WAITING_MESSAGES, keys: ServerKeys | None = None) -> None:
         self.epoch = epoch
         self.subscriptions: set[bytes] = set()
         self.malformed = 0
-        self._newcomers = 0
+        self._new_subscriptions = 0
         self._last: dict[tuple[str, str], Stored] = {}
         options: dict[int, int] = {
             zmq.XPUB_VERBOSE: 1,
             zmq.XPUB_NODROP: 1,
             zmq.SNDHWM: high_water,
-            zmq.RCVHWM: BURST,
-            zmq.MAXMSGSIZE: LONGEST_TOPIC,
+            zmq.RCVHWM: MAX_SUBSCRIPTIONS_PER_POLL,
+            zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES,
         }
-        self._listening = Listening("feed", zmq.XPUB, endpoint, guard, options)
+        self._server = ServerSocket("feed", zmq.XPUB, endpoint, keys, options)
 
     @property
     def refused(self) -> Counter[str]:
-        """Connections that were not let in, by reason (tokiod.bus.zap.REASONS)."""
-        return self._listening.refused
+        """Connections that were not accepted, by reason (tokiod.bus.zap.REASONS)."""
+        return self._server.refused
 
-    def readmit(self) -> None:
-        """Read again who may subscribe, and end all connections where somebody may not any more. Raises ConfigError."""
-        if self._listening.readmit():
+    def reload_allowed_keys(self) -> None:
+        """Read the keys of the subscribers again; end all connections if one is no longer allowed. Raises ConfigError."""
+        if self._server.reload_allowed_keys():
             self.subscriptions.clear()
 
     def publish(self, system: str, batch: Batch, watermark: int) -> None:
-        """Tell of cells that are stored; a value of NaN has become missing again. watermark: the source's, after it."""
-        self._heed_all()
+        """Publish cells that are stored; a value of NaN has become missing again. watermark: the source's, after them."""
+        self._handle_subscriptions()
         last = self._last.get((system, batch.dataset))
         stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
         if self.subscriptions:
-            self._say(wire.encode(system, batch, stored=stored))
+            self._send(wire.encode(system, batch, stored=stored))
             catalogue.FEED_PUBLISHED.inc()
 
     def poll(self) -> int:
-        """Read who comes and goes, tell newcomers the last of every topic, and return how many subscriptions were made since the last time.
+        """Handle subscriptions, send new ones the last of every topic, and return how many were made since the last call.
 
-        Here alone, and not between the datasets of a window: all hear it, so a crowd that comes would be told as often as it is large.
+        Only here, and not between the datasets of a window: all subscribers receive it, so a crowd would receive it once per member.
         """
-        self._heed_all()
-        newcomers, self._newcomers = self._newcomers, 0
-        if newcomers:
-            catalogue.FEED_SUBSCRIPTIONS.inc(by=newcomers)
+        self._handle_subscriptions()
+        count, self._new_subscriptions = self._new_subscriptions, 0
+        if count:
+            catalogue.FEED_SUBSCRIPTIONS.inc(by=count)
             self.beat()
-        return newcomers
+        return count
 
     def beat(self) -> None:
-        """Say the last of every topic again."""
+        """Repeat the last number and watermark of every topic."""
         if self.subscriptions:
             for (system, dataset), stored in self._last.items():
-                self._say(wire.encode_heartbeat(system, dataset, stored))
+                self._send(wire.encode_heartbeat(system, dataset, stored))
 
     def close(self) -> None:
         """Unbind."""
-        self._listening.close()
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self
@@ -101,9 +101,12 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _say(self, message: list[Frame]) -> None:
-        """Send to all who take it. With NODROP, libzmq first refuses what somebody has no room for; whom it drops from, it knows then."""
-        socket = self._listening.socket
+    def _send(self, message: list[Frame]) -> None:
+        """Send to all subscribers with room for it.
+
+        With NODROP, libzmq refuses a message that one of them has no room for; without, it drops the message for that one only.
+        """
+        socket = self._server.socket
         try:
             socket.send_multipart(message, zmq.NOBLOCK)
         except zmq.Again:
@@ -112,14 +115,14 @@ class Feed:
             socket.send_multipart(message, zmq.NOBLOCK)
             socket.setsockopt(zmq.XPUB_NODROP, 1)
 
-    def _heed_all(self) -> None:
+    def _handle_subscriptions(self) -> None:
         with suppress(zmq.Again):
-            for _ in range(BURST):
-                self._newcomers += self._heed(self._listening.socket.recv(zmq.NOBLOCK))
+            for _ in range(MAX_SUBSCRIPTIONS_PER_POLL):
+                self._new_subscriptions += self._handle_subscription(self._server.socket.recv(zmq.NOBLOCK))
         catalogue.FEED_TOPICS.set(len(self.subscriptions))
 
-    def _heed(self, message: bytes) -> bool:
-        """Note a subscription or its end; tells whether it is a subscription."""
+    def _handle_subscription(self, message: bytes) -> bool:
+        """Note a subscription or its end; return whether it is a subscription."""
         match message[:1]:
             case b"\x01":
                 self.subscriptions.add(message[1:])

@@ -11,14 +11,14 @@ import zmq
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.reassembly import Arrived, Staging
-from tokiod.bus.server_socket import Listening
+from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import Malformed
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
-    from tokiod.bus.curve import Guard
+    from tokiod.bus.curve import ServerKeys
     from tokiod.bus.wire import Frame, Piece
 
 __all__ = ["Arrived", "Receiver"]
@@ -55,22 +55,22 @@ class Receiver:
         *,
         max_staged_bytes: int = 256 << 20,
         monotonic: Callable[[], float] = time.monotonic,
-        guard: Guard | None = None,
+        keys: ServerKeys | None = None,
     ) -> None:
         self.epoch = epoch
         self._monotonic = monotonic
         self._staging = Staging(max_staged_bytes)
         self._peers: dict[bytes, _Peer] = {}
-        self._listening = Listening("bus", zmq.ROUTER, endpoint, guard, {zmq.MAXMSGSIZE: LONGEST, zmq.RCVHWM: BURST})
+        self._server = ServerSocket("bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: LONGEST, zmq.RCVHWM: BURST})
 
     @property
     def refused(self) -> Counter[str]:
-        """Connections that were not let in, by reason (tokiod.bus.zap.REASONS)."""
-        return self._listening.refused
+        """Connections that were not accepted, by reason (tokiod.bus.zap.REASONS)."""
+        return self._server.refused
 
-    def readmit(self) -> None:
-        """Read again who may send, and end all connections where somebody may not any more. Raises ConfigError."""
-        if self._listening.readmit():
+    def reload_allowed_keys(self) -> None:
+        """Read the keys of the senders again; end all connections if one is no longer allowed. Raises ConfigError."""
+        if self._server.reload_allowed_keys():
             for peer in list(self._peers):
                 self._forget(peer)
 
@@ -92,10 +92,10 @@ class Receiver:
     def poll(self, timeout_ms: int) -> list[Arrived]:
         """Read what has come, waiting at most so long for the first message, and return the windows that are whole now."""
         arrived = []
-        if self._listening.socket.poll(timeout_ms):
+        if self._server.socket.poll(timeout_ms):
             with suppress(zmq.Again):
                 for _ in range(BURST):
-                    window = self._read(self._listening.socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                    window = self._read(self._server.socket.recv_multipart(zmq.NOBLOCK, copy=False))
                     if window:
                         arrived.append(window)
         self._forget_the_silent()
@@ -121,7 +121,7 @@ class Receiver:
 
     def close(self) -> None:
         """Unbind; what was not acknowledged is the collectors' to send again."""
-        self._listening.close()
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self
@@ -184,4 +184,4 @@ class Receiver:
 
     def _send(self, peer: bytes, message: protocol.FromWriter) -> None:
         with suppress(zmq.Again):
-            self._listening.socket.send_multipart([peer, protocol.encode(message)], zmq.NOBLOCK)
+            self._server.socket.send_multipart([peer, protocol.encode(message)], zmq.NOBLOCK)

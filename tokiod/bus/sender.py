@@ -238,4 +238,4 @@ class Sender:
         elif reason == REFUSED:
             self._refused += 1
             if self._refused >= SURE and (times := self._repeats(reason)):
-                log.error("bus.not_let_in", reason=reason, times=times)
+                log.error("bus.access_denied", reason=reason, times=times)

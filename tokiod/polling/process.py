@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod.bus.curve import bus_keys
+from tokiod.bus.curve import bus_client_keys
 from tokiod.bus.sender import Sender
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import LedgerError
@@ -186,4 +186,4 @@ async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job)
 
 def _sender(config: Config, on_reload: Callable[[], None] = lambda: None) -> Sender:
     bus = config.bus
-    return Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=on_reload, keys=bus_keys(config))
+    return Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=on_reload, keys=bus_client_keys(config))

@@ -14,7 +14,7 @@ from sinks.tts.day_files import Limits, Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ArchiveLock
-from tokiod.bus.curve import bus_guard, feed_guard
+from tokiod.bus.curve import bus_server_keys, feed_server_keys
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.errors import ConfigError
@@ -53,8 +53,8 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
         _sweep(config.archive.root)
         with (
             _opened(config, clock) as ledger,
-            Receiver(config.bus.endpoint, epoch, guard=bus_guard(config)) as receiver,
-            Feed(config.feed.endpoint, epoch, guard=feed_guard(config)) as feed,
+            Receiver(config.bus.endpoint, epoch, keys=bus_server_keys(config)) as receiver,
+            Feed(config.feed.endpoint, epoch, keys=feed_server_keys(config)) as feed,
         ):
             check_ledger = IntegrityCheck(ledger.path, clock.monotonic)
             catalogue.start_counting(config, "writer")
@@ -108,8 +108,8 @@ def _reload(load: Callable[[], Config], parts: tuple[Upkeep, Receiver, Feed], no
     try:
         config = load()
         upkeep.reconfigure(config)
-        receiver.readmit()
-        feed.readmit()
+        receiver.reload_allowed_keys()
+        feed.reload_allowed_keys()
         catalogue.start_counting(config, "writer")
     except ConfigError as error:
         log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say

@@ -42,10 +42,10 @@ def tail(keyring, *options):
 
 @pytest.mark.system
 def test_with_both_keys_the_cells_of_a_guarded_feed_are_told(keyring):
-    keyring.admitted("me")
+    keyring.allowed("me")
     keys = ["--key", keyring.directory / "me.key_secret", "--server-key", keyring.directory / "server.key"]
     with (
-        Feed(f"ipc://{keyring.directory}/feed", "one", guard=keyring.guard()) as feed,
+        Feed(f"ipc://{keyring.directory}/feed", "one", keys=keyring.server_keys()) as feed,
         subprocess.Popen(tail(keyring, "fs", "--csv", *keys), stdout=subprocess.PIPE, text=True) as process,
     ):
         try:
