@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger_entries import NOW, config, entry
 from polled_site import WithoutPast
 
-from tokiod.ledger.ledger import Ledger, SourceStatus, Unstored
+from tokiod.ledger.ledger import Ledger, SourceRow, Unstored
 from tokiod.ranges import Ranges
 from tokiod.units import Duration
 from tokiod.window import Window
@@ -165,7 +165,7 @@ def test_a_source_has_its_registration_its_last_window_its_sums_and_its_state(le
     ledger.set_state("lmt", "running", "", NOW)
     ledger.store([entry(1200, 1500, cells=7, dropped={"nan": 2}), entry(1500, 1800, cells=5, dropped={"nan": 1, "late": 4})], NOW + 1)
     ledger.store([entry(900, 1200, cells=3)], NOW + 2)
-    expected = SourceStatus(
+    expected = SourceRow(
         name="lmt", kind="lmt", system="cscratch", step=5, length=300, retention=90 * 86400, since=1000, last=Window(1500, 1800),
         stored_at=NOW + 1, last_cells=5, windows=3, cells=15, dropped={"nan": 3, "late": 4}, state="running", state_reason="",
         state_since=NOW,

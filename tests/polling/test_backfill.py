@@ -12,7 +12,7 @@ from tokiod.collector import SourceConfig
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.polling.backfill import MOST_FAILURES, Backfill
+from tokiod.polling.backfill import MAX_FAULTS, Backfill
 from tokiod.testing.clock import FakeClock
 from tokiod.window import BULK_SECONDS, Calendar, Window
 from tokiod.window_result import Rejected, Stored
@@ -62,23 +62,23 @@ class Source:
         self.closed = True
 
 
-class Lender:
-    """Who polls live."""
+class Lease:
+    """The leases that live polling grants."""
 
     def __init__(self):
-        self.due, self.underway, self.lent, self.back = False, set(), [], []
+        self.due, self.leased, self.acquired, self.released = False, set(), [], []
 
     def live_is_due(self):
         return self.due
 
-    def lend(self, window):
-        if any(other.start < window.end and window.start < other.end for other in self.underway):
+    def acquire(self, window):
+        if any(other.start < window.end and window.start < other.end for other in self.leased):
             return False
-        self.lent.append(window)
+        self.acquired.append(window)
         return True
 
-    def take_back(self, window, *, stored):
-        self.back.append((window, stored))
+    def release(self, window, *, stored):
+        self.released.append((window, stored))
 
 
 class Site:
@@ -86,7 +86,7 @@ class Site:
         self.clock = FakeClock(NOON)
         self.ledger = Ledger.open(directory / "ledger.sqlite3")
         self.jobs = self.ledger.jobs
-        self.lender = Lender()
+        self.lease = Lease()
         self.asked, self.collectors, self.stored, self.running, self.most = [], [], [], 0, 0
         self.config = Config(name="one", kind="lmt", system="fs", window=window)
         self.behave = self.answer = lambda _: None
@@ -108,7 +108,7 @@ class Site:
 
     def backfill(self):
         room, calendar, rng = asyncio.Semaphore(2), Calendar("UTC"), random.Random(1)
-        return Backfill(self.config, self.make, self.lender, self.ledger, self.submit, room, calendar, self.clock, rng)
+        return Backfill(self.config, self.make, self.lease, self.ledger, self.submit, room, calendar, self.clock, rng)
 
     def add(self, span=SPAN, datasets=(), **options):
         return self.jobs.add(JobRequest("one", span, datasets, **options), NOON)
@@ -178,7 +178,7 @@ def test_a_job_for_some_datasets_stores_these_alone_and_says_of_nothing_that_it_
     assert [one.extent for one in site.stored[:N]] == ["some"] * N
     assert list(site.ledger.stored("one")) == []
     assert site.jobs.get(job.id).state == "done"
-    assert {stored for _, stored in site.lender.back} == {False}
+    assert {stored for _, stored in site.lease.released} == {False}
 
 
 @pytest.mark.parametrize("options", [{}, {"force": True}, {"datasets": (B,)}], ids=str)
@@ -205,21 +205,21 @@ def test_parallel_windows_are_collected_side_by_side_by_collectors_of_their_own(
 
 
 def test_while_live_polling_has_something_to_do_nothing_is_begun(site):
-    site.lender.due = True
+    site.lease.due = True
     site.add()
     site.runs(10)
     assert site.asked == []
-    site.lender.due = False
+    site.lease.due = False
     site.runs(60)
     assert len(site.asked) == N + 2
 
 
-def test_a_window_that_is_underway_elsewhere_is_waited_for(site):
-    site.lender.underway = {Window(SPAN.start + 300, SPAN.start + 360)}
+def test_a_window_that_live_polling_leases_is_waited_for(site):
+    site.lease.leased = {Window(SPAN.start + 300, SPAN.start + 360)}
     site.add()
     site.runs(10)
     assert site.asked == pieces(SPAN)[:1]
-    site.lender.underway.clear()
+    site.lease.leased.clear()
     site.runs(60)
     assert [window for window in site.asked if window.seconds > STEP] == pieces(SPAN)
 
@@ -228,8 +228,8 @@ def test_every_window_is_given_back_and_those_that_are_stored_as_stored(site):
     site.behave = lambda _: _raise(Transient("busy")) if len(site.asked) == 3 else None
     site.add()
     site.runs(120)
-    assert [window for window, _ in site.lender.back] == site.lender.lent == site.asked
-    assert sorted(window for window, stored in site.lender.back if stored) == pieces(SPAN)
+    assert [window for window, _ in site.lease.released] == site.lease.acquired == site.asked
+    assert sorted(window for window, stored in site.lease.released if stored) == pieces(SPAN)
 
 
 def _raise(error):
@@ -260,7 +260,7 @@ def test_a_fault_in_a_collector_ends_the_job_after_some_attempts(site):
     site.behave = lambda _: _raise(KeyError("oops"))
     job = site.add()
     site.runs(4000, by=20)
-    assert (site.jobs.get(job.id).state, len(site.asked)) == ("failed", MOST_FAILURES)
+    assert (site.jobs.get(job.id).state, len(site.asked)) == ("failed", MAX_FAULTS)
 
 
 @pytest.mark.parametrize(("retry", "state"), [(True, "running"), (False, "failed")])

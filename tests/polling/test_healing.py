@@ -1,4 +1,4 @@
-"""The past of a source: asked for in long pieces, newest first, behind live polling, and never quicker than `heal_rate`."""
+"""Healing: gaps are queried in long pieces, newest first, after live data, and never faster than `heal_rate`."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from tokiod.collector import SourceConfig
 from tokiod.errors import Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.poller import Poller
-from tokiod.polling.schedule import PATIENCE, Agenda
+from tokiod.polling.schedule import MAX_LIVE_RUN, Schedule
 from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
@@ -36,18 +36,18 @@ def config(*, rate=0.0, window=LENGTH, retention=6 * HOUR):
     return Config(name="lmt", kind="lmt", system="fs", heal_rate=rate, **durations)
 
 
-def agenda(*, stored=(), zone="UTC", **options):
-    made = Agenda(config(**options), Calendar(zone), replayable=True)
+def schedule(*, stored=(), zone="UTC", **options):
+    made = Schedule(config(**options), Calendar(zone), replayable=True)
     made.load(Ranges(stored), [], 0)
     return made
 
 
 def drained(one, now, longest, tick=0.0):
-    """Every span that is asked for at one moment, in order, each stored at once."""
+    """Every span that is queried at one moment, in order, each stored at once."""
     spans = []
     while span := one.next(now, tick, longest):
         one.begin(span, now, tick)
-        one.done(span)
+        one.store(span)
         spans.append(span)
         assert len(spans) < 1000
     return spans
@@ -61,8 +61,8 @@ STORED = st.lists(
 
 
 @given(STORED, st.sampled_from([60, 120, 300]), st.integers(0, 1000))
-def test_what_is_asked_for_at_once_are_the_same_windows_newest_first_each_once(stored, window, longest):
-    spans = drained(agenda(stored=stored, window=window), NOON + SETTLE, longest)
+def test_long_queries_hold_the_same_windows_newest_first_each_once(stored, window, longest):
+    spans = drained(schedule(stored=stored, window=window), NOON + SETTLE, longest)
     covered = Ranges(stored)
     # Six hours back from now a window has begun already, and is out of reach.
     every = [Window(s, s + window) for s in range(NOON - 6 * HOUR + window, NOON, window)]
@@ -73,22 +73,22 @@ def test_what_is_asked_for_at_once_are_the_same_windows_newest_first_each_once(s
 
 @settings(max_examples=15)
 @given(st.integers(0, 1000), st.sampled_from(["America/Los_Angeles", "Asia/Kathmandu", "America/St_Johns"]))
-def test_nothing_that_is_asked_for_at_once_crosses_midnight(longest, zone):
+def test_no_long_query_crosses_midnight(longest, zone):
     calendar = Calendar(zone)
-    for span in drained(agenda(zone=zone, retention=30 * HOUR, window=300), NOON + SETTLE, longest):
+    for span in drained(schedule(zone=zone, retention=30 * HOUR, window=300), NOON + SETTLE, longest):
         assert calendar.day(span.start) == calendar.day(span.end - 1)
 
 
-def test_ninety_days_are_not_a_question_a_minute():
-    one = agenda(retention=2 * 86400)
+def test_days_of_gaps_do_not_need_a_query_a_minute():
+    one = schedule(retention=2 * 86400)
     assert len(drained(one, NOON, BULK_SECONDS)) == pytest.approx(2 * 86400 / BULK_SECONDS, abs=3)
 
 
-def test_what_failed_at_once_is_asked_for_window_by_window_and_its_neighbours_are_not():
-    one = agenda()
+def test_a_failed_long_query_is_repeated_window_by_window_and_its_neighbours_are_not():
+    one = schedule()
     drained_first = one.next(NOON + SETTLE, 0.0, 180)
     one.begin(drained_first, NOON + SETTLE, 0.0)
-    one.done(drained_first)
+    one.store(drained_first)
     span = one.next(NOON + SETTLE, 0.0, 180)
     assert span.seconds == 120
     one.begin(span, NOON + SETTLE, 0.0)
@@ -99,14 +99,14 @@ def test_what_failed_at_once_is_asked_for_window_by_window_and_its_neighbours_ar
     while (window := one.next(NOON + SETTLE, 5.0, 180)).start >= span.start:
         singles.append(window)
         one.begin(window, NOON + SETTLE, 5.0)
-        one.done(window)
+        one.store(window)
     assert singles == list(UTC.split(span, LENGTH))[::-1]
 
 
-def test_of_a_span_of_which_some_was_stored_meanwhile_only_the_rest_is_due_again():
-    one = agenda()
-    one.take(span := Window(NOON - 3600, NOON - 3420))
-    one.done(Window(NOON - 3540, NOON - 3480))
+def test_the_stored_part_of_a_released_span_is_not_due_again():
+    one = schedule()
+    one.acquire(span := Window(NOON - 3600, NOON - 3420))
+    one.store(Window(NOON - 3540, NOON - 3480))
     one.release(span)
     assert Window(NOON - 3540, NOON - 3480) not in [w for s in drained(one, NOON, 0) for w in UTC.split(s, LENGTH)]
 
@@ -115,7 +115,7 @@ def test_of_a_span_of_which_some_was_stored_meanwhile_only_the_rest_is_due_again
 
 
 def played(one, seconds, takes, longest, *, now=NOON):
-    """Ask one question after the other for so many seconds; `takes(span)` each. Returns (when, span), when in seconds from `now`."""
+    """Make one query after the other for so many seconds; `takes(span)` each. Returns (when, span), when in seconds from `now`."""
     tick, asked = 0.0, []
     while tick < seconds:
         span = one.next(now + tick, tick, longest)
@@ -125,7 +125,7 @@ def played(one, seconds, takes, longest, *, now=NOON):
         asked.append((tick, span))
         one.begin(span, now + tick, tick)
         tick += takes(span)
-        one.done(span)
+        one.store(span)
     return asked
 
 
@@ -135,8 +135,8 @@ def is_past(when, span):
 
 @settings(max_examples=50)
 @given(st.sampled_from([1.0, 7.5, 60.0, 500.0]), st.sampled_from([0, 180, 600]), st.floats(0, 20), STORED)
-def test_of_the_past_no_more_is_asked_for_in_any_time_than_the_rate_and_one_question(rate, longest, takes, stored):
-    asked = [(t, s) for t, s in played(agenda(rate=rate, stored=stored), 900, lambda _: takes, longest) if is_past(t, s)]
+def test_gaps_are_queried_no_faster_than_the_rate_plus_one_query(rate, longest, takes, stored):
+    asked = [(t, s) for t, s in played(schedule(rate=rate, stored=stored), 900, lambda _: takes, longest) if is_past(t, s)]
     total = 0.0
     owed = []
     for when, span in asked:
@@ -148,8 +148,8 @@ def test_of_the_past_no_more_is_asked_for_in_any_time_than_the_rate_and_one_ques
 
 @settings(max_examples=40)
 @given(st.sampled_from([1.0, 60.0, 0.0]), st.floats(0.01, 25))
-def test_a_window_that_has_just_closed_waits_for_one_question_at_most_while_six_hours_heal(rate, takes):
-    asked = played(agenda(rate=rate), 1800, lambda _: takes, BULK_SECONDS)
+def test_a_window_that_has_just_closed_waits_for_one_query_at_most_while_six_hours_heal(rate, takes):
+    asked = played(schedule(rate=rate), 1800, lambda _: takes, BULK_SECONDS)
     live = {span.start: when for when, span in asked if not is_past(when, span)}
     closed = list(range(NOON, NOON + 1700 - LENGTH, LENGTH))
     assert [start for start in closed if start not in live] == []
@@ -157,30 +157,30 @@ def test_a_window_that_has_just_closed_waits_for_one_question_at_most_while_six_
 
 
 @given(st.floats(60, 600))
-def test_a_source_that_is_too_slow_for_its_own_present_is_asked_for_its_past_all_the_same(takes):
-    asked = played(agenda(), 60 * takes, lambda _: takes, LENGTH)
+def test_the_gaps_of_a_source_that_is_too_slow_for_live_data_are_healed_all_the_same(takes):
+    asked = played(schedule(), 60 * takes, lambda _: takes, LENGTH)
     kinds = [is_past(when, span) for when, span in asked]
-    assert kinds.count(True) >= len(kinds) // (PATIENCE + 1) - 1
+    assert kinds.count(True) >= len(kinds) // (MAX_LIVE_RUN + 1) - 1
     assert kinds.count(False) > 0
 
 
-def test_what_was_lent_to_a_backfill_does_not_count_as_healed():
-    one = agenda(rate=1.0)
-    one.take(Window(NOON - HOUR, NOON - HOUR + 180))
+def test_a_window_that_a_backfill_leases_does_not_count_as_healed():
+    one = schedule(rate=1.0)
+    one.acquire(Window(NOON - HOUR, NOON - HOUR + 180))
     first = one.next(NOON + SETTLE, 0.0, 180)
     one.begin(first, NOON + SETTLE, 0.0)
     assert one.next(NOON + SETTLE, 0.0, 180) is not None
 
 
-def test_a_rate_of_nothing_is_no_bound():
-    assert sum(span.seconds for span in drained(agenda(rate=0.0), NOON + SETTLE, BULK_SECONDS)) == 6 * HOUR - LENGTH
+def test_a_rate_of_zero_is_no_limit():
+    assert sum(span.seconds for span in drained(schedule(rate=0.0), NOON + SETTLE, BULK_SECONDS)) == 6 * HOUR - LENGTH
 
 
 # ---- the poller
 
 
 class Source:
-    """A source whose answers take `takes` seconds for a minute of the past; `behave(window)` may raise."""
+    """A source whose answers take `takes` seconds for each minute of data; `behave(window)` may raise."""
 
     replayable = True
 
@@ -197,7 +197,7 @@ class Source:
 
 
 def healed(path, seconds, takes, *, rate=0.0, behave=lambda _: None):
-    """Poll a source for so long with six hours missing; returns what it was asked, and the ledger's ranges."""
+    """Poll a source for so long with six hours missing; returns its queries and the ledger's ranges."""
 
     async def scenario():
         clock = FakeClock(NOON)
@@ -224,7 +224,7 @@ def healed(path, seconds, takes, *, rate=0.0, behave=lambda _: None):
     return asyncio.run(scenario())
 
 
-def test_six_hours_heal_at_the_rate_in_few_questions(tmp_path):
+def test_six_hours_heal_at_the_rate_in_few_queries(tmp_path):
     asked, stored = healed(tmp_path / "ledger", 300, 0.1, rate=120.0)
     assert stored == [(NOON - 9 * HOUR, NOON + 300 - LENGTH)]
     assert max(when for when, span in asked if is_past(when, span)) == pytest.approx(6 * HOUR / 120, rel=0.1)
@@ -232,7 +232,7 @@ def test_six_hours_heal_at_the_rate_in_few_questions(tmp_path):
 
 
 @pytest.mark.parametrize("takes", [0.5, 5.0, 9.0])
-def test_the_slower_a_source_answers_the_shorter_are_the_pieces_so_that_no_question_takes_long(tmp_path, takes):
+def test_the_slower_a_source_answers_the_shorter_are_the_queries(tmp_path, takes):
     asked, _ = healed(tmp_path / "ledger", 400, takes)
     past = [span.seconds for when, span in asked[2:] if is_past(when, span)]
     assert all(seconds <= max(LENGTH, LENGTH / 2 / (takes / 60)) for seconds in past)
@@ -241,7 +241,7 @@ def test_the_slower_a_source_answers_the_shorter_are_the_pieces_so_that_no_quest
     assert max(live) < LENGTH / 2 + 1
 
 
-def test_one_window_that_always_fails_does_not_keep_its_neighbours(tmp_path):
+def test_one_window_that_always_fails_does_not_delay_its_neighbours(tmp_path):
     bad = NOON - 2 * HOUR
 
     def behave(window):
@@ -253,18 +253,18 @@ def test_one_window_that_always_fails_does_not_keep_its_neighbours(tmp_path):
     assert [span.seconds for _, span in asked if span.start <= bad < span.end][:2] == [180, 60]
 
 
-def test_pieces_follow_each_other_down_into_the_past(tmp_path):
+def test_long_queries_follow_each_other_from_new_to_old(tmp_path):
     asked, _ = healed(tmp_path / "ledger", 30, 0.01)
     past = [span for when, span in asked if is_past(when, span)]
     assert all(later.end == earlier.start for earlier, later in pairwise(past))
 
 
-def test_while_the_past_rests_the_present_does_not():
-    one = agenda()
-    one.rest(10.0)
+def test_a_pause_of_healing_does_not_pause_live_polling():
+    one = schedule()
+    one.pause_healing(10.0)
     newest = one.next(NOON + SETTLE, 0.0, 180)
     assert newest == Window(NOON - LENGTH, NOON)
     one.begin(newest, NOON + SETTLE, 0.0)
-    one.done(newest)
+    one.store(newest)
     assert (one.next(NOON + SETTLE, 9.9, 180), one.wait(NOON + SETTLE, 9.0)) == (None, 1.0)
     assert one.next(NOON + SETTLE, 10.0, 180).end == newest.start

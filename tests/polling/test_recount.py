@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from tokiod.collector import SourceConfig
 from tokiod.errors import Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.polling.backfill import Alone
-from tokiod.polling.recount import LONGEST, Recount
+from tokiod.polling.recount import MAX_COUNT_SECONDS, Recount
+from tokiod.polling.schedule import FreeLease
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Window
@@ -28,7 +28,7 @@ class Site:
         self.ledger = Ledger.open(directory / "ledger.sqlite3")
         self.config = SourceConfig(name="one", kind="x", system="fs", recount=tuple(map(Duration, recount)))
         self.holds, self.asked, self.fails, self.fails_at, self.cannot = {}, [], False, 0, False
-        self.lender = Alone()
+        self.lease = FreeLease()
 
     async def count(self, window):
         self.asked.append((self.clock.time() - NOON, window))
@@ -48,7 +48,7 @@ class Site:
 
     def runs(self, seconds, by=60):
         async def run():
-            task = asyncio.ensure_future(Recount(self.config, self, self.lender, self.ledger, self.clock).run())
+            task = asyncio.ensure_future(Recount(self.config, self, self.lease, self.ledger, self.clock).run())
             for _ in range(int(seconds / by)):
                 await self.clock.advance(by)
             task.cancel()
@@ -73,7 +73,7 @@ def site(tmp_path):
     site.ledger.close()
 
 
-def test_windows_are_counted_after_an_hour_and_a_day_in_one_question_and_then_forgotten(site):
+def test_windows_are_recounted_after_an_hour_and_a_day_in_one_query_and_then_forgotten(site):
     site.store(30)
     site.runs(HOUR - 120)
     assert site.asked == []
@@ -93,14 +93,14 @@ def test_only_the_window_that_grew_is_collected_again(site):
     assert len(site.asked) <= 11
 
 
-def test_a_source_that_counts_more_than_it_hands_out_is_collected_again_once_not_for_ever(site):
+def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_only_once(site):
     site.store(3)
     window = Window(NOON - HOUR, NOON - HOUR + 60)
     site.holds[window.start] = 12
     told = []
 
     async def play():
-        task = asyncio.ensure_future(Recount(site.config, site, site.lender, site.ledger, site.clock).run())
+        task = asyncio.ensure_future(Recount(site.config, site, site.lease, site.ledger, site.clock).run())
         for _ in range(6):
             await site.clock.advance(HOUR + 60)
             for job in site.ledger.jobs.all():  # the backfill: the source hands out ten of its twelve again
@@ -122,7 +122,7 @@ def test_a_source_that_counts_more_than_it_hands_out_is_collected_again_once_not
     assert [span for _, span, _ in site.again] == [window, window]
 
 
-def test_a_ledger_that_cannot_be_read_just_now_is_a_line_without_a_traceback(site):
+def test_a_ledger_that_cannot_be_read_is_logged_without_a_traceback(site):
     site.store(1)
     site.ledger._database.sql.execute("ALTER TABLE counted RENAME TO elsewhere")
     with capture_logs() as told:
@@ -131,8 +131,8 @@ def test_a_ledger_that_cannot_be_read_just_now_is_a_line_without_a_traceback(sit
     assert (line["log_level"], line["error"], "exc_info" in line) == ("warning", "no such table: counted", False)
 
 
-def test_what_a_clock_that_was_fast_has_stored_is_counted_as_soon_as_it_is_over(site):
-    """An hour fast: of the window that was not over, half was had, and of those after it nothing."""
+def test_what_was_stored_while_the_clock_was_fast_is_recounted_when_its_window_is_over(site):
+    """An hour fast: half of the window that was not over was collected, and nothing of those after it."""
     site.clock.jump(HOUR)
     site.store(1, records=5, start=NOON - 60)
     site.store(30, records=0, start=NOON)
@@ -148,57 +148,57 @@ def test_what_a_clock_that_was_fast_has_stored_is_counted_as_soon_as_it_is_over(
     assert len(site.left) == 32
 
 
-def told_of(site, event):
-    """(window, records, found) of each time that something was said of windows when an hour is over."""
+def logged(site, event):
+    """(window, records, found) of each log event about windows when an hour is over."""
     site.clock.jump(HOUR)
     with capture_logs() as told:
         site.runs(60)
     return [(one["window"], one["records"], one["found"]) for one in told if one["event"] == event and one["source"] == "one"]
 
 
-def test_a_window_that_shrank_is_told_and_replaces_nothing(site):
+def test_a_window_that_shrank_is_reported_and_replaces_nothing(site):
     site.store(3)
     site.holds[NOON - HOUR] = 4
-    assert told_of(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 60)), 10, 4)]
+    assert logged(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 60)), 10, 4)]
     assert site.again == []
 
 
-def test_neighbours_that_shrank_are_told_together_and_counted_once(site):
+def test_neighbours_that_shrank_are_reported_together_and_counted_once(site):
     site.store(8)
     start = NOON - HOUR
     site.holds |= {start + 60 * minute: 10 - minute for minute in (2, 3, 4, 6)}
     runs = Window(start + 120, start + 300), Window(start + 360, start + 420)
-    assert told_of(site, "window.shrunk") == [(str(runs[0]), 30, 21), (str(runs[1]), 10, 4)]
+    assert logged(site, "window.shrunk") == [(str(runs[0]), 30, 21), (str(runs[1]), 10, 4)]
     assert site.left == [Window(start + 60 * minute, start + 60 * minute + 60) for minute in range(8)]
-    assert told_of(site, "window.shrunk") == []
+    assert logged(site, "window.shrunk") == []
 
 
-def test_a_window_that_grew_is_found_also_beside_one_that_shrank(site):
+def test_a_window_that_grew_is_found_also_next_to_one_that_shrank(site):
     site.store(30)
     site.holds[NOON - HOUR + 600] += 1
     site.holds[NOON - HOUR + 660] -= 5
-    assert len(told_of(site, "window.shrunk")) == 1
+    assert len(logged(site, "window.shrunk")) == 1
     assert [span for _, span, _ in site.again] == [Window(NOON - HOUR + 600, NOON - HOUR + 660)]
 
 
-def test_where_nothing_is_left_one_question_and_one_sentence_are_enough(site):
+def test_an_empty_source_takes_one_query_and_one_log_event(site):
     site.store(30)
     site.holds.clear()
-    assert told_of(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 1800)), 300, 0)]
+    assert logged(site, "window.shrunk") == [(str(Window(NOON - HOUR, NOON - HOUR + 1800)), 300, 0)]
     assert len(site.asked) == 1
 
 
-def test_what_was_found_before_a_source_failed_is_told(site):
+def test_what_was_found_before_a_source_failed_is_reported(site):
     site.store(2)
     site.holds[NOON - HOUR] = 4
     site.fails_at = 3
-    assert len(told_of(site, "window.shrunk")) == 1
+    assert len(logged(site, "window.shrunk")) == 1
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=12))
-def test_windows_of_any_length_are_settled_by_what_they_have_now(tmp_path_factory, changed):
-    """(minutes, records now) of windows that touch, each stored with two records; that one changed where the sum did not is not seen."""
+def test_windows_of_any_length_are_recounted_by_what_they_hold_now(tmp_path_factory, changed):
+    """(minutes, records now) of windows that touch, each stored with two records; a change that keeps the sum is not noticed."""
     site = Site(tmp_path_factory.mktemp("recount"))
     start, grown, shrunk = NOON - HOUR, [], 0
     for minutes, now in changed:
@@ -208,7 +208,7 @@ def test_windows_of_any_length_are_settled_by_what_they_have_now(tmp_path_factor
         start = window.end
         grown += [window] * (now > 2)
         shrunk += max(2 - now, 0)
-    told = told_of(site, "window.shrunk")
+    told = logged(site, "window.shrunk")
     found = [span for _, span, _ in site.again]
     site.ledger.close()
     assert set(found) <= set(grown)
@@ -217,13 +217,17 @@ def test_windows_of_any_length_are_settled_by_what_they_have_now(tmp_path_factor
         assert (found, sum(records - now for _, records, now in told)) == (grown, shrunk)
 
 
-def test_neighbours_are_asked_for_together_up_to_an_hour_and_never_across_a_hole(site):
+def test_neighbours_are_counted_together_up_to_an_hour_and_never_across_a_gap(site):
     site.store(90)
     site.store(2, start=NOON + 6 * HOUR)
     site.runs(HOUR + 300)
     start = NOON - HOUR
     later = Window(NOON + 6 * HOUR, NOON + 6 * HOUR + 120)
-    assert [window for _, window in site.asked] == [Window(start, start + LONGEST), Window(start + LONGEST, start + 5400), later]
+    assert [window for _, window in site.asked] == [
+        Window(start, start + MAX_COUNT_SECONDS),
+        Window(start + MAX_COUNT_SECONDS, start + 5400),
+        later,
+    ]
 
 
 def test_what_could_not_be_counted_stays_due(site):
@@ -236,14 +240,14 @@ def test_what_could_not_be_counted_stays_due(site):
     assert len(site.asked) == before + 1
 
 
-def test_a_source_that_can_not_count_is_asked_no_more_than_there_are_times(site):
+def test_a_source_that_cannot_count_is_queried_once_per_stage(site):
     site.store(3)
     site.cannot = True
     site.runs(2 * DAY, by=600)
     assert (len(site.asked), site.left) == (2, [])
 
 
-def test_where_nothing_is_to_be_counted_again_nothing_is_asked_and_nothing_kept(tmp_path):
+def test_without_recounts_nothing_is_counted_and_nothing_kept(tmp_path):
     site = Site(tmp_path, recount=())
     site.store(3)
     site.runs(120)
@@ -251,7 +255,7 @@ def test_where_nothing_is_to_be_counted_again_nothing_is_asked_and_nothing_kept(
     site.ledger.close()
 
 
-def test_a_window_that_is_stored_again_begins_anew(site):
+def test_a_window_that_is_stored_again_starts_at_the_first_stage(site):
     site.store(1)
     site.runs(HOUR + 120)
     site.store(1, records=12)
@@ -262,22 +266,22 @@ def test_a_window_that_is_stored_again_begins_anew(site):
 
 
 def test_live_polling_goes_first(site):
-    class Busy(Alone):
+    class Busy(FreeLease):
         busy = True
 
         def live_is_due(self):
             return self.busy
 
-    site.lender = Busy()
+    site.lease = Busy()
     site.store(1)
     site.runs(HOUR + 180)
     assert site.asked == []
-    site.lender.busy = False
+    site.lease.busy = False
     site.runs(120)
     assert len(site.asked) == 1
 
 
-def test_records_of_windows_that_lie_side_by_side_add_up_and_are_unknown_where_one_is(site):
+def test_records_of_neighbouring_windows_add_up_and_are_unknown_where_one_is(site):
     site.store(3)
     start = NOON - HOUR
     assert site.ledger.counts("one").records(Window(start, start + 180)) == 30

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokiod.collector import SourceConfig
-from tokiod.polling.schedule import Agenda
+from tokiod.polling.schedule import Schedule
 from tokiod.ranges import Ranges
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window
@@ -15,19 +15,19 @@ NOW = 1_517_126_400 + 7 * 3600
 UTC = Calendar("UTC")
 
 
-def agenda(*, replayable=True, zone="UTC", window=LENGTH, settle=SETTLE, retention=RETENTION, stored=(), lost=(), since=0):
+def schedule(*, replayable=True, zone="UTC", window=LENGTH, settle=SETTLE, retention=RETENTION, stored=(), lost=(), since=0):
     config = SourceConfig(name="s", kind="k", system="y", window=Duration(window), settle=Duration(settle), retention=Duration(retention))
-    made = Agenda(config, Calendar(zone), replayable=replayable)
+    made = Schedule(config, Calendar(zone), replayable=replayable)
     made.load(Ranges(stored), lost, since)
     return made
 
 
 def drained(one, now=NOW, tick=0.0, most=200):
-    """Every window that is asked for at one moment, in order, each taken and then stored."""
+    """Every window that is queried at one moment, in order, each leased and then stored."""
     windows = []
     while (window := one.next(now, tick)) and len(windows) < most:
-        one.take(window)
-        one.done(window)
+        one.acquire(window)
+        one.store(window)
         windows.append(window)
     return windows
 
@@ -42,45 +42,45 @@ SPANS = st.lists(st.tuples(st.integers(-1500, 60), st.integers(1, 300)).map(lamb
 
 
 @given(SPANS, st.floats(0, 90))
-def test_what_is_asked_for_are_the_closed_windows_that_are_not_stored_newest_first(stored, late):
+def test_the_closed_windows_that_are_not_stored_are_queried_newest_first(stored, late):
     now = NOW + late
     covered = Ranges(stored)
     every = [Window(start, start + LENGTH) for start in range(NOW - 40 * LENGTH, NOW + 3 * LENGTH, LENGTH)]
     due = [w for w in every if w.end + SETTLE <= now and w.start >= int(now) - RETENTION and not covered.covers(w)]
-    assert drained(agenda(stored=stored), now) == due[::-1]
+    assert drained(schedule(stored=stored), now) == due[::-1]
 
 
 @given(SPANS, st.data())
-def test_a_window_that_is_underway_or_postponed_is_not_asked_for_and_all_are_in_the_end(stored, data):
-    one, underway, postponed, asked = agenda(stored=stored), [], [], []
-    expected = drained(agenda(stored=stored))
+def test_a_leased_or_postponed_window_is_not_queried_and_all_are_in_the_end(stored, data):
+    one, leased, postponed, asked = schedule(stored=stored), [], [], []
+    expected = drained(schedule(stored=stored))
     while window := one.next(NOW, 0.0):
         assert window not in asked
         asked.append(window)
-        one.take(window)
-        fate = data.draw(st.sampled_from(["done", "underway", "postpone"]))
+        one.acquire(window)
+        fate = data.draw(st.sampled_from(["done", "leased", "postpone"]))
         if fate == "done":
-            one.done(window)
-        elif fate == "underway":
-            underway.append(window)
+            one.store(window)
+        elif fate == "leased":
+            leased.append(window)
         else:
             one.postpone(window, 5.0)
             postponed.append(window)
     assert asked == expected
-    for window in underway:
+    for window in leased:
         one.release(window)
-    assert drained(one) == sorted(underway, reverse=True)
+    assert drained(one) == sorted(leased, reverse=True)
     assert drained(one, tick=4.9) == []
     assert drained(one, tick=5.0) == sorted(postponed, reverse=True)
 
 
 def test_a_retention_shorter_than_a_window_still_leaves_the_newest_one():
-    one = agenda(window=7200, settle=30, retention=60)
+    one = schedule(window=7200, settle=30, retention=60)
     assert drained(one) == [Window(NOW - 7200 - 3600, NOW - 3600)]
 
 
 def test_the_wait_ends_when_the_next_window_closes_and_settles():
-    one = agenda()
+    one = schedule()
     drained(one)
     assert one.wait(NOW, 0.0) == SETTLE
     assert drained(one, NOW + SETTLE - 0.01) == []
@@ -89,48 +89,48 @@ def test_the_wait_ends_when_the_next_window_closes_and_settles():
 
 
 def test_the_wait_ends_earlier_when_a_postponed_window_is_due():
-    one = agenda()
+    one = schedule()
     first, *_ = drained(one)
     one.load(Ranges([(NOW - 3600, first.start)]), [], 0)
-    one.take(first)
+    one.acquire(first)
     one.postpone(first, 103.0)
     assert one.wait(NOW, 100.0) == 3.0
     assert one.next(NOW, 102.0) is None
     assert one.next(NOW, 103.0) == first
 
 
-def test_reloading_asks_for_what_was_forgotten_but_not_for_what_is_underway():
-    one = agenda()
+def test_a_reload_queries_what_was_forgotten_but_not_what_is_leased():
+    one = schedule()
     windows = drained(one)
-    one.take(windows[3])
+    one.acquire(windows[3])
     one.load(Ranges([(NOW - 3600, windows[5].start), (windows[2].start, NOW)]), [], 0)
     assert drained(one) == [windows[4], windows[5]]
 
 
-def test_a_window_whose_length_was_changed_is_asked_for_whole_where_any_of_it_is_missing():
+def test_after_a_change_of_length_a_window_is_queried_whole_where_any_of_it_is_missing():
     stored = [(NOW - 3600, NOW - 3600 + 3360)]
-    assert drained(agenda(window=300, stored=stored, settle=0)) == [Window(NOW - 300, NOW)]
+    assert drained(schedule(window=300, stored=stored, settle=0)) == [Window(NOW - 300, NOW)]
 
 
 # ---- the source has not got that far
 
 
 def lagging(one, frontier, *, now=NOW, tick=0.0):
-    """Ask as long as anything is due of a source that has everything before `frontier`; returns what was asked."""
+    """Query what is due of a source that holds everything before `frontier`; returns the queries."""
     asked = []
     while window := one.next(now, tick):
         asked.append(window)
-        one.take(window)
+        one.acquire(window)
         if window.end <= frontier:
-            one.done(window)
+            one.store(window)
         else:
             one.not_yet(window, tick + SETTLE)
         assert len(asked) < 500
     return asked
 
 
-def test_a_window_that_is_not_there_yet_is_asked_for_again_soon_and_older_ones_meanwhile():
-    one = agenda()
+def test_a_window_that_the_source_has_not_reached_is_queried_again_soon_and_older_ones_meanwhile():
+    one = schedule()
     asked = lagging(one, NOW - 2 * LENGTH)
     assert asked == [Window(NOW - (n + 2) * LENGTH, NOW - (n + 1) * LENGTH) for n in range(len(asked))]
     assert one.wait(NOW, 1.0) == min(SETTLE - 1.0, SETTLE)
@@ -138,8 +138,8 @@ def test_a_window_that_is_not_there_yet_is_asked_for_again_soon_and_older_ones_m
     assert lagging(one, NOW - LENGTH, tick=SETTLE) == [asked[0]]
 
 
-def test_a_source_that_lags_is_asked_for_its_oldest_missing_window_alone_and_then_follows_oldest_first():
-    one = agenda(stored=[(NOW - 3600, NOW - 600)])
+def test_a_source_that_lags_is_queried_for_its_oldest_missing_window_alone_and_then_oldest_first():
+    one = schedule(stored=[(NOW - 3600, NOW - 600)])
     lagging(one, NOW - 600)
     for turn in range(1, 20):
         assert lagging(one, NOW - 600, tick=turn * SETTLE) == [Window(NOW - 600, NOW - 540)]
@@ -148,24 +148,24 @@ def test_a_source_that_lags_is_asked_for_its_oldest_missing_window_alone_and_the
 
 
 @given(st.integers(0, 60 * 24 * 90))
-def test_however_far_a_source_lags_its_frontier_is_found_with_few_questions(minutes):
+def test_the_frontier_of_a_lagging_source_is_found_with_few_queries(minutes):
     retention = 90 * 86400
     frontier = NOW - minutes * LENGTH
-    one = agenda(retention=retention, stored=[(NOW - 100 * 86400, frontier)])
+    one = schedule(retention=retention, stored=[(NOW - 100 * 86400, frontier)])
     asked = lagging(one, frontier)
     assert len(asked) <= 20
     again = lagging(one, frontier, tick=SETTLE)
     assert len(again) <= 1
 
 
-def test_after_a_jump_forth_and_back_the_clock_everything_is_asked_for_again_within_moments():
-    one = agenda(retention=400 * 86400, stored=[(NOW - 500 * 86400, NOW - 600)])
+def test_after_a_clock_jump_forward_and_back_everything_is_queried_again_soon():
+    one = schedule(retention=400 * 86400, stored=[(NOW - 500 * 86400, NOW - 600)])
     assert len(lagging(one, NOW, now=NOW + 365 * 86400)) <= 20
     assert sorted(lagging(one, NOW, tick=SETTLE)) == [Window(s, s + LENGTH) for s in range(NOW - 600, NOW - LENGTH, LENGTH)]
 
 
 def test_a_clock_that_jumps_back_makes_nothing_due():
-    one = agenda(stored=[(NOW - 9000, NOW - 600)])
+    one = schedule(stored=[(NOW - 9000, NOW - 600)])
     assert len(drained(one)) == 9
     assert [drained(one, NOW - back) for back in (1, 60, 300, 7000)] == [[], [], [], []]
 
@@ -173,8 +173,8 @@ def test_a_clock_that_jumps_back_makes_nothing_due():
 # ---- what can't be had any more
 
 
-def test_what_falls_out_of_reach_is_overdue_until_it_is_written_off():
-    one = agenda(stored=[(NOW - 1000, NOW)], lost=[Window(NOW - 3000, NOW - 2000)], since=NOW - 5000)
+def test_a_span_out_of_reach_is_overdue_until_it_is_written_off():
+    one = schedule(stored=[(NOW - 1000, NOW)], lost=[Window(NOW - 3000, NOW - 2000)], since=NOW - 5000)
     oldest = NOW - RETENTION
     spans = [Window(NOW - 5000, NOW - 3000), Window(NOW - 2000, oldest)]
     assert one.overdue(NOW) == one.overdue(NOW) == spans
@@ -186,38 +186,38 @@ def test_what_falls_out_of_reach_is_overdue_until_it_is_written_off():
     assert one.overdue(NOW - 120) == []
 
 
-def test_a_window_underway_is_overdue_only_when_it_comes_back_unstored():
-    one = agenda(since=NOW - 1200)
+def test_a_leased_window_is_overdue_only_when_it_is_released_unstored():
+    one = schedule(since=NOW - 1200)
     oldest = Window(NOW - 1200, NOW - 1140)
     next_oldest = Window(NOW - 1140, NOW - 1080)
     for window in (oldest, next_oldest):
-        one.take(window)
+        one.acquire(window)
     assert one.overdue(NOW + 120) == []
-    one.done(next_oldest)
+    one.store(next_oldest)
     one.postpone(oldest, 5.0)
     assert one.overdue(NOW + 120) == [oldest]
 
 
-def test_nothing_is_overdue_that_was_never_expected():
-    one = agenda(since=NOW - RETENTION)
+def test_a_span_that_was_never_expected_is_not_overdue():
+    one = schedule(since=NOW - RETENTION)
     assert one.overdue(NOW) == []
 
 
-def test_only_what_lies_behind_something_stored_that_was_expected_was_ever_had():
-    one = agenda(stored=[(NOW - 9000, NOW - 8000), (NOW - 600, NOW)], since=NOW - 5000)
+def test_a_span_was_expected_only_after_a_stored_window():
+    one = schedule(stored=[(NOW - 9000, NOW - 8000), (NOW - 600, NOW)], since=NOW - 5000)
     spans = [Window(NOW - 4000, NOW - 3000), Window(NOW, NOW + 60)]
-    assert [one.had_before(span) for span in spans] == [False, True]
+    assert [one.was_expected(span) for span in spans] == [False, True]
 
 
-def test_of_a_source_without_a_past_all_that_was_expected_might_have_been_had():
-    assert agenda(replayable=False, since=NOW - 600).had_before(Window(NOW - 600, NOW))
+def test_every_span_of_a_source_that_is_not_replayable_was_expected():
+    assert schedule(replayable=False, since=NOW - 600).was_expected(Window(NOW - 600, NOW))
 
 
 # ---- a source without a past
 
 
-def test_a_source_without_a_past_is_asked_for_the_window_that_is_now_and_for_no_other():
-    one = agenda(replayable=False, since=NOW - 600)
+def test_a_source_that_is_not_replayable_is_queried_for_the_current_window_only():
+    one = schedule(replayable=False, since=NOW - 600)
     assert drained(one, NOW + 20) == [Window(NOW, NOW + 60)]
     assert one.wait(NOW + 20, 0.0) == 40
     assert one.overdue(NOW + 20) == [Window(NOW - 600, NOW)]
@@ -230,12 +230,12 @@ def test_a_source_without_a_past_is_asked_for_the_window_that_is_now_and_for_no_
 # ---- days of 23 and 25 hours
 
 
-def test_the_windows_of_days_of_23_and_25_hours_lie_end_to_end_and_none_crosses_midnight():
+def test_the_windows_of_days_of_23_and_25_hours_touch_and_none_crosses_midnight():
     zone = ZoneInfo("America/Los_Angeles")
     for year, month, day, hours in ((2018, 3, 11, 23), (2018, 11, 4, 25)):
         start = int(dt.datetime(year, month, day, tzinfo=zone).timestamp())
         end = int((dt.datetime(year, month, day, tzinfo=zone) + dt.timedelta(days=1)).timestamp())
         assert end - start == hours * 3600
-        one = agenda(zone="America/Los_Angeles", window=7200, settle=0, retention=end - start)
+        one = schedule(zone="America/Los_Angeles", window=7200, settle=0, retention=end - start)
         expected = [Window(s, min(s + 7200, end)) for s in range(start, end, 7200)]
         assert drained(one, end)[::-1] == expected

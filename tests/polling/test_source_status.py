@@ -1,4 +1,4 @@
-"""A source that is down, that comes back, and what of it can't be had any more: what is told, and what follows."""
+"""A source that is down, its return, and its lost windows: what is reported, and what follows."""
 
 import asyncio
 import sqlite3
@@ -55,7 +55,7 @@ def test_a_source_that_was_down_for_six_hours_is_healed_newest_first_and_live_po
     assert (state, unstored) == ("running", [])
 
 
-def test_while_a_source_is_down_the_ledger_says_how_often_it_was_asked_why_not_and_when_it_is_again(site):
+def test_while_a_source_is_down_the_ledger_records_attempts_reason_and_next_try(site):
     async def scenario():
         s = site(behave=trouble("connection refused"), window=HOUR, retention=2 * HOUR)
         s.has_all(NOON - HOUR)
@@ -71,7 +71,7 @@ def test_while_a_source_is_down_the_ledger_says_how_often_it_was_asked_why_not_a
     assert counts == {"transient": attempts}
 
 
-def test_the_attempts_at_a_window_go_on_counting_after_a_restart(site):
+def test_the_attempts_at_a_window_are_counted_on_after_a_restart(site):
     async def scenario():
         s = site(behave=trouble(), window=HOUR, retention=2 * HOUR)
         s.has_all(NOON - HOUR)
@@ -84,7 +84,7 @@ def test_the_attempts_at_a_window_go_on_counting_after_a_restart(site):
     assert attempts == 41 + asked
 
 
-def test_a_window_that_always_fails_holds_nobody_up(site):
+def test_a_window_that_always_fails_delays_no_other(site):
     poison = Window(NOON - 10 * WINDOW, NOON - 9 * WINDOW)
 
     def behave(window):
@@ -106,7 +106,7 @@ def test_a_window_that_always_fails_holds_nobody_up(site):
     assert 5 < times < 40
 
 
-def test_an_answer_that_takes_too_long_is_cut_off_and_counted_apart(site):
+def test_an_answer_that_takes_too_long_is_cut_off_and_counted_as_a_timeout(site):
     async def scenario():
         s = site(takes=1e9, timeout=0, window=HOUR, retention=2 * HOUR)
         s.has_all(NOON - HOUR)
@@ -120,7 +120,7 @@ def test_an_answer_that_takes_too_long_is_cut_off_and_counted_apart(site):
     assert (row.error_class, row.error, state) == ("TimeoutError", "no answer within 0 s", "waiting")
 
 
-def test_a_fault_in_a_collector_is_told_with_its_traceback_and_stops_nobody(site):
+def test_a_fault_in_a_collector_is_logged_with_its_traceback_and_stops_no_other(site):
     def behave(window):
         if window.start == NOON - 5 * WINDOW:
             raise ZeroDivisionError("a bug")
@@ -147,7 +147,7 @@ def test_a_fault_in_a_collector_is_told_with_its_traceback_and_stops_nobody(site
     assert counts["bug"] == unstored[0].attempts
 
 
-def test_a_fatal_error_waits_for_a_person_who_may_have_come_after_ten_minutes(site):
+def test_a_fatal_error_is_retried_after_ten_minutes(site):
     behave = trouble("no such table: TIMESTAMP_INFO", Fatal)
 
     async def scenario():
@@ -170,7 +170,7 @@ def test_a_fatal_error_waits_for_a_person_who_may_have_come_after_ten_minutes(si
     assert (state, stored) == ("running", [(NOON - 2 * HOUR, NOON + 660 - WINDOW)])
 
 
-def test_an_outage_is_one_line_when_it_begins_one_when_it_ends_and_now_and_then_one_meanwhile(site):
+def test_an_outage_is_logged_when_it_begins_when_it_ends_and_now_and_then_meanwhile(site):
     async def scenario():
         s = site(behave=trouble(), retention=2 * HOUR)
         s.has_all()
@@ -190,7 +190,7 @@ def test_an_outage_is_one_line_when_it_begins_one_when_it_ends_and_now_and_then_
     assert failures - 10 < sum(told) <= failures
 
 
-def test_an_answer_to_a_question_from_before_the_failure_does_not_say_that_the_source_is_up(site):
+def test_an_answer_to_a_query_from_before_the_failure_does_not_mean_that_the_source_is_up(site):
     async def scenario():
         s = site(window=HOUR, retention=3 * HOUR)
         s.writer.holds = True
@@ -210,7 +210,7 @@ def test_an_answer_to_a_question_from_before_the_failure_does_not_say_that_the_s
 # ---- what can't be had any more
 
 
-def test_what_falls_out_of_the_retention_is_lost_with_a_reason_in_one_row(site):
+def test_what_is_older_than_the_retention_is_lost_with_a_reason_in_one_row(site):
     async def scenario():
         s = site(behave=trouble("gone for good"), retention=600)
         s.has_all()
@@ -226,7 +226,7 @@ def test_what_falls_out_of_the_retention_is_lost_with_a_reason_in_one_row(site):
     assert all(row.window.start >= NOON + HOUR - 600 for row in rows if row.state == "failed")
 
 
-def test_what_a_source_drops_before_it_was_ever_had_was_never_expected(site):
+def test_what_a_source_deletes_before_its_first_stored_window_was_never_expected(site):
     """A fresh archive fills newest first: the far end of the retention passes by before it is reached."""
 
     async def scenario():
@@ -245,7 +245,7 @@ def test_what_a_source_drops_before_it_was_ever_had_was_never_expected(site):
     assert seconds == NOON + 2 * HOUR - WINDOW - first
 
 
-def test_a_source_without_a_past_is_asked_once_in_each_window_and_what_was_missed_is_lost(site):
+def test_a_source_that_is_not_replayable_is_queried_once_in_each_window_and_what_was_missed_is_lost(site):
     async def scenario():
         s = site(replayable=False, window=300)
         async with s.polled():
@@ -261,13 +261,13 @@ def test_a_source_without_a_past_is_asked_once_in_each_window_and_what_was_misse
     assert all(w.start <= t < w.end for t, w in asked)
     assert stored.covers(Window(NOON, NOON + 900))
     reasons = {row.error for row in rows if row.state == "lost"}
-    assert reasons == {"the source can't be asked about the past, and then: lfs: command not found"}
+    assert reasons == {"the source can't be queried about the past, and it was down: lfs: command not found"}
     lost = Ranges((row.window.start, row.window.end) for row in rows)
     assert lost.within(NOON, NOON + 2700) == stored.holes(NOON, NOON + 2700)
     assert lost.covers(Window(NOON + 1200, NOON + 1500))
 
 
-def test_a_source_without_a_past_loses_the_time_when_nobody_ran(site):
+def test_a_source_that_is_not_replayable_loses_the_time_without_a_daemon(site):
     async def scenario():
         s = site(replayable=False, window=300)
         s.ledger.register(s.config, NOON - 1500)
@@ -276,11 +276,11 @@ def test_a_source_without_a_past_loses_the_time_when_nobody_ran(site):
             return s.ledger.unstored("lmt"), s.source.windows
 
     (row,), asked = asyncio.run(scenario())
-    assert (row.window, row.state, row.error) == (Window(NOON - 1200, NOON), "lost", "the source can't be asked about the past")
+    assert (row.window, row.state, row.error) == (Window(NOON - 1200, NOON), "lost", "the source can't be queried about the past")
     assert asked == [Window(NOON, NOON + 300)]
 
 
-def test_what_a_source_without_a_past_missed_before_it_was_ever_had_is_lost_too(site):
+def test_what_a_source_that_is_not_replayable_missed_before_its_first_stored_window_is_lost_too(site):
     async def scenario():
         s = site(replayable=False, window=300, behave=trouble("lfs: command not found"))
         async with s.polled():
@@ -294,8 +294,8 @@ def test_what_a_source_without_a_past_missed_before_it_was_ever_had_is_lost_too(
     assert [(row.window, row.state) for row in rows] == [(Window(NOON, NOON + 900), "lost")]
 
 
-def test_a_loss_is_told_also_if_what_was_had_before_it_is_stored_only_after_a_restart(site):
-    """The collectors are killed with a first window on its way to the writer; their next start can't see it in the ledger yet."""
+def test_a_loss_is_recorded_also_if_the_window_before_it_is_stored_only_after_a_restart(site):
+    """The collectors are killed with their first window in flight; their next start can't see it in the ledger yet."""
 
     async def scenario():
         s = site(replayable=False, window=300)
@@ -309,7 +309,7 @@ def test_a_loss_is_told_also_if_what_was_had_before_it_is_stored_only_after_a_re
     assert holes == [row.window]
 
 
-def test_a_loss_that_the_ledger_could_not_be_told_of_is_told_as_soon_as_it_can(site):
+def test_a_loss_that_the_ledger_could_not_record_is_recorded_as_soon_as_it_can(site):
     async def scenario():
         with capture_logs() as logs:
             s = site(replayable=False, window=300)

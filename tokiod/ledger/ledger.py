@@ -25,7 +25,7 @@ from tokiod.ledger.integrity import Generation
 from tokiod.ledger.jobs import Jobs
 from tokiod.ledger.known_files import KnownFiles
 from tokiod.ledger.received_files import ReceivedFiles
-from tokiod.ledger.sources import SourceStatus
+from tokiod.ledger.sources import SourceRow
 from tokiod.ledger.spans import StoredEntry, Unstored, UnstoredState
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tokiod.ranges import Ranges
     from tokiod.window import Window
 
-__all__ = ["Ledger", "LedgerCorrupt", "LedgerError", "LedgerNotReady", "SourceStatus", "StoredEntry", "Unstored"]
+__all__ = ["Ledger", "LedgerCorrupt", "LedgerError", "LedgerNotReady", "SourceRow", "StoredEntry", "Unstored"]
 
 
 class Ledger:
@@ -184,7 +184,7 @@ class Ledger:
         """Return how many seconds of a source are lost."""
         return spans.lost_seconds(self._database.sql, source)
 
-    def sources(self) -> list[SourceStatus]:
+    def sources(self) -> list[SourceRow]:
         """Return the status of every source, by name."""
         return sources.statuses(self._database.sql)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.spans import StoredEntry
 
 
-class SourceStatus(msgspec.Struct, frozen=True):
+class SourceRow(msgspec.Struct, frozen=True):
     """What the ledger records about a source.
 
     step, length, retention: seconds, None until the collectors register the source; since: the first epoch second that is expected;
@@ -93,7 +93,7 @@ def set_state(sql: sqlite3.Connection, source: str, state: str, reason: str, now
     )
 
 
-def statuses(sql: sqlite3.Connection) -> list[SourceStatus]:
+def statuses(sql: sqlite3.Connection) -> list[SourceRow]:
     """Return the status of every source, by name."""
     cursor = sql.execute("SELECT * FROM source ORDER BY name")
     names = [column[0] for column in cursor.description]
@@ -111,6 +111,6 @@ def since(sql: sqlite3.Connection, source: str) -> int:
     return int(sql.execute(query, {"s": source}).fetchone()[0])
 
 
-def _status(*, last_start: int | None, last_end: int | None, dropped: str, **rest: Any) -> SourceStatus:
+def _status(*, last_start: int | None, last_end: int | None, dropped: str, **rest: Any) -> SourceRow:
     last = None if last_start is None or last_end is None else Window(last_start, last_end)
-    return SourceStatus(last=last, dropped=msgspec.json.decode(dropped), **rest)
+    return SourceRow(last=last, dropped=msgspec.json.decode(dropped), **rest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,6 +14,7 @@ from tokiod.errors import NotYet
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.retry import classify, decide, refusal
+from tokiod.polling.schedule import LEASE_RETRY_SECONDS
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
 from tokiod.sink import Collected
@@ -28,46 +29,14 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger.jobs import Job
     from tokiod.ledger.ledger import Ledger
+    from tokiod.polling.schedule import WindowLease
     from tokiod.window import Calendar
     from tokiod.window_result import Answer
 
-LOOK = 1.0
-"""Seconds between two looks for new and cancelled jobs."""
-YIELD = 0.1
-"""Seconds between two looks whether live polling has something to do."""
-MOST_FAILURES = 8
-"""Attempts at a window that failed by no fault of the source's."""
-
-
-class Lender(Protocol):
-    """Who polls the source live. A window is one's own or the other's, never both's."""
-
-    def live_is_due(self) -> bool:
-        """Whether the newest window is waited for, or being collected."""
-        ...
-
-    def lend(self, window: Window) -> bool:
-        """Leave a window to the borrower; False while any part of it is underway."""
-        ...
-
-    def take_back(self, window: Window, *, stored: bool) -> None:
-        """Take a window back; stored: it need not be asked for again."""
-        ...
-
-
-class Alone:
-    """The lender where nobody polls."""
-
-    def live_is_due(self) -> bool:
-        """Never."""
-        return False
-
-    def lend(self, _window: Window) -> bool:
-        """Gladly."""
-        return True
-
-    def take_back(self, _window: Window, *, stored: bool) -> None:
-        """As it may be."""
+CHECK_SECONDS = 1.0
+"""Between two checks for new and cancelled jobs."""
+MAX_FAULTS = 8
+"""Attempts at a window that fail through a fault of the collector, until the job fails."""
 
 
 class JobFailed(Exception):  # noqa: N818 - says what has happened
@@ -86,7 +55,7 @@ class Backfill:
         self,
         config: SourceConfig,
         make: Callable[[SourceConfig], Collector],
-        lender: Lender,
+        lease: WindowLease,
         ledger: Ledger,
         submit: Callable[[Collected], Awaitable[Answer]],
         room: asyncio.Semaphore,
@@ -96,7 +65,7 @@ class Backfill:
     ) -> None:
         self._config = config
         self._make = make
-        self._lender = lender
+        self._lease = lease
         self._ledger = ledger
         self._jobs = ledger.jobs
         self._submit = submit
@@ -118,7 +87,7 @@ class Backfill:
                     self._log.error("ledger.failed", error=str(error), times=times)
             except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
                 self._log.exception("backfill.broken")
-            await self._clock.sleep(LOOK)
+            await self._clock.sleep(CHECK_SECONDS)
 
     async def work(self, job: Job) -> None:
         """Work on a job to its end, which is done, failed or cancelled; or until cancelled: then it stays to be resumed."""
@@ -191,7 +160,7 @@ class Backfill:
             except Exception as problem:  # noqa: BLE001 - a collector is anybody's code: retry.py decides
                 error = problem
             finally:
-                self._lender.take_back(window, stored=stored)
+                self._lease.release(window, stored=stored)
             if is_seam and isinstance(error, NotYet):
                 return  # live polling brings it
             failures += 1
@@ -207,8 +176,8 @@ class Backfill:
         return True
 
     async def _after_live(self, window: Window) -> None:
-        while self._lender.live_is_due() or not self._lender.lend(window):
-            await self._clock.sleep(YIELD)
+        while self._lease.live_is_due() or not self._lease.acquire(window):
+            await self._clock.sleep(LEASE_RETRY_SECONDS)
 
     async def _collected(self, job: Job, collector: Collector, window: Window) -> Collected:
         config, tally = self._config, Tally()
@@ -226,18 +195,18 @@ class Backfill:
         verdict = decide(error, failures, failures, float(self._config.settle), self._rng)
         catalogue.WINDOWS.inc(self._config.name, verdict.outcome)
         text = f"{window}: {str(error) or ('no answer in time' if isinstance(error, TimeoutError) else type(error).__name__)}"
-        if verdict.outcome in {"fatal", "rejected"} or (verdict.outcome == "bug" and failures >= MOST_FAILURES):
+        if verdict.outcome in {"fatal", "rejected"} or (verdict.outcome == "bug" and failures >= MAX_FAULTS):
             raise JobFailed(text) from error
         if verdict.outcome == "busy":
             await self._clock.sleep(verdict.window_wait)
             return
         self._log.warning("backfill.waiting", job=job.id, window=str(window), error_class=classify(error), error=str(error))
         self._jobs.set_state(job, "running", self._clock.time(), mask(text))
-        await self._clock.sleep(max(verdict.source_wait, verdict.window_wait, YIELD))
+        await self._clock.sleep(max(verdict.source_wait, verdict.window_wait, LEASE_RETRY_SECONDS))
 
     async def _until_cancelled(self, job: Job) -> None:
         while True:
-            await self._clock.sleep(LOOK)
+            await self._clock.sleep(CHECK_SECONDS)
             now = self._jobs.get(job.id)
             if now is None or now.finished:
                 return

@@ -15,8 +15,8 @@ from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import Asking
 from tokiod.polling.retry import Busy, decide, refusal
-from tokiod.polling.schedule import Agenda
-from tokiod.polling.source_status import SourceState
+from tokiod.polling.schedule import Schedule
+from tokiod.polling.source_status import SourceStatus
 from tokiod.window import BULK_SECONDS
 from tokiod.window_result import Stored
 
@@ -66,9 +66,9 @@ class Poller:
         self._clock = clock
         self._rng = rng
         self._replayable = collector.replayable
-        self._agenda = Agenda(config, calendar, replayable=collector.replayable)
+        self._schedule = Schedule(config, calendar, replayable=collector.replayable)
         self._asking = Asking(config, collector, clock)
-        self._state = SourceState(config, ledger, clock)
+        self._status = SourceStatus(config, ledger, clock)
         self._jumps = Jumps(clock)
         self._answers: set[Answer] = set()
         self._attempts: Counter[Window] = Counter()
@@ -91,7 +91,7 @@ class Poller:
             while True:
                 await self._turn()
         finally:
-            self._state.stopped()
+            self._status.stopped()
 
     async def drain(self, seconds: float) -> int:
         """Wait so many real seconds for the writer's answers; returns how many are still open, to be collected again one day."""
@@ -111,27 +111,27 @@ class Poller:
     @property
     def trouble(self) -> str:
         """Why the source is down, where it is."""
-        return self._state.trouble
+        return self._status.trouble
 
     def live_is_due(self) -> bool:
-        """Whether the newest window is due or being collected: whoever else asks this source waits for that."""
+        """Return whether the newest window is due or being collected: backfills and recounts wait for that."""
         tick, now = self._clock.monotonic(), self._clock.time()
-        window = self._collecting or (None if tick < self._not_before else self._agenda.next(now, tick))
-        return window is not None and window.end >= self._agenda.reach(now)[1]
+        window = self._collecting or (None if tick < self._not_before else self._schedule.next(now, tick))
+        return window is not None and window.end >= self._schedule.reach(now)[1]
 
-    def lend(self, window: Window) -> bool:
-        """Leave a window to a backfill; False while any part of it is underway here."""
-        if self._agenda.is_underway(window):
+    def acquire(self, window: Window) -> bool:
+        """Lease a window to a backfill; False while any part of it is leased."""
+        if self._schedule.is_leased(window):
             return False
-        self._agenda.take(window)
+        self._schedule.acquire(window)
         return True
 
-    def take_back(self, window: Window, *, stored: bool) -> None:
-        """Take back what was lent."""
+    def release(self, window: Window, *, stored: bool) -> None:
+        """End a backfill's lease."""
         if stored:
-            self._agenda.done(window)
+            self._schedule.store(window)
         else:
-            self._agenda.release(window)
+            self._schedule.release(window)
 
     async def _turn(self) -> None:
         if self._is_stale and not await self._has_loaded():
@@ -140,10 +140,10 @@ class Poller:
         self._watch_clock()
         self._write_off()
         tick = self._clock.monotonic()
-        window = None if tick < self._not_before else self._agenda.next(self._clock.time(), tick, self._longest())
+        window = None if tick < self._not_before else self._schedule.next(self._clock.time(), tick, self._longest())
         if window is None:
             self.has_asked = True
-            await self._pause(max(self._not_before - tick, 0) or self._agenda.wait(self._clock.time(), tick))
+            await self._pause(max(self._not_before - tick, 0) or self._schedule.wait(self._clock.time(), tick))
         else:
             await self._attempt(window)
             self.has_asked = True
@@ -153,7 +153,7 @@ class Poller:
             await self._load()
         except LedgerError as error:
             self._is_stale = True
-            self._state.ledger_failed(error)
+            self._status.ledger_failed(error)
             return False
         return True
 
@@ -161,12 +161,12 @@ class Poller:
         # Answers that came before the reason to reload are still on their way to _answered(): they must not overrule the ledger.
         await asyncio.sleep(0)
         self._is_stale = False
-        name, (since, _) = self._config.name, self._agenda.reach(self._clock.time())
+        name, (since, _) = self._config.name, self._schedule.reach(self._clock.time())
         since = self._ledger.register(self._config, since)
         unstored = self._ledger.unstored(name)
-        self._agenda.load(self._ledger.stored(name), [one.window for one in unstored if one.state == "lost"], since)
+        self._schedule.load(self._ledger.stored(name), [one.window for one in unstored if one.state == "lost"], since)
         self._attempts.update({one.window: one.attempts for one in unstored if one.window not in self._attempts})
-        self._state.tell()
+        self._status.write()
 
     def _watch_clock(self) -> None:
         """Tell of a jump; nothing else need be done, because what is due is worked out anew in every turn."""
@@ -177,15 +177,15 @@ class Poller:
 
     def _write_off(self) -> None:
         """Record as lost what fell out of reach, unless it is from before the first of all that was ever had of the source."""
-        for span in self._agenda.overdue(self._clock.time()):
-            is_told = self._lose(span) if self._agenda.had_before(span) else self._state.expected(since=span.end)
+        for span in self._schedule.overdue(self._clock.time()):
+            is_told = self._lose(span) if self._schedule.was_expected(span) else self._status.expect(since=span.end)
             # On a full disk the ledger can't be told, and nobody will come upon it by asking: it is told in a later turn.
             if is_told:
-                self._agenda.write_off(span)
+                self._schedule.write_off(span)
 
     def _lose(self, span: Window) -> bool:
         self._attempts = Counter({w: n for w, n in self._attempts.items() if not span.start <= w.start < span.end})
-        return self._state.lost(span, replayable=self._replayable)
+        return self._status.lost(span, replayable=self._replayable)
 
     def _longest(self) -> int:
         """Return how many seconds of the past may be asked for at once: no more than are answered in half a window's time."""
@@ -203,7 +203,7 @@ class Poller:
             self._pace = (self._clock.monotonic() - begun) / window.seconds
 
     async def _ask(self, window: Window) -> None:
-        self._agenda.begin(window, self._clock.time(), self._clock.monotonic())
+        self._schedule.begin(window, self._clock.time(), self._clock.monotonic())
         catalogue.RETRIES.inc(self._config.name, by=self._attempts[window] > 0)
         try:
             collected = await self._asking.collect(window)
@@ -219,9 +219,9 @@ class Poller:
     def _answered(self, window: Window, asked: int, answer: Answer) -> None:
         self._answers.discard(answer)
         if answer.cancelled():
-            self._agenda.release(window)
+            self._schedule.release(window)
         elif isinstance(outcome := answer.result(), Stored):
-            self._agenda.done(window)
+            self._schedule.store(window)
             self._attempts.pop(window, None)
             self._busy = 0
             self._log.debug("window.stored", window=str(window), cells=outcome.cells)
@@ -243,25 +243,25 @@ class Poller:
             self._busy = in_a_row + 1
             self._busy_until = max(self._busy_until, tick + verdict.window_wait)
             # Whatever else is asked of the past meanwhile would mostly be for the same file, and be refused as well.
-            self._agenda.rest(tick + verdict.window_wait)
-            self._agenda.postpone(window, tick + verdict.window_wait)
+            self._schedule.pause_healing(tick + verdict.window_wait)
+            self._schedule.postpone(window, tick + verdict.window_wait)
             self._log.debug("window.postponed", window=str(window), reason=str(error))
             return
         if verdict.outcome == "not_yet":
-            self._agenda.not_yet(window, tick + verdict.window_wait)
+            self._schedule.not_yet(window, tick + verdict.window_wait)
             self._log.debug("window.not_yet", window=str(window), reason=str(error))
             self._is_up()
             return
         self._attempts[window] += 1
-        self._agenda.postpone(window, tick + verdict.window_wait, singly=True)
-        self._state.failed(window, error, verdict, self._attempts[window])
+        self._schedule.postpone(window, tick + verdict.window_wait, singly=True)
+        self._status.failed(window, error, verdict, self._attempts[window])
         if verdict.outcome != "rejected":
             self._failures += 1
             self._failed_after = self._asked
 
     def _is_up(self) -> None:
         self._failures = 0
-        self._state.up()
+        self._status.up()
 
     async def _pause(self, seconds: float) -> None:
         """Sleep so long, or until an answer or a reload comes."""

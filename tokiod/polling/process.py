@@ -15,7 +15,7 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
-from tokiod.polling.backfill import Alone
+from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.sd_notify import NOBODY
@@ -181,7 +181,7 @@ async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job)
         await sender.welcomed()
         with Ledger.open(config.archive.ledger) as ledger:
             factory = SourceFactory(config, clock, sender, ledger, backfill_slots(config))
-            await factory.backfill(source, Alone()).work(job)
+            await factory.backfill(source, FreeLease()).work(job)
 
 
 def _sender(config: Config, on_reload: Callable[[], None] = lambda: None) -> Sender:

@@ -1,4 +1,4 @@
-"""Recount: closed windows are counted again at the source after a while, and what has grown since is collected again."""
+"""Recount: ask a source later how many records it holds for stored windows, and collect again those that have more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.metrics import catalogue
+from tokiod.polling.schedule import LEASE_RETRY_SECONDS
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -20,59 +21,57 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger.counts import Counted
     from tokiod.ledger.ledger import Ledger
-    from tokiod.polling.backfill import Lender
+    from tokiod.polling.schedule import WindowLease
 
-LOOK = 60.0
-"""Seconds between two looks for windows that are due."""
-YIELD = 0.1
-LONGEST = 3600
-"""Seconds of neighbouring windows that one question is about."""
-FAST = 1.0
-"""Seconds by which the clock must have been fast: two processes look at it one after the other."""
-
-FORGET = 90 * 86400
-"""Seconds for which it is remembered what a source was asked again in vain."""
+CHECK_SECONDS = 60.0
+"""Between two checks for windows that are due."""
+MAX_COUNT_SECONDS = 3600
+"""Length of neighbouring windows that are counted together."""
+CLOCK_TOLERANCE_SECONDS = 1.0
+"""How far a storing time must lie in the future to show that the clock was fast: two processes read it one after the other."""
+OVERCOUNT_SECONDS = 90 * 86400
+"""How long a count is remembered that another collection did not reach."""
 
 
-# A question costs a source little, an answer of millions of documents much. So neighbours are asked for together, and only where their
-# sum is another one by one: one that has shrunk must not hide one that has grown. What has grown becomes a backfill by force of that
-# window: it survives a restart, reaches any past, and goes behind live polling.
+# A count costs a source little, an answer of millions of documents much. So neighbours are counted together, and one by one only where
+# their sum differs: a window that has shrunk must not hide one that has grown. A window that has grown becomes a forced backfill: that
+# survives a restart, works at any age, and comes after live polling.
 class Recount:
-    """Counts the windows of one source again, with a collector of its own."""
+    """Recounts the windows of one source, with its own collector."""
 
-    def __init__(self, config: SourceConfig, collector: Collector, lender: Lender, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, config: SourceConfig, collector: Collector, lease: WindowLease, ledger: Ledger, clock: Clock) -> None:
         self._after = tuple(int(seconds) for seconds in config.recount)
         self._settle = int(config.settle)
         self._name = config.name
         self._collector = collector
-        self._lender = lender
+        self._lease = lease
         self._counts = ledger.counts(config.name)
         self._jobs = ledger.jobs
         self._clock = clock
-        self._asked: dict[int, tuple[int, int]] = {}
+        self._overcounted: dict[int, tuple[int, int]] = {}
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
-        """Count whatever is due, until cancelled."""
+        """Recount what is due, until cancelled."""
         try:
             while True:
                 try:
-                    # The ledger first: what is stored while we look at it is no newer than the clock is then.
-                    if self._after and self._counts.newest() > (now := self._clock.time()) + FAST:
-                        self._counts.restart(now + FAST, self._after[0] - self._settle)
+                    # The ledger is read before the clock: a window that is stored in between is not newer than the clock.
+                    if self._after and self._counts.newest() > (now := self._clock.time()) + CLOCK_TOLERANCE_SECONDS:
+                        self._counts.restart(now + CLOCK_TOLERANCE_SECONDS, self._after[0] - self._settle)
                     for group in _neighbours(self._counts.due(self._clock.time(), self._after)):
-                        await self._look_at(group)
+                        await self._recount(group)
                 except LedgerError as error:
                     self._log.warning("recount.failed", error=str(error))
-                except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
+                except Exception:  # noqa: BLE001 - a fault in tokiod must not end live polling
                     self._log.exception("recount.failed")
-                await self._clock.sleep(LOOK)
+                await self._clock.sleep(CHECK_SECONDS)
         finally:
             await self._collector.close()
 
-    async def _look_at(self, group: list[Counted]) -> None:
-        while self._lender.live_is_due():
-            await self._clock.sleep(YIELD)
+    async def _recount(self, group: list[Counted]) -> None:
+        while self._lease.live_is_due():
+            await self._clock.sleep(LEASE_RETRY_SECONDS)
         shrunk: dict[Counted, int] = {}
         try:
             await self._check(group, shrunk)
@@ -83,9 +82,9 @@ class Recount:
             self._log.warning("window.shrunk", window=str(_whole(run)), records=_records(run), found=found)
 
     async def _check(self, group: list[Counted], shrunk: dict[Counted, int]) -> None:
-        """Count a group; one that differs by halves, unless nothing is left of it. shrunk: gets what has fewer records, and how many.
+        """Count a group, and its halves where it differs, unless its count is 0. shrunk: receives the windows with fewer records.
 
-        Raises what count() raises; what is not settled stays due.
+        Raises what count() raises; the windows that were not reached stay due.
         """
         whole, known = _whole(group), _records(group)
         found = await self._collector.count(whole) if self._after else None
@@ -99,14 +98,14 @@ class Recount:
             shrunk |= dict.fromkeys(group, found)
         self._counts.recounted(group, len(self._after))
 
-    # A source may count documents that it never hands out, or that we leave out uncounted: to ask for these again each hour, for ever,
-    # brings nothing. That is known from having asked once, in this process.
+    # A source may count documents that it never returns, or that the collector leaves out: another collection does not help. The first
+    # one shows it, and this process remembers that.
     def _grown(self, window: Window, known: int, found: int) -> None:
-        if self._asked.get(window.start) == (known, found):
+        if self._overcounted.get(window.start) == (known, found):
             self._log.warning("window.overcounted", window=str(window), records=known, found=found)
             return
-        self._asked = {start: asked for start, asked in self._asked.items() if start > window.start - FORGET}
-        self._asked[window.start] = known, found
+        self._overcounted = {start: counts for start, counts in self._overcounted.items() if start > window.start - OVERCOUNT_SECONDS}
+        self._overcounted[window.start] = known, found
         self._log.info("window.grown", window=str(window), records=known, found=found)
         catalogue.LATE_RECORDS.inc(self._name, by=found - known)
         self._jobs.add(JobRequest(self._name, window, force=True), self._clock.time())
@@ -121,10 +120,10 @@ def _records(group: list[Counted]) -> int:
 
 
 def _neighbours(due: list[Counted]) -> Iterator[list[Counted]]:
-    """Cut windows into runs without a hole, none longer than LONGEST."""
+    """Cut windows into runs without a hole, none longer than MAX_COUNT_SECONDS."""
     group: list[Counted] = due[:1]
     for before, one in pairwise(due):
-        if one.window.start != before.window.end or one.window.end - group[0].window.start > LONGEST:
+        if one.window.start != before.window.end or one.window.end - group[0].window.start > MAX_COUNT_SECONDS:
             yield group
             group = []
         group.append(one)

@@ -1,9 +1,9 @@
-"""Which window of a source is asked for next: a pure function of what is stored, what is underway, and the time."""
+"""Which window of a source is queried next: a pure function of what is stored, what is leased, and the time."""
 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tokiod.ranges import Ranges
 from tokiod.window import Window
@@ -15,26 +15,61 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar
 
 
-PATIENCE = 4
-"""Windows that have just closed and go before the past in a row, while there is some to be had."""
+MAX_LIVE_RUN = 4
+"""Newest windows in a row that are queried before gaps, while there are gaps."""
 
 
-class Agenda:
+LEASE_RETRY_SECONDS = 0.1
+"""Between two attempts of a backfill or recount to lease a window while live polling goes first."""
+
+
+class WindowLease(Protocol):
+    """Which task works on a window of a source: its poller or a backfill, never both."""
+
+    def live_is_due(self) -> bool:
+        """Return whether the newest window is due or being collected."""
+        ...
+
+    def acquire(self, window: Window) -> bool:
+        """Lease a window; False while any part of it is leased."""
+        ...
+
+    def release(self, window: Window, *, stored: bool) -> None:
+        """End a lease; stored: the window is not due any more."""
+        ...
+
+
+class FreeLease:
+    """The leases where no poller runs."""
+
+    def live_is_due(self) -> bool:
+        """Return that live polling has nothing to do."""
+        return False
+
+    def acquire(self, _window: Window) -> bool:
+        """Lease any window."""
+        return True
+
+    def release(self, _window: Window, *, stored: bool) -> None:
+        """End a lease."""
+
+
+class Schedule:
     """The windows of a source that are due, newest first.
 
-    One rule makes live polling, healing and restarts: ask for the newest window that is closed and not stored. A window that has just
-    closed is the newest hole there is, so it always goes before all older ones, and these follow newest first.
+    One rule covers live polling, healing and restarts: query the newest window that is closed and not stored. A window that has just
+    closed is the newest gap, so it comes before all older ones, and these follow newest first.
 
-    Older ones are the past that is healed: neighbours are asked for at once, as far as one question may reach, and no more than
-    `heal_rate` seconds of it per second. A source that is so slow that a window is always just closed is asked for some of its past
-    all the same, after every few windows. What failed at once is asked for window by window.
+    Older gaps are healed: neighbours are queried together, up to the longest query, and no more than `heal_rate` seconds of data per
+    second. Where a source is so slow that a window has always just closed, a gap is healed after every few windows all the same. What
+    failed together is queried window by window.
 
-    The exception are windows that the source has not got to yet ("ahead"): from the oldest of them on, none is asked for until some
-    seconds have passed, and then they come oldest first, or a source that lags by an hour would be asked for sixty windows again and
-    again. While only answers "not yet" come, each next guess goes twice as far back, so that a source that stopped long ago, or a
-    clock that jumped forth by a year, costs a few questions.
+    The exception are windows that the source has not reached yet ("ahead"): the oldest of them and all newer ones wait for some seconds,
+    and then come oldest first. Otherwise a source that lags by an hour would be queried for sixty windows again and again. While all
+    answers are "not yet", each next guess goes back twice as far, so a source that stopped long ago, or a clock that jumped forward by a
+    year, costs a few queries.
 
-    A source without a past is asked only for the window that is now, as soon as it has begun.
+    A source that is not replayable is queried only for the current window, as soon as it has begun.
 
     `now` is wall time, which may jump; `tick` is monotonic time, and all waiting is done in it. All windows are aligned.
     """
@@ -46,7 +81,7 @@ class Agenda:
         self._stored = Ranges()
         self._accounted = Ranges()
         self._taken = Ranges()
-        self._underway: set[Window] = set()
+        self._leased: set[Window] = set()
         self._postponed: list[tuple[float, Window]] = []
         self._since = self._checked = 0
         self._ahead: int | None = None
@@ -54,10 +89,10 @@ class Agenda:
         self._stride = 1
         self._singly = Ranges()
         self._heal_due = float("-inf")
-        self._passed = 0
+        self._live_run = 0
 
     def reach(self, now: float) -> tuple[int, int]:
-        """Return the span [since, until) in which windows may be asked for: at least the newest that is closed."""
+        """Return the span [since, until) in which windows may be queried: at least the newest closed one."""
         if not self._replayable:
             current = self._window(int(now))
             return current.start, current.end
@@ -65,18 +100,18 @@ class Agenda:
         return min(self._window(int(now) - self._config.retention - 1).end, self._window(until - 1).start), until
 
     def load(self, stored: Ranges, lost: Iterable[Window], since: int) -> None:
-        """Begin with what the ledger proves; what is underway or postponed stays so. since: from when on anything is expected."""
+        """Start from the ledger; leased and postponed windows stay so. since: the time from which data is expected."""
         self._stored = stored
         self._accounted = stored.copy()
         for window in lost:
             self._accounted.add(window.start, window.end)
         self._taken = stored.copy()
-        for window in [*self._underway, *(window for _, window in self._postponed)]:
+        for window in [*self._leased, *(window for _, window in self._postponed)]:
             self._taken.add(window.start, window.end)
         self._since = self._checked = since
 
     def next(self, now: float, tick: float, longest: int = 0) -> Window | None:
-        """Return the window to ask for, or neighbours of the past as one of at most `longest` seconds; None where nothing is due."""
+        """Return the window to query, or neighbouring gaps as one window of at most `longest` seconds; None where nothing is due."""
         while self._postponed and self._postponed[0][0] <= tick:
             self._free(heapq.heappop(self._postponed)[1])
         since, until = self.reach(now)
@@ -89,15 +124,15 @@ class Agenda:
             else:
                 until = min(until, self._ahead)
         newest = self._newest(since, until, now)
-        past = self._past(since, min(until, newest.start) if newest else until, tick, longest)
-        return newest if past is None or (newest and self._passed < PATIENCE) else past
+        gap = self._newest_gap(since, min(until, newest.start) if newest else until, tick, longest)
+        return newest if gap is None or (newest and self._live_run < MAX_LIVE_RUN) else gap
 
     def _newest(self, since: int, until: int, now: float) -> Window | None:
-        """Return the window that has just closed, if it is due."""
+        """Return the newest closed window, if it is due."""
         hole = self._taken.newest_hole(since, until)
         return self._window(hole.end - 1) if hole and self._is_newest(self._window(hole.end - 1), now) else None
 
-    def _past(self, since: int, until: int, tick: float, longest: int) -> Window | None:
+    def _newest_gap(self, since: int, until: int, tick: float, longest: int) -> Window | None:
         hole = self._taken.newest_hole(since, until) if tick >= self._heal_due else None
         if hole is None:
             return None
@@ -113,7 +148,7 @@ class Agenda:
         return window.end >= self.reach(now)[1]
 
     def wait(self, now: float, tick: float) -> float:
-        """Return the seconds until next() may have another answer: a window closes, or a wait is over."""
+        """Return the seconds until next() may return another window: one closes, or a wait ends."""
         settle = self._config.settle if self._replayable else 0
         waits = [self._window(int(now - settle)).end + settle - now]
         waits += [due - tick for due, _ in self._postponed[:1]]
@@ -122,31 +157,31 @@ class Agenda:
         return max(0.001, min(waits))
 
     def begin(self, window: Window, now: float, tick: float) -> None:
-        """Take what next() returned, and keep account of the past."""
+        """Lease what next() returned, and limit the rate of healing."""
         if self._is_newest(window, now):
-            waiting = self._past(self.reach(now)[0], window.start, tick, 0)
-            self._passed = self._passed + 1 if waiting else 0
+            has_gap = self._newest_gap(self.reach(now)[0], window.start, tick, 0)
+            self._live_run = self._live_run + 1 if has_gap else 0
         else:
-            self._passed = 0
+            self._live_run = 0
             self._heal_due = tick + window.seconds / self._config.heal_rate if self._config.heal_rate else tick
-        self.take(window)
+        self.acquire(window)
 
-    def rest(self, until: float) -> None:
-        """Ask for nothing of the past until a tick."""
+    def pause_healing(self, until: float) -> None:
+        """Query no gaps until a tick."""
         self._heal_due = max(self._heal_due, until)
 
-    def take(self, window: Window) -> None:
-        """Mark a window as underway, from its collecting to the writer's answer: it is not asked for meanwhile."""
-        self._underway.add(window)
+    def acquire(self, window: Window) -> None:
+        """Lease a window, from its collection to the writer's answer: it is not due meanwhile."""
+        self._leased.add(window)
         self._taken.add(window.start, window.end)
 
-    def is_underway(self, window: Window) -> bool:
-        """Whether any part of a window is underway."""
-        return any(other.start < window.end and window.start < other.end for other in self._underway)
+    def is_leased(self, window: Window) -> bool:
+        """Return whether any part of a window is leased."""
+        return any(other.start < window.end and window.start < other.end for other in self._leased)
 
-    def done(self, window: Window) -> None:
-        """Mark a window as stored."""
-        self._underway.discard(window)
+    def store(self, window: Window) -> None:
+        """End the lease of a window that is stored."""
+        self._leased.discard(window)
         for ranges in (self._stored, self._accounted, self._taken):
             ranges.add(window.start, window.end)
         self._singly.remove(window.start, window.end)
@@ -154,19 +189,19 @@ class Agenda:
             self._stride = 1
 
     def release(self, window: Window) -> None:
-        """Make a window due again."""
-        self._underway.discard(window)
+        """End the lease of a window that is not stored: it is due again."""
+        self._leased.discard(window)
         self._free(window)
 
     def postpone(self, window: Window, until: float, *, singly: bool = False) -> None:
-        """Make a window due again at a tick; singly: what was asked for at once, window by window."""
-        self._underway.discard(window)
+        """End the lease of a window and make it due at a tick; singly: what was queried together comes window by window."""
+        self._leased.discard(window)
         if singly and window.seconds > self._config.window:
             self._singly.add(window.start, window.end)
         heapq.heappush(self._postponed, (until, window))
 
     def not_yet(self, window: Window, until: float) -> None:
-        """Note that the source has not got to a window; neither this one nor newer ones are due until a tick."""
+        """End the lease of a window that the source has not reached: neither this one nor newer ones are due until a tick."""
         self.release(window)
         self._ahead_due = until
         back = 0
@@ -177,22 +212,22 @@ class Agenda:
         self._ahead = window.start - back * self._config.window
 
     def overdue(self, now: float) -> list[Window]:
-        """Return the spans that nobody will ever ask for again: neither stored nor underway, out of reach, and not yet written off."""
+        """Return the spans that can no longer be queried and are neither stored, leased nor written off."""
         edge, _ = self.reach(now)
         gone = Ranges((hole.start, hole.end) for hole in self._accounted.holes(self._checked, edge))
-        for window in self._underway:
+        for window in self._leased:
             gone.remove(window.start, window.end)
-        self._checked = max(self._checked, min([edge, *(start for start, _ in gone), *(window.start for window in self._underway)]))
+        self._checked = max(self._checked, min([edge, *(start for start, _ in gone), *(window.start for window in self._leased)]))
         return [Window(start, end) for start, end in gone]
 
     def write_off(self, span: Window) -> None:
-        """Note that an overdue span is told of."""
+        """Leave out a span from overdue(): the ledger records its state."""
         self._accounted.add(span.start, span.end)
 
-    def had_before(self, span: Window) -> bool:
-        """Tell whether anything that was expected before a span is stored: if not, the source was never had as far back as this.
+    def was_expected(self, span: Window) -> bool:
+        """Return whether an overdue span is lost: something that was expected before it is stored.
 
-        Of a source without a past, all that was expected could have been had when it was.
+        Otherwise the source never held data as far back as this. A source that is not replayable held everything that was expected.
         """
         return not self._replayable or bool(self._stored.within(self._since, span.start))
 

@@ -1,4 +1,4 @@
-"""How a source that is polled does, as the ledger, the log and the metrics tell it. What can't be written there stops nothing."""
+"""The status of a polled source in the ledger, the log and the metrics. A status that can't be written stops nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 
-class SourceState:
-    """Tells of one source. trouble: why it is down, where it is."""
+class SourceStatus:
+    """Reports the status of one source. trouble: why the source is down, or empty."""
 
     def __init__(self, config: SourceConfig, ledger: Ledger, clock: Clock) -> None:
         self.trouble = ""
@@ -34,47 +34,47 @@ class SourceState:
         self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
-    def tell(self) -> None:
-        """Say how it does to the ledger, which may know nothing of it yet."""
-        self._tell(self._ledger.set_state, self._config.name, self._state, self.trouble, self._clock.time())
+    def write(self) -> None:
+        """Write the state to the ledger, which may not know the source yet."""
+        self._write(self._ledger.set_state, self._config.name, self._state, self.trouble, self._clock.time())
 
     def up(self) -> None:
-        """Say that it answers."""
+        """Report that the source answers."""
         if self.trouble:
             self._state, self.trouble = "running", ""
             self._log.info("source.up")
-            self.tell()
+            self.write()
 
     def stopped(self) -> None:
-        """Say that nobody polls it any more."""
+        """Report that the source is no longer polled."""
         self._state, self.trouble = "stopped", ""
-        self.tell()
+        self.write()
 
     def failed(self, window: Window, error: Exception, verdict: Verdict, attempts: int) -> None:
-        """Say why a window is not stored after so many attempts, and that the source is down, unless the window alone is at fault."""
-        self._explain(window, error, verdict, attempts)
+        """Report why a window is not stored after so many attempts, and that the source is down, unless only the window was rejected."""
+        self._record(window, error, verdict, attempts)
         if verdict.outcome != "rejected":
             self._down("fatal" if verdict.outcome == "fatal" else "waiting", self._text(error))
 
     def lost(self, span: Window, *, replayable: bool) -> bool:
-        """Say that a span can't be had any more; whether the ledger could be told."""
+        """Report that a span is lost; return whether the ledger records it."""
         if replayable:
             reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
         else:
-            reason, message = "Past", "the source can't be asked about the past" + (self.trouble and f", and then: {self.trouble}")
-        if not self._tell(self._ledger.lost, self._config.name, span, reason, message, self._clock.time()):
+            reason, message = "Past", "the source can't be queried about the past" + (self.trouble and f", and it was down: {self.trouble}")
+        if not self._write(self._ledger.lost, self._config.name, span, reason, message, self._clock.time()):
             return False
         if times := self._repeats((reason, message)):
             self._log.warning("window.lost", window=str(span), reason=message, times=times)
         catalogue.WINDOWS.inc(self._config.name, "lost", by=math.ceil(span.seconds / self._config.window))
         return True
 
-    def expected(self, since: int) -> bool:
-        """Say that nothing is expected of it before a time; whether the ledger could be told."""
-        return self._tell(self._ledger.register, self._config, since)
+    def expect(self, since: int) -> bool:
+        """Report that no data of the source is expected before a time; return whether the ledger records it."""
+        return self._write(self._ledger.register, self._config, since)
 
     def ledger_failed(self, error: LedgerError) -> None:
-        """Say that the ledger can't be had just now, in the log alone."""
+        """Log that the ledger can't be read or written at present."""
         if times := self._repeats(("ledger", str(error))):
             self._log.error("ledger.failed", error=str(error), times=times)
 
@@ -82,13 +82,13 @@ class SourceState:
         if not self.trouble:
             self._log.warning("source.down", state=state, reason=reason)
         self._state, self.trouble = state, reason
-        self.tell()
+        self.write()
 
-    def _explain(self, window: Window, error: Exception, verdict: Verdict, attempts: int) -> None:
+    def _record(self, window: Window, error: Exception, verdict: Verdict, attempts: int) -> None:
         now, kind, text = self._clock.time(), type(error).__name__, self._text(error)
         next_try = now + max(verdict.source_wait, verdict.window_wait)
         state = "rejected" if verdict.outcome == "rejected" else "failed"
-        self._tell(self._ledger.failed, self._config.name, window, kind, text, attempts, next_try, now, state=state)
+        self._write(self._ledger.failed, self._config.name, window, kind, text, attempts, next_try, now, state=state)
         if times := self._repeats((kind, text)):
             is_bug = verdict.outcome == "bug"
             log = self._log.error if is_bug else self._log.warning
@@ -96,13 +96,13 @@ class SourceState:
 
     def _text(self, error: Exception) -> str:
         silent = f"no answer within {self._config.timeout} s" if isinstance(error, TimeoutError) else type(error).__name__
-        # A server may tell us our own password: what is said of it goes into the ledger, for everybody to read.
+        # A server's message may contain tokiod's own password, and every user of the archive can read the ledger.
         return mask(str(error)) or silent
 
-    def _tell(self, what: Callable[..., object], *args: Any, **options: Any) -> bool:
-        """Write to the ledger what is good to know, if that can be; that it can't (a full disk) stops nothing."""
+    def _write(self, method: Callable[..., object], *args: Any, **options: Any) -> bool:
+        """Call a method of the ledger; log an error and return False where the ledger can't be written (a full disk)."""
         try:
-            what(*args, **options)
+            method(*args, **options)
         except LedgerError as error:
             self.ledger_failed(error)
             return False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SavedCollector, SourceConfig
     from tokiod.config.load import Config
     from tokiod.ledger.ledger import Ledger
-    from tokiod.polling.backfill import Lender
+    from tokiod.polling.schedule import WindowLease
 
 log = structlog.get_logger()
 
@@ -57,10 +57,10 @@ class SourceFactory:
         """Return the poller of a source."""
         return Poller(source, collector, self._ledger, self._sender.submit, self._calendar, self._site.clock, Random())  # noqa: S311 - jitter
 
-    def backfill(self, source: SourceConfig, lender: Lender) -> Backfill:
+    def backfill(self, source: SourceConfig, lease: WindowLease) -> Backfill:
         """Return the backfills of a source."""
         submit, clock = self._sender.submit, self._site.clock
-        return Backfill(source, self.collector, lender, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311
+        return Backfill(source, self.collector, lease, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311
 
     def recount(self, source: SourceConfig, poller: Poller) -> Recount:
         """Return the recounts of a source."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
-    from tokiod.ledger.ledger import SourceStatus
+    from tokiod.ledger.ledger import SourceRow
     from tokiod.window import Day
 
 LATE = 3
@@ -139,7 +139,7 @@ def _late(line: SourceLine, source: SourceConfig) -> bool:
     return (line.lag or 0) > tolerated + source.settle or line.gaps.seconds > tolerated
 
 
-def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:
+def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:
     if known is None or ledger is None:
         return SourceLine(config.name, config.kind, config.system)
     if not config.polled:
@@ -169,7 +169,7 @@ def _source(config: SourceConfig, known: SourceStatus | None, ledger: Ledger | N
     )
 
 
-def _folder(config: SourceConfig, known: SourceStatus) -> SourceLine:
+def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
     """Tell of a watched folder: it is never late and has no gaps, for nobody knows which files there should be."""
     last = known.last
     return SourceLine(
