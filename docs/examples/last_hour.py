@@ -14,7 +14,7 @@ import pandas as pd
 
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
-from tokiod.subscribe.subscriber import Archive, Subscriber, Update
+from tokiod.subscribe import Archive, Subscriber, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ HOUR = pd.Timedelta(hours=1)
 
 
 def frames(config: Config, topic: str, clock: Clock) -> Iterator[pd.DataFrame]:
-    """Yield the frame each time that it has changed, first with what the file has of the last hour."""
+    """Yield the frame after each change, first with the last hour of the file."""
     archive = Archive.of(config, clock)
     frame = pd.DataFrame(index=pd.DatetimeIndex([], tz="UTC"))
     with Subscriber(config.feed.endpoint, [topic], archive=archive, since=int(clock.time()) - 3600) as subscriber:
@@ -38,7 +38,7 @@ def frames(config: Config, topic: str, clock: Clock) -> Iterator[pd.DataFrame]:
 
 
 def drawn(frame: pd.DataFrame, batch: Batch) -> pd.DataFrame:
-    """Return the frame with a batch's cells in it, new columns too, and without what is older than an hour."""
+    """Return the frame with the cells of a batch, new columns included, without rows older than an hour."""
     time = pd.DatetimeIndex(batch.time.astype("datetime64[s]").astype("datetime64[ns]"), tz="UTC")
     names = np.array(batch.columns, object)[batch.column]
     frame = frame.reindex(index=frame.index.union(time.unique()).sort_values(), columns=frame.columns.union(batch.columns, sort=False))

@@ -1,5 +1,5 @@
 /* Print the feed as CSV, and on stderr what was missed: cc subscriber.c -lzmq -o subscriber && ./subscriber ENDPOINT [SYSTEM/DATASET]
-   For little-endian machines. ../feed.md tells what a message holds, and where to read what was missed. */
+   For little-endian machines. ../feed.md describes the messages, and where to read what was missed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 enum { FRAMES = 6, TOPICS = 256, LENGTH = 512 };
 static struct { char topic[LENGTH], epoch[LENGTH]; uint64_t sequence; } known[TOPICS];
 
-/* Receive a message: its frames, each with a NUL behind it; returns how many. */
+/* Receive a message: its frames, each with a NUL after it; returns how many. */
 static int receive(void *socket, char *frame[FRAMES], size_t size[FRAMES])
 {
     int count = 0, more = 1;
@@ -24,7 +24,7 @@ static int receive(void *socket, char *frame[FRAMES], size_t size[FRAMES])
     return more ? -1 : count;
 }
 
-/* Say what was missed: the numbers of a topic have no holes as long as its epoch is the same. */
+/* Report what was missed: the numbers of a topic have no holes as long as its epoch is the same. */
 static void follow(const char *topic, const char *header, int carries)
 {
     char epoch[LENGTH] = "";
@@ -34,7 +34,7 @@ static void follow(const char *topic, const char *header, int carries)
     if (at) sscanf(at + 9, "%511[^\"]", epoch);
     while (i < TOPICS - 1 && known[i].topic[0] && strcmp(known[i].topic, topic)) i++;
     if (known[i].topic[0] && strcmp(known[i].epoch, epoch)) fprintf(stderr, "%s: a new writer: read the file\n", topic);
-    else if (sequence > known[i].sequence + carries)
+    else if (known[i].topic[0] && sequence > known[i].sequence + carries) /* nothing, for a new subscriber */
         fprintf(stderr, "%s: missed %" PRIu64 "\n", topic, sequence - known[i].sequence - carries);
     snprintf(known[i].topic, LENGTH, "%s", topic);
     snprintf(known[i].epoch, LENGTH, "%s", epoch);

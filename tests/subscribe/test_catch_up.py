@@ -1,4 +1,4 @@
-"""A subscriber's picture is the file's, whatever was missed: windows in any order, lost messages, new writers, midnights, growth."""
+"""A subscriber's picture equals the file for any loss: windows in any order, lost messages, new writers, midnights, growth."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ from tokiod.bus import wire
 from tokiod.bus.feed import Feed
 from tokiod.bus.wire import Stored
 from tokiod.errors import TokiodError
-from tokiod.subscribe import catch_up as catching_up
+from tokiod.subscribe import catch_up
 from tokiod.subscribe.catch_up import Archive
 from tokiod.subscribe.subscriber import Follower, Gap, Reader, Subscriber, Update
 from tokiod.testing.clock import FakeClock
@@ -49,16 +49,16 @@ class Published:
             sequence = self.last[batch.dataset].sequence + 1 if batch.dataset in self.last else 1
             stored = self.last[batch.dataset] = Stored(self.epoch, sequence, self.watermark())
             if not lost():
-                self.hear(wire.encode("fs", batch, stored=stored))
+                self.receive(wire.encode("fs", batch, stored=stored))
 
     def watermark(self):
         return next(time for time in range(EPOCH, EPOCH + DAYS * DAY + STEP, STEP) if time not in self.stored)
 
     def beat(self):
         for dataset, stored in self.last.items():
-            self.hear(wire.encode_heartbeat("fs", dataset, stored))
+            self.receive(wire.encode_heartbeat("fs", dataset, stored))
 
-    def hear(self, frames):
+    def receive(self, frames):
         for event in self.follower.read([bytes(frame) for frame in frames]):
             self.events.append(event)
             if isinstance(event, Update):
@@ -98,7 +98,7 @@ def windows_of(samples, rng):
 
 @given(archives, st.randoms(use_true_random=False))
 @RANDOM
-def test_the_picture_is_the_files_whatever_was_lost_of_windows_in_any_order(tmp_path_factory, samples, rng: random.Random):
+def test_the_picture_equals_the_files_for_any_loss_of_windows_in_any_order(tmp_path_factory, samples, rng: random.Random):
     published = Published(tmp_path_factory.mktemp("archive"), reach=0)
     for i, collected in enumerate(windows_of(samples, rng)):
         if rng.random() < 0.15:
@@ -108,9 +108,9 @@ def test_the_picture_is_the_files_whatever_was_lost_of_windows_in_any_order(tmp_
             published.beat()
     published.beat()
     published.sink.close()
-    # Of a topic that the last writer has said nothing about, nothing is known.
-    heard = {dataset for dataset, _ in published.last.items()}
-    assert cells(published.picture, heard) == cells(held(published.directory), heard)
+    # A topic that the last writer has not published is unknown.
+    published_datasets = {dataset for dataset, _ in published.last.items()}
+    assert cells(published.picture, published_datasets) == cells(held(published.directory), published_datasets)
 
 
 @given(archives, archives, st.randoms(use_true_random=False))
@@ -136,14 +136,14 @@ def test_a_subscriber_catches_up_over_a_socket_in_both_ways_to_iterate(tmp_path,
         with Subscriber(f"ipc://{directory}/s", archive=archive, since=EPOCH + 6 * STEP) as subscriber:
             wait(feed.poll)
 
-            async def heard():
+            async def received():
                 events = aiter(subscriber)
                 found = [await anext(events) for _ in range(2)]
                 await events.aclose()
                 return found
 
             events = iter(subscriber)
-            gap, caught_up = asyncio.run(heard()) if asynchronously else (next(events), next(events))
+            gap, caught_up = asyncio.run(received()) if asynchronously else (next(events), next(events))
     assert gap == Gap("fs", GAUGE, 1, None, EPOCH + 12 * STEP)
     assert (caught_up.caught_up, sorted(set(caught_up.batch.time.tolist()))) == (True, [EPOCH + row * STEP for row in range(5, 12)])
 
@@ -152,7 +152,7 @@ def rising(first, last, names=NAMES):
     return model.window({name: {row: 10 + row * row for row in range(first, last)} for name in names}, first, last)
 
 
-def test_what_is_caught_up_says_so_comes_behind_its_gap_and_before_what_follows(tmp_path):
+def test_caught_up_cells_are_marked_and_come_after_their_gap_and_before_later_updates(tmp_path):
     published = Published(tmp_path, reach=0)
     published.store(rising(0, 6))
     published.store(rising(6, 12), lost=lambda: True)
@@ -160,11 +160,11 @@ def test_what_is_caught_up_says_so_comes_behind_its_gap_and_before_what_follows(
     published.store(rising(12, 18))
     kinds = [type(event).__name__ + "!" * getattr(event, "caught_up", False) for event in published.events if event.dataset == GAUGE]
     assert (kinds[0], set(kinds[1:-1]), kinds[-1]) == ("Gap", {"Update!"}, "Update")
-    told = [event.batch.time for event in published.events if event.dataset == GAUGE and getattr(event, "caught_up", False)]
-    assert sorted(set(np.concatenate(told).tolist())) == [EPOCH + row * STEP for row in range(5, 18)]
+    times = [event.batch.time for event in published.events if event.dataset == GAUGE and getattr(event, "caught_up", False)]
+    assert sorted(set(np.concatenate(times).tolist())) == [EPOCH + row * STEP for row in range(5, 18)]
 
 
-def test_a_cell_that_became_missing_while_nobody_heard_is_told_as_missing(tmp_path):
+def test_a_cell_that_became_missing_while_messages_were_lost_is_reported_as_missing(tmp_path):
     published = Published(tmp_path)
     published.store(rising(0, 12))
     published.sink.close()
@@ -213,12 +213,12 @@ def test_slices_are_bounded_in_time_and_hold_every_cell_once(tmp_path):
     sink.apply(type(collected)("fs", "fs-lmt", "lmt", collected.window, [batch]))
     sink.close()
     batches = list(archive.read("fs", GAUGE, EPOCH + 90, 0))
-    assert [int(np.ptp(one.time)) < 60 * catching_up.ROWS for one in batches] == [True] * len(batches)
+    assert [int(np.ptp(one.time)) < 60 * catch_up.MIN_SLICE_ROWS for one in batches] == [True] * len(batches)
     assert {one.step for one in batches} == {60}
     assert np.concatenate([one.time for one in batches]).tolist() == time[1:].tolist()
 
 
-def test_a_file_that_can_not_be_read_is_a_sentence_that_names_it(tmp_path):
+def test_a_file_that_can_not_be_read_is_reported_by_name(tmp_path):
     path = tmp_path / "2018-01-29" / "fs.hdf5"
     path.parent.mkdir()
     path.write_bytes(b"no HDF5" * 1000)

@@ -1,4 +1,4 @@
-"""A subscriber always knows what it missed: from messages in any loss, and over real sockets."""
+"""A subscriber always knows what it missed: for any loss of messages, and over real sockets."""
 
 import asyncio
 import re
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokiod import subscribe
 from tokiod.batch import Batch
 from tokiod.bus import wire
 from tokiod.bus.feed import Feed
@@ -43,7 +44,7 @@ def plain(event):
     return event
 
 
-def told(*messages):
+def events_of(*messages):
     reader = Reader()
     return [plain(event) for message in messages for event in reader.read(message)]
 
@@ -66,8 +67,8 @@ def gap(missed, since, watermark, dataset=READ):
         pytest.param(
             [update(1, 60), heartbeat(3, 180), update(4, 240)], [stored(1, 60), gap(2, 60, 180), stored(4, 240)], id="and only once"
         ),
-        pytest.param([heartbeat(3, 180), update(4, 240)], [gap(3, None, 180), stored(4, 240)], id="come late"),
-        pytest.param([update(4, 240)], [gap(3, None, 240), stored(4, 240)], id="come late, told by an update"),
+        pytest.param([heartbeat(3, 180), update(4, 240)], [gap(3, None, 180), stored(4, 240)], id="a late subscriber"),
+        pytest.param([update(4, 240)], [gap(3, None, 240), stored(4, 240)], id="a late subscriber, by an update"),
         pytest.param([update(2, 120), update(2, 120), update(1, 60)], [gap(1, None, 120), stored(2, 120)], id="repetitions"),
         pytest.param(
             [update(2, 60), update(1, 90, "two")], [gap(1, None, 60), stored(2, 60), gap(None, 60, 90), stored(1, 90)], id="another epoch"
@@ -90,8 +91,8 @@ def gap(missed, since, watermark, dataset=READ):
         pytest.param([[bytes(f) for f in wire.encode("cscratch", cells())]], [], id="no message of the feed"),
     ],
 )
-def test_what_messages_tell(messages, events):
-    assert told(*messages) == events
+def test_messages_become_events(messages, events):
+    assert events_of(*messages) == events
 
 
 def test_malformed_messages_are_counted():
@@ -101,19 +102,19 @@ def test_malformed_messages_are_counted():
 
 
 @given(st.lists(st.sampled_from(["update", "heartbeat"]), max_size=30), st.data())
-def test_updates_and_gaps_add_up_to_all_that_was_published_up_to_the_last_message_heard(kinds, data):
+def test_updates_and_gaps_add_up_to_all_that_was_published_up_to_the_last_message_received(kinds, data):
     sent, sequence = [], 0
     for kind in kinds:
         sequence += kind == "update"
         if sequence:
             sent.append((sequence, update(sequence, 60 * sequence) if kind == "update" else heartbeat(sequence, 60 * sequence)))
-    heard = [message for message in sent if data.draw(st.booleans())]
+    received = [message for message in sent if data.draw(st.booleans())]
     reader = Reader()
-    events = [event for _, frames in heard for event in reader.read(frames)]
+    events = [event for _, frames in received for event in reader.read(frames)]
     values = [event.batch.value[0] for event in events if isinstance(event, Update)]
     missed = sum(event.missed for event in events if isinstance(event, Gap))
     assert values == sorted(set(values))
-    assert len(values) + missed == (heard[-1][0] if heard else 0)
+    assert len(values) + missed == (received[-1][0] if received else 0)
     assert all(event.missed > 0 and event.since != event.watermark for event in events if isinstance(event, Gap))
 
 
@@ -126,7 +127,7 @@ def endpoint():
 def until_known(feed):
     deadline = time.monotonic() + 10
     while not feed.poll():
-        assert time.monotonic() < deadline, "nobody subscribed"
+        assert time.monotonic() < deadline, "no subscription"
         time.sleep(0.001)
 
 
@@ -163,7 +164,7 @@ def test_a_subscriber_iterates_asynchronously_too_and_leaves_the_loop_clean(endp
     asyncio.run(main())
 
 
-def test_one_who_comes_late_learns_how_far_the_file_is(endpoint):
+def test_a_late_subscriber_learns_how_far_the_file_is(endpoint):
     with Feed(endpoint, "one") as feed:
         for sequence in (1, 2, 3):
             feed.publish("cscratch", cells(sequence), 60 * sequence)
@@ -171,7 +172,7 @@ def test_one_who_comes_late_learns_how_far_the_file_is(endpoint):
             assert next(iter(subscriber)) == gap(3, None, 180)
 
 
-def test_one_who_reads_too_slowly_learns_what_it_missed_and_goes_on(endpoint):
+def test_a_slow_subscriber_learns_what_it_missed_and_goes_on(endpoint):
     with Feed(endpoint, "one", high_water=5) as feed, subscribed(endpoint, feed, high_water=5) as subscriber:
         events = iter(subscriber)
         wide = Batch(READ, "gauge", 5, ("OST0000",), np.arange(50_000), np.zeros(50_000, np.uint32), np.zeros(50_000))
@@ -188,7 +189,7 @@ def test_one_who_reads_too_slowly_learns_what_it_missed_and_goes_on(endpoint):
         assert plain(next(events)) == stored(101, 6060)
 
 
-def test_a_subscriber_outlives_the_writer_and_tells_that_another_one_started(endpoint):
+def test_a_subscriber_outlives_the_writer_and_reports_a_new_one(endpoint):
     with Feed(endpoint, "one") as feed, subscribed(endpoint, feed, silence=0.1) as subscriber:
         events = iter(subscriber)
         feed.publish("cscratch", cells(1), 60)
@@ -198,24 +199,70 @@ def test_a_subscriber_outlives_the_writer_and_tells_that_another_one_started(end
         with Feed(endpoint, "two") as another:
             until_known(another)
             another.publish("cscratch", cells(1), 180)
-            heard = (plain(event) for event in events if event != Stalled(0.1))
-            assert [next(heard), next(heard)] == [gap(None, 60, 180), stored(1, 180)]
+            received = (plain(event) for event in events if event != Stalled(0.1))
+            assert [next(received), next(received)] == [gap(None, 60, 180), stored(1, 180)]
+
+
+def lines_of_the_documentation():
+    (code,) = re.findall(r"```python plain\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert len(code.strip().splitlines()) <= 20
+    return code
+
+
+@contextmanager
+def running(*arguments):
+    """Run the program of the documentation; yield its standard output."""
+    with subprocess.Popen([sys.executable, "-u", "-c", *arguments], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+
+
+VALUES = "[(0, 'OST0000', {0}), (5, 'OST0001', {0})]\n"
 
 
 @pytest.mark.system
-def test_the_lines_of_the_documentation_subscribe(endpoint):
-    (code,) = re.findall(r"```python plain\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(code.strip().splitlines()) <= 20
+def test_the_program_of_the_documentation_prints_every_system_and_has_missed_nothing_when_it_is_new(endpoint):
+    with Feed(endpoint, "one") as feed:
+        for sequence in (1, 2, 3):
+            feed.publish("cscratch", cells(sequence), 60 * sequence)
+        with running(lines_of_the_documentation(), endpoint) as output:
+            until_known(feed)
+            feed.publish("edison", cells(7), 60)
+            feed.publish("cscratch", cells(4), 240)
+            lines = [output.readline() for _ in range(5)]
+            feed.close()
+            with Feed(endpoint, "two") as another:
+                until_known(another)
+                another.publish("cscratch", cells(5), 300)
+                lines += [output.readline() for _ in range(2)]
+    assert lines == [
+        f"cscratch/{READ}  complete until 180\n",
+        f"edison/{READ}  complete until 60\n",
+        VALUES.format(7.0),
+        f"cscratch/{READ}  complete until 240\n",
+        VALUES.format(4.0),
+        f"cscratch/{READ} new writer complete until 300\n",
+        VALUES.format(5.0),
+    ]
+
+
+@pytest.mark.system
+def test_the_program_of_the_documentation_prints_what_it_missed_of_the_topics_it_is_given(endpoint):
     with Feed(endpoint, "one") as feed:
         feed.publish("cscratch", cells(1), 60)
-        command = [sys.executable, "-u", "-c", code, endpoint]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                until_known(feed)
-                feed.publish("elsewhere", cells(7), 60)
-                feed.publish("cscratch", cells(2), 120)
-                lines = [process.stdout.readline().rstrip("\n") for _ in range(3)]
-            finally:
-                process.kill()
-    topic = "cscratch/datatargets/readbytes"
-    assert lines == [f"{topic} missed 1 complete until 60", f"{topic}  complete until 120", "[(0, 'OST0000', 2.0), (5, 'OST0001', 2.0)]"]
+        with running(lines_of_the_documentation(), endpoint, "cscratch/") as output:
+            until_known(feed)
+            feed.publish("edison", cells(7), 60)
+            # As if two messages had been lost.
+            feed._last["cscratch", READ] = Stored("one", 3, 180)
+            feed.publish("cscratch", cells(4), 240)
+            lines = [output.readline() for _ in range(3)]
+    assert lines == [f"cscratch/{READ}  complete until 60\n", f"cscratch/{READ} missed 2 complete until 240\n", VALUES.format(4.0)]
+
+
+def test_the_package_has_every_name_that_the_documentation_imports():
+    imports = re.findall(r"^from tokiod\.subscribe import (.*)$", DOCS.read_text(), re.MULTILINE)
+    assert imports
+    assert all(hasattr(subscribe, name) for line in imports for name in line.split(", "))

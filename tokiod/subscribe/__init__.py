@@ -1,5 +1,6 @@
-"""The client library for the feed: follow what a daemon stores, and know what was missed."""
+"""The client library of the feed: follow what a daemon stores, and know what was missed."""
 
-from tokiod.subscribe.subscriber import Follower, Gap, Reader, Stalled, Subscriber, Update
+from tokiod.subscribe.catch_up import Archive
+from tokiod.subscribe.subscriber import Event, Follower, Gap, Reader, Stalled, Subscriber, Update
 
-__all__ = ["Follower", "Gap", "Reader", "Stalled", "Subscriber", "Update"]
+__all__ = ["Archive", "Event", "Follower", "Gap", "Reader", "Stalled", "Subscriber", "Update"]

@@ -1,4 +1,4 @@
-"""Catching up: what a subscriber missed, read from the files and told as if it had come by the feed."""
+"""Catching up: read what a subscriber missed from the files, in the form in which the feed sends it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.window import Day
 
-SLICE, ROWS = 1800, 60
-"""Seconds that are read and told at once, but of slow sources at least so many rows."""
-REACH = 3600
+SLICE_SECONDS, MIN_SLICE_ROWS = 1800, 60
+"""Read at once; of slow sources at least so many rows."""
+DEFAULT_REACH_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class Archive:
     """The files of a daemon, for subscribers that read there what they missed.
 
     path, timezone: as `[archive] path` and `timezone` of the daemon's configuration; reach: seconds before the last watermark that are
-    read again, too; clock: how late it is, UTC: what is to come is not looked for.
+    read again, too; clock: UTC, the end of what is read.
 
-    What is read, and what isn't: new windows, and old gaps that are healed, lie behind the watermark that was last heard of, and change
-    no cell that is more than a step before it. From there on everything is read. Cells that had been stored before, and are replaced
-    while nobody heard, are read only as far back as `reach`: by a forced backfill, by a recount that found late records, by a backfill of
-    what had been given up as lost or is older than the source. Whoever must not miss these either takes a `reach` of days.
+    What is read, and what is not: new windows, and old gaps that are healed, lie after the last watermark received, and change no cell that
+    is more than a step before it. From there on everything is read. Cells that had been stored before, and are replaced while messages are
+    lost, are read only as far back as `reach`: those of a forced backfill, of a recount that found late records, of a backfill of windows
+    that were lost or are older than the source. A subscriber that must not miss these needs a `reach` of days.
     """
 
     path: str
     timezone: str
-    reach: int = REACH
+    reach: int = DEFAULT_REACH_SECONDS
     clock: Clock = SystemClock()  # noqa: RUF009 - it has no state
 
     @classmethod
@@ -49,37 +49,37 @@ class Archive:
         """Return the archive that a daemon with this configuration fills."""
         return cls(config.archive.path, config.timezone, clock=clock)
 
-    def read(self, system: str, dataset: str, since: int, told: int) -> Iterator[Batch]:
-        """Yield the cells from the step before `since` to now as they stand in the files, oldest first, in slices of half an hour or so.
+    def read(self, system: str, dataset: str, since: int, newest: int) -> Iterator[Batch]:
+        """Yield the cells from the step before `since` to now as they are in the files, oldest first, in slices of half an hour or so.
 
-        NaN: missing, of which cells behind `told`, an epoch second, are left out: nobody was told that they are not.
-        A day without a file, or without the dataset, has none. Raises TokiodError for a file that is there and can't be read.
+        NaN: missing; left out after `newest`, the epoch second of the last cell received, where the subscriber has no cells to correct.
+        A day without a file, or without the dataset, has no cells. Raises TokiodError for a file that exists and can't be read.
         """
         calendar = Calendar(self.timezone)
-        # The last cell of the day before may be news of the first sample of this one.
-        day, until = calendar.day(calendar.day(since).start - 1), max(int(self.clock.time()), told)
+        # The first sample of a day can change the last cell of the day before.
+        day, until = calendar.day(calendar.day(since).start - 1), max(int(self.clock.time()), newest)
         while day.start <= until:
             path = Path(day.date.strftime(self.path).replace("{system}", system))
             try:
-                yield from _cells(path, dataset, day, since, told)
+                yield from _cells(path, dataset, day, since, newest)
             except FileNotFoundError:
-                pass  # never made, or set aside this moment: its windows come again
+                pass  # not created yet, or just set aside: its windows are collected again
             except (OSError, NotLive) as error:
                 raise TokiodError(f"what was missed of {system}/{dataset} can't be read from {path}: {error}") from error
             day = calendar.day(day.end)
 
 
-def _cells(path: Path, dataset: str, day: Day, since: int, told: int) -> Iterator[Batch]:
+def _cells(path: Path, dataset: str, day: Day, since: int, newest: int) -> Iterator[Batch]:
     with Reader(path) as reader:
         if dataset not in reader.datasets():
             return
         stamps = reader.stamps(dataset)
         step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else day.end - day.start
-        # The sample at `since` closes a counter's cell of the step before.
+        # The sample at `since` completes a counter's cell of the step before.
         first = max(day.start, since - step)
-        length = max(SLICE, ROWS * step)
+        length = max(SLICE_SECONDS, MIN_SLICE_ROWS * step)
         for start in range(first, day.end, length):
             time, columns, values = reader.read(dataset, start, min(start + length, day.end))
-            row, column = np.nonzero(~np.isnan(values) | (time <= told)[:, np.newaxis])
+            row, column = np.nonzero(~np.isnan(values) | (time <= newest)[:, np.newaxis])
             if len(row):
                 yield Batch(dataset, "gauge", step, columns, time[row], column.astype(np.uint32), values[row, column])

@@ -2,12 +2,12 @@
 
     for event in Subscriber("ipc:///run/tokiod/feed", ["cscratch/datatargets/"]):
         match event:
-            case Update(): ...    # cells, as they now stand in the file
-            case Gap(): ...       # read from the file what event says
-            case Stalled(): ...   # nobody there, or nothing stored yet
+            case Update(): ...    # cells, as they now are in the file
+            case Gap(): ...       # cells to read from the file
+            case Stalled(): ...   # the daemon is down, or has not stored data yet
 
-`async for` does the same. With an archive, what was missed is read from its files and follows the Gap as Updates, so whoever takes
-every Update has every cell, as far as tokiod.subscribe.catch_up can know:
+`async for` does the same. With an archive, what was missed is read from its files and follows the Gap as Updates, so a program that
+handles every Update has every cell, within the limits that tokiod.subscribe.catch_up states:
 
     Subscriber(endpoint, archive=Archive("/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5", "America/Los_Angeles"))
 """
@@ -38,9 +38,9 @@ __all__ = ["Archive", "Event", "Gap", "Reader", "Stalled", "Subscriber", "Update
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """Cells that are stored; a value of NaN became missing again. watermark: nothing is missing in the file before it.
+    """Cells that are stored; with the value NaN, a cell is missing again. watermark: no cell is missing in the file before it.
 
-    caught_up: they were missed, and are told as they stood in the file when it was read; some may have been told before.
+    caught_up: messages with these cells were missed; they come as they were in the file when it was read, some of them for a second time.
     """
 
     system: str
@@ -56,11 +56,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages of a dataset that never came, and where to look for their cells: in the file.
+    """Messages of a dataset that were not received; the file has their cells.
 
-    missed: how many; None if the writer was started anew meanwhile, so that nobody knows.
-    since: the watermark that was last heard of, None if this is the first; watermark: the one heard of now. Live cells that were missed
-    lie between the two; a gap of the archive that was healed meanwhile may lie before.
+    missed: how many; None, unknown, if the writer was restarted meanwhile.
+    since: the last watermark received, None if this is the first; watermark: the one received now. New cells that were missed lie between
+    the two; a gap of the archive that was healed meanwhile may lie before.
     """
 
     system: str
@@ -72,7 +72,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """Nothing came for `seconds`, not even a heartbeat: the daemon is gone, or has stored nothing yet on these topics."""
+    """No message for `seconds`, not even a heartbeat: the daemon is down, or has not stored data of these topics yet."""
 
     seconds: float
 
@@ -81,14 +81,14 @@ Event = Update | Gap | Stalled
 
 
 class Reader:
-    """What a subscriber knows: per topic the last number heard. Pure: frames in, events out."""
+    """The state of a subscriber: the last number received per topic. Pure: frames in, events out."""
 
     def __init__(self) -> None:
         self.malformed = 0
         self._last: dict[tuple[str, str], Stored] = {}
 
     def read(self, frames: Sequence[Frame]) -> list[Gap | Update]:
-        """Return what a message means: nothing, a gap, an update, or a gap and then an update. A malformed message is counted."""
+        """Return the events of a message: none, a gap, an update, or a gap and then an update. A malformed message is counted."""
         try:
             header, batch = wire.decode(frames)
         except Malformed:
@@ -108,55 +108,55 @@ class Reader:
 
 
 class Follower:
-    """A reader that catches up: frames in, events out, and what was missed is read from the archive in between.
+    """A reader that catches up: frames in, events out, and in between it reads what was missed from the archive.
 
-    since: UTC epoch seconds from which on cells are wanted at all; of a dataset that is heard of for the first time everything from
-    there on is read. None: what was stored before the first message is not.
+    since: UTC epoch seconds of the first cells of interest: at the first message of a dataset, everything from there on is read. None: what
+    was stored before the first message is not read.
     """
 
     def __init__(self, reader: Reader, archive: Archive, since: int | None = None) -> None:
         self._reader = reader
         self._archive = archive
         self._since = since
-        self._told: dict[tuple[str, str], int] = {}
+        self._newest: dict[tuple[str, str], int] = {}
 
     def read(self, frames: Sequence[Frame]) -> Iterator[Gap | Update]:
-        """Yield what a message means; what a Gap tells of follows it. Raises TokiodError where a file can't be read."""
+        """Yield the events of a message; the cells of a Gap follow it. Raises TokiodError for a file that can't be read."""
         for event in self._reader.read(frames):
             topic = event.system, event.dataset
             if isinstance(event, Gap):
                 yield event
-            since = self._missed_since(event, is_new=topic not in self._told)
-            self._told.setdefault(topic, 0)
+            since = self._missed_since(event, is_new=topic not in self._newest)
+            self._newest.setdefault(topic, 0)
             if since is not None:
-                for batch in self._archive.read(*topic, since, self._told[topic]):
-                    yield self._noted(Update(event.system, batch, event.watermark, caught_up=True))
+                for batch in self._archive.read(*topic, since, self._newest[topic]):
+                    yield self._note(Update(event.system, batch, event.watermark, caught_up=True))
             if isinstance(event, Update):
-                yield self._noted(event)
+                yield self._note(event)
 
     def _missed_since(self, event: Gap | Update, *, is_new: bool) -> int | None:
         if is_new or isinstance(event, Update):
             return self._since if is_new else None
-        # A writer whose file was set aside has a watermark that fell.
+        # The watermark falls when a file is set aside.
         seen = event.watermark if event.since is None else min(event.since, event.watermark)
         return max(seen - self._archive.reach, self._since or 0)
 
-    def _noted(self, event: Update) -> Update:
+    def _note(self, event: Update) -> Update:
         topic = event.system, event.dataset
-        self._told[topic] = max(self._told[topic], int(event.batch.time.max(initial=0)))
+        self._newest[topic] = max(self._newest[topic], int(event.batch.time.max(initial=0)))
         return event
 
 
 class Subscriber:
-    """Iterate over what is stored, for ever, with `for` or `async for`; a context manager, or close() it.
+    """Iterate over what is stored, without end, with `for` or `async for`; a context manager, or close() it.
 
-    topics: prefixes of system/dataset, "" for all. silence: seconds after which a Stalled comes, and again after as many.
-    high_water: messages that wait here for a slow reader; those beyond are lost and come as a Gap.
+    topics: prefixes of system/dataset, "" for all. silence: seconds without a message after which a Stalled comes, and again after as many.
+    high_water: messages that wait here for a slow reader; those beyond are lost and become a Gap.
     A new subscriber first gets a Gap per dataset that has been published: its cells are in the file, up to the watermark.
-    archive: where what was missed is read, see Follower; since: from when on, also what was stored before this subscriber came.
-    Reading it takes time, in which others wait here; what is lost meanwhile is the next Gap.
-    keys: where the feed wants some: ClientKeys.read(the feed's public key, one's own secret one), see tokiod.bus.curve.
-    Iterating raises TokiodError where a file that is there can't be read; iterating again goes on behind it.
+    archive: from which missed cells are read, see Follower; since: from when on, also what was stored before this subscriber connected.
+    Reading takes time, in which messages wait here; those that are lost meanwhile are the next Gap.
+    keys: if the feed requires them: ClientKeys.read(public key of the feed, own secret key), see tokiod.bus.curve.
+    Iterating raises TokiodError for a file that exists and can't be read; iterating again continues after it.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default, by name
@@ -209,14 +209,14 @@ class Subscriber:
         while True:
             if await poller.poll(int(self.silence * 1000)):
                 events = self._read()
-                # Files are read beside the loop.
+                # Files are read outside the loop.
                 while event := next(events, None) if self._follower is None else await asyncio.to_thread(next, events, None):
                     yield event
             else:
                 yield self._stalled()
 
     def _stalled(self) -> Stalled:
-        """Connect anew, where there are keys: libzmq gives a server up that has refused one, and it may be let in later."""
+        """Reconnect, with keys: libzmq never retries a server that has refused a key, which may be allowed later."""
         if self._is_keyed:
             with suppress(zmq.ZMQError):
                 self._socket.disconnect(self._endpoint)
