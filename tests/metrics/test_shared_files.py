@@ -145,14 +145,15 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 import tokiod.polling.process, tokiod.writer.process, tokiod.supervisor.supervisor
-from tokiod.metrics import catalogue; from tokiod.supervisor import metrics_http as metrics_server
+from tokiod.supervisor.health import serve_unit_health
+from tokiod.metrics import catalogue
 off = SimpleNamespace(metrics=None, run=Path(sys.argv[1]), source=())
 catalogue.start_counting(off, "collectors")
 catalogue.WINDOWS.inc("a", "stored")
-print(metrics_server.serve(off, None), "prometheus_client" in sys.modules)
+print(serve_unit_health(lambda: off, None, None)[1], {"aiohttp", "prometheus_client"} & sys.modules.keys())
 """
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert (told, list(tmp_path.iterdir())) == ("None False\n", [])
+    assert (told, list(tmp_path.iterdir())) == ("None set()\n", [])
 
 
 def test_a_directory_that_can_not_be_made_is_told_and_stops_nobody(tmp_path):

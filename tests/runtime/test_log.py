@@ -61,7 +61,7 @@ def test_a_level_that_changes_holds_for_loggers_that_were_bound_before(capsys):
     log.set_level("error")
     bound.warning("source.down")
     assert lines(capsys) == [{"event": "window.stored", "level": "debug", "source": "a"}]
-    with pytest.raises(ValueError, match="'loud' is no log level"):
+    with pytest.raises(ValueError, match="'loud' is not a log level"):
         log.set_level("loud")
 
 
@@ -114,7 +114,7 @@ def test_json_on_request_also_on_a_terminal(capsys, monkeypatch):
 
 
 def test_an_unknown_level_is_refused():
-    with pytest.raises(ValueError, match=r"^'loud' is no log level$"):
+    with pytest.raises(ValueError, match=r"^'loud' is not a log level$"):
         log.setup("loud")
 
 

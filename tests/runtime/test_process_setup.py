@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 
-from tokiod.runtime.process_setup import Asked
+from tokiod.runtime.process_setup import SignalFlag
 
 
 def start(code: str, *arguments: str) -> subprocess.Popen:
@@ -50,7 +50,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
 def test_a_stop_flag_is_set_by_sigterm():
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        stopping = Asked(signal.SIGTERM, signal.SIGINT)
+        stopping = SignalFlag(signal.SIGTERM, signal.SIGINT)
         assert not stopping()
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopping()

@@ -58,7 +58,7 @@ def test_a_secret_that_cant_be_had_tells_where_it_was_looked_for(tmp_path, monke
     assert caught.value.faults == [
         f"secret file:pw: it can't be read ({tmp_path}/cred/pw: No such file or directory; {tmp_path}/pw: Is a directory)"
     ]
-    with pytest.raises(ConfigError, match=r"^secret env:TOKIOD_NOT_SET: there is no environment variable TOKIOD_NOT_SET$"):
+    with pytest.raises(ConfigError, match=r"^secret env:TOKIOD_NOT_SET: the environment variable TOKIOD_NOT_SET is not set$"):
         secret("env:TOKIOD_NOT_SET", tmp_path)
 
 

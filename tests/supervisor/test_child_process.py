@@ -1,4 +1,4 @@
-"""A child is kept running, killed when it hangs, stopped when asked, and not restarted when it says that a person is needed."""
+"""A child is kept running, killed when it hangs, stopped on request, and not restarted when its exit code asks for an operator."""
 
 import asyncio
 import os
@@ -11,13 +11,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from tokiod.errors import TokiodError
-from tokiod.supervisor.child_process import Child
+from tokiod.supervisor.child_process import ChildProcess
 
 APPEND = "import sys; open(sys.argv[1], 'a').write('x')"
 
 
-def child(code: str, *arguments: object) -> Child:
-    return Child("child", [sys.executable, "-c", code, *map(str, arguments)])
+def child(code: str, *arguments: object) -> ChildProcess:
+    return ChildProcess("child", [sys.executable, "-c", code, *map(str, arguments)])
 
 
 async def until(condition) -> None:
@@ -39,14 +39,14 @@ def test_a_child_that_dies_is_started_again_until_it_is_stopped(tmp_path):
     asyncio.run(scene())
 
 
-def test_a_child_that_needs_a_person_is_not_started_again(tmp_path):
+def test_a_child_that_needs_an_operator_is_not_started_again(tmp_path):
     runs = tmp_path / "runs"
-    with pytest.raises(TokiodError, match="the child can't run; its message is above"):
+    with pytest.raises(TokiodError, match=r"the child failed to start \(see above\)"):
         asyncio.run(child(f"{APPEND}; sys.exit(2)", runs).keep())
     assert runs.read_text() == "x"
 
 
-def test_stopping_asks_with_sigterm_and_waits_for_the_child_to_finish(tmp_path):
+def test_stop_sends_sigterm_and_waits_for_the_child_to_finish(tmp_path):
     done = tmp_path / "done"
     code = """
 import signal, sys, pathlib
@@ -71,7 +71,7 @@ signal.pause()
 
 
 def test_a_child_that_will_not_stop_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokiod.supervisor.child_process.STOP_LIMIT", 0.2)
+    monkeypatch.setattr("tokiod.supervisor.child_process.STOP_LIMIT_SECONDS", 0.2)
     code = "import signal, sys, pathlib; signal.signal(signal.SIGTERM, signal.SIG_IGN); pathlib.Path(sys.argv[1]).touch(); signal.pause()"
 
     async def scene() -> int:
@@ -85,7 +85,7 @@ def test_a_child_that_will_not_stop_is_killed(tmp_path, monkeypatch):
     assert asyncio.run(scene()) == -9
 
 
-SPEAKS = """
+NOTIFIES = """
 import os, signal, sys, time
 from pathlib import Path
 from tokiod.runtime.sd_notify import Notifier
@@ -102,8 +102,8 @@ signal.pause()
 """
 
 
-def speaking(runs, how, watchdog):
-    return Child("child", [sys.executable, "-c", SPEAKS, str(runs), how], watchdog=watchdog)
+def notifying(runs, how, watchdog):
+    return ChildProcess("child", [sys.executable, "-c", NOTIFIES, str(runs), how], watchdog=watchdog)
 
 
 @asynccontextmanager
@@ -116,9 +116,9 @@ async def kept(child):
         await keeper
 
 
-def test_a_child_that_tells_of_no_progress_is_killed_within_twice_its_time_and_started_again(tmp_path):
+def test_a_child_that_reports_no_progress_is_killed_within_twice_its_time_and_started_again(tmp_path):
     async def scene() -> list[float]:
-        child = speaking(tmp_path / "runs", "hangs", 0.6)
+        child = notifying(tmp_path / "runs", "hangs", 0.6)
         async with kept(child):
             await until(lambda: child.is_ready)
             begun = time.monotonic()
@@ -135,7 +135,7 @@ def test_a_child_that_tells_of_no_progress_is_killed_within_twice_its_time_and_s
 
 def test_a_child_that_is_frozen_is_killed_and_started_again(tmp_path):
     async def scene() -> int:
-        child = speaking(tmp_path / "runs", "works", 0.6)
+        child = notifying(tmp_path / "runs", "works", 0.6)
         async with kept(child):
             await until(lambda: child.is_ready and child.status == "at work")
             frozen = child.process.pid
@@ -148,7 +148,7 @@ def test_a_child_that_is_frozen_is_killed_and_started_again(tmp_path):
 
 def test_a_child_that_works_is_left_alone_also_when_its_supervisor_stood_still(tmp_path):
     async def scene() -> tuple[int, bool]:
-        child = speaking(tmp_path / "runs", "works", 0.6)
+        child = notifying(tmp_path / "runs", "works", 0.6)
         async with kept(child):
             await until(lambda: child.is_ready)
             time.sleep(1.5)  # noqa: ASYNC251 - that is the point
@@ -158,9 +158,9 @@ def test_a_child_that_works_is_left_alone_also_when_its_supervisor_stood_still(t
     assert asyncio.run(scene()) == (1, True)
 
 
-def test_a_reload_is_over_when_the_child_says_so(tmp_path):
+def test_a_reload_ends_when_the_child_reports_ready(tmp_path):
     async def scene() -> int:
-        child = speaking(tmp_path / "runs", "reloads", 30)
+        child = notifying(tmp_path / "runs", "reloads", 30)
         async with kept(child):
             await until(lambda: child.is_ready)
             for _ in range(20):
@@ -175,7 +175,9 @@ def test_a_child_that_dies_of_a_reload_has_reloaded_when_it_is_back(tmp_path):
     async def scene() -> int:
         # As the supervisor does, which handles it; under nohup it is ignored, and that is inherited.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)
-        child = Child("child", [sys.executable, "-c", SPEAKS.replace("signal.SIGHUP", "signal.SIGUSR1"), str(tmp_path / "runs"), "works"])
+        child = ChildProcess(
+            "child", [sys.executable, "-c", NOTIFIES.replace("signal.SIGHUP", "signal.SIGUSR1"), str(tmp_path / "runs"), "works"]
+        )
         async with kept(child):
             await until(lambda: child.is_ready)
             await child.reload()
@@ -185,14 +187,14 @@ def test_a_child_that_dies_of_a_reload_has_reloaded_when_it_is_back(tmp_path):
     assert asyncio.run(scene()) == 2
 
 
-def test_a_reload_that_never_ends_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokiod.supervisor.child_process.RELOAD_LIMIT", 0.2)
+def test_a_reload_that_never_ends_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("tokiod.supervisor.child_process.RELOAD_LIMIT_SECONDS", 0.2)
 
     async def scene() -> None:
-        child = speaking(tmp_path / "runs", "works", 30)
+        child = notifying(tmp_path / "runs", "works", 30)
         async with kept(child):
             await until(lambda: child.is_ready)
             await child.reload()
 
-    with pytest.raises(TokiodError, match="the child has not taken over the configuration within 0 s"):
+    with pytest.raises(TokiodError, match="the child has not applied the configuration within 0 s"):
         asyncio.run(scene())

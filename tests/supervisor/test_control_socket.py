@@ -1,4 +1,4 @@
-"""What is asked of a daemon over its socket, with real sockets."""
+"""Requests to a daemon over its control socket, with real sockets."""
 
 import asyncio
 import socket
@@ -8,21 +8,21 @@ import threading
 import pytest
 
 from tokiod.errors import TokiodError
-from tokiod.supervisor.control_socket import Ping, Pong, Reload, Reloaded, ask, serving
+from tokiod.supervisor.control_socket import Ping, Pong, Reload, Reloaded, ask, serve_control
 
 PONG = Pong(1, "0", ready=True, alive=True, seconds=1.5, processes=[])
 
 
 @pytest.fixture
 def served(tmp_path):
-    """A socket that somebody answers at in a thread."""
+    """A control socket, served by a thread."""
     path, over, up = tmp_path / "control", threading.Event(), threading.Event()
 
     async def answer(request):
         return PONG if isinstance(request, Ping) else Reloaded(added=["a"], restarted=True)
 
     async def serve():
-        async with serving(path, answer):
+        async with serve_control(path, answer):
             up.set()
             await asyncio.to_thread(over.wait, 30)
 
@@ -35,22 +35,22 @@ def served(tmp_path):
     assert not path.exists()
 
 
-def test_who_asks_is_answered(served):
+def test_requests_are_answered(served):
     assert ask(served, Ping(), 5) == PONG
     assert ask(served, Reload(), 5) == Reloaded(added=["a"], restarted=True)
 
 
-def test_only_owner_and_group_may_ask(served):
+def test_only_owner_and_group_may_connect(served):
     assert stat.S_IMODE(served.stat().st_mode) == 0o660
 
 
-def test_what_others_make_while_it_begins_has_their_modes(tmp_path):
+def test_the_umask_of_other_tasks_is_not_changed_while_the_socket_is_bound(tmp_path):
     async def make():
         (tmp_path / "directory").mkdir()
 
     async def serve():
         making = asyncio.create_task(make())
-        async with serving(tmp_path / "control", None):
+        async with serve_control(tmp_path / "control", None):
             await making
 
     asyncio.run(serve())
@@ -58,13 +58,13 @@ def test_what_others_make_while_it_begins_has_their_modes(tmp_path):
     assert (tmp_path / "directory").stat().st_mode == (tmp_path / "like this").stat().st_mode
 
 
-def test_nonsense_is_refused_and_holds_up_nobody(served):
-    for nonsense in (b"\n", b"{}\n", b"\xff\xfe\n", b'{"command": "rm"}\n', b"x" * (2**20 + 10) + b"\n"):
+def test_malformed_requests_are_refused_and_block_no_other_client(served):
+    for malformed in (b"\n", b"{}\n", b"\xff\xfe\n", b'{"command": "rm"}\n', b"x" * (2**20 + 10) + b"\n"):
         with socket.socket(socket.AF_UNIX) as caller:
             caller.settimeout(5)
             caller.connect(str(served))
             try:
-                caller.sendall(nonsense)
+                caller.sendall(malformed)
                 said = caller.recv(1000)
             except (BrokenPipeError, ConnectionResetError):
                 said = b""
@@ -77,12 +77,12 @@ def test_nonsense_is_refused_and_holds_up_nobody(served):
         caller.close()
 
 
-def test_nobody_there_is_a_sentence(tmp_path):
+def test_a_missing_daemon_is_an_error(tmp_path):
     with pytest.raises(TokiodError, match=r"no daemon answers at .*control: is it running"):
         ask(tmp_path / "control", Ping(), 1)
 
 
-def test_a_daemon_that_does_not_answer_is_a_sentence(tmp_path):
+def test_a_daemon_that_does_not_answer_is_an_error(tmp_path):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "control"))
         listening.listen()
@@ -90,7 +90,7 @@ def test_a_daemon_that_does_not_answer_is_a_sentence(tmp_path):
             ask(tmp_path / "control", Ping(), 0.2)
 
 
-def test_an_answer_that_is_none_is_a_sentence(tmp_path):
+def test_a_malformed_answer_is_an_error(tmp_path):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "control"))
         listening.listen()
@@ -102,14 +102,14 @@ def test_an_answer_that_is_none_is_a_sentence(tmp_path):
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(TokiodError, match="can't be asked"):
+        with pytest.raises(TokiodError, match=r"the request to the daemon at .* failed"):
             ask(tmp_path / "control", Ping(), 5)
         thread.join()
 
 
 def test_the_socket_of_a_killed_daemon_is_taken_over_and_that_of_a_living_one_is_not(served, tmp_path):
     async def serve(path):
-        async with serving(path, None):
+        async with serve_control(path, None):
             pass
 
     with pytest.raises(FileExistsError, match="another daemon answers"):

@@ -1,11 +1,11 @@
-"""Metrics and health over real sockets: what is said, and that nobody who hangs keeps another from hearing it."""
+"""Metrics and health over real sockets: the answers, and that no slow client delays another."""
 
+import gzip
 import http.client
 import os
 import socket
 import threading
 import time
-from collections import Counter
 from contextlib import closing, contextmanager, suppress
 
 import pytest
@@ -16,14 +16,20 @@ from structlog.testing import capture_logs
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.metrics import catalogue
-from tokiod.supervisor import metrics_http as metrics_server
-from tokiod.supervisor import metrics_snapshot as metrics_now
-from tokiod.supervisor.metrics_http import Health, serve
+from tokiod.supervisor import http_limits, metrics_http, metrics_snapshot
+from tokiod.supervisor.health import Health
+from tokiod.supervisor.metrics_http import MetricsServer
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Window
 
 NOON = 1_517_184_000 + 12 * 3600
 FINE = Health(alive=True, ready=True, restarts={"writer": 2})
+
+
+def serve(config, health, clock):
+    server = MetricsServer(config.metrics.address, config, health, clock)
+    server.open()
+    return server
 
 
 def free_port():
@@ -38,7 +44,7 @@ class Site:
         self.port = free_port()
         self.config = configured(directory, *sources, port=self.port)
         self.clock = FakeClock(NOON)
-        self.health = FINE
+        self.health = lambda: FINE
         self.ledger = Ledger.open(self.config.archive.ledger)
         for source in self.config.source:
             self.ledger.register(source, NOON - 3600)
@@ -67,12 +73,12 @@ class Site:
 
 @pytest.fixture
 def open_site(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics_now, "FRESH", 0.0)
+    monkeypatch.setattr(metrics_snapshot, "INTERVAL_SECONDS", 0.0)
     opened = []
 
     def open_site(*sources):
         site = Site(tmp_path, *sources)
-        opened.append((site, serve(site.config, lambda: site.health, site.clock)))
+        opened.append((site, serve(site.config, lambda: site.health(), site.clock)))  # noqa: PLW0108 - tests replace it
         wait(lambda: site.get("/readyz")[0])
         return site
 
@@ -94,31 +100,31 @@ def wait(condition, seconds=10.0):
 
 @contextmanager
 def hanging(port, words=b""):
-    """Be a client that says so much and then nothing."""
+    """Be a client that sends some words and then nothing."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
         client.sendall(words)
         yield client
 
 
-# ---- what is said
+# ---- answers
 
 
-def test_a_daemon_whose_flow_goes_on_is_alive_and_ready(open_site):
+def test_a_daemon_that_makes_progress_is_alive_and_ready(open_site):
     site = open_site("a")
     assert site.get("/healthz") == (200, "alive\n")
     assert site.get("/readyz") == (200, "ready\n")
 
 
-def test_a_flow_that_stands_still_is_dead_and_the_reason_says_which_child(open_site):
+def test_a_daemon_that_makes_no_progress_is_dead_and_the_reason_names_the_child(open_site):
     site = open_site("a")
-    site.health = Health(alive=False, ready=True, reason="the writer has made no progress for 31 s")
+    site.health = lambda: Health(alive=False, ready=True, reason="the writer has made no progress for 31 s")
     assert site.get("/healthz") == (503, "dead: the writer has made no progress for 31 s\n")
     assert site.metrics()["tokiod_alive",] == 0
 
 
 def test_a_daemon_that_has_not_started_yet_is_alive_and_not_ready(open_site):
     site = open_site("a")
-    site.health = Health(alive=True, ready=False, reason="waiting for the writer's welcome")
+    site.health = lambda: Health(alive=True, ready=False, reason="waiting for the writer's welcome")
     assert site.get("/healthz") == (200, "alive\n")
     assert site.get("/readyz") == (503, "not ready: waiting for the writer's welcome\n")
 
@@ -131,7 +137,7 @@ def test_stale_sources_make_it_degraded_by_name_and_not_dead(open_site):
     assert [site.metrics()["tokiod_source_stale", name] for name in "abc"] == [1, 0, 1]
 
 
-def test_a_ledger_that_can_not_be_read_is_no_reason_for_a_restart(open_site):
+def test_a_ledger_that_cannot_be_read_is_no_reason_for_a_restart(open_site):
     site = open_site("a")
     site.ledger.close()
     site.config.archive.ledger.write_bytes(b"no ledger at all" * 100)
@@ -141,20 +147,42 @@ def test_a_ledger_that_can_not_be_read_is_no_reason_for_a_restart(open_site):
     assert not [name for name, *_ in found if name.startswith("tokiod_source")]
 
 
-def test_health_that_can_not_be_told_is_dead(tmp_path):
-    watch = metrics_now.Watch(configured(tmp_path, "a"), FakeClock(NOON))
-    status = []
-    body = metrics_server.application(watch, lambda: 1 / 0, Counter())({"PATH_INFO": "/healthz"}, lambda *told: status.append(told[0]))
-    assert (status, b"".join(body)) == (["503 Service Unavailable"], b"dead: it can't be told: division by zero\n")
-
-
-def test_other_paths_say_what_there_is_and_nothing_can_be_written(open_site):
+def test_a_daemon_that_cannot_report_its_health_is_dead(open_site):
     site = open_site("a")
-    assert site.get("/") == (404, "there are /metrics, /healthz and /readyz\n")
-    assert site.get("/metrics", method="POST")[0] == 405
+    site.health = lambda: 1 / 0
+    assert site.get("/healthz") == (503, "dead: its health is unknown: division by zero\n")
 
 
-def test_the_sources_are_told_from_the_ledger(open_site):
+def test_a_fault_of_the_server_is_logged_and_answered(open_site, monkeypatch):
+    site = open_site("a")
+    monkeypatch.setattr(
+        metrics_http, "_plain", lambda status, text, made=metrics_http._plain: made(status, text) if status == 500 else 1 / 0
+    )
+    with capture_logs() as logs:
+        assert site.get("/healthz") == (500, "internal error: see the log of tokiod\n")
+    assert [(log["event"], log["reason"]) for log in logs] == [("metrics.failed", "division by zero")]
+
+
+def test_other_paths_list_the_paths_and_metrics_are_read_only(open_site):
+    site = open_site("a")
+    assert site.get("/") == (404, "not found: there are /metrics, /healthz and /readyz\n")
+    assert [site.get("/metrics", method=method)[0] for method in ("POST", "PUT", "DELETE", "HEAD")] == [405] * 4
+    assert site.get("/healthz", method="HEAD") == (200, "")
+
+
+def test_a_client_chooses_names_compression_and_openmetrics(open_site):
+    site = open_site("a")
+    chosen = site.get("/metrics?name[]=tokiod_alive&name[]=tokiod_source_stale")[1]
+    assert [line for line in chosen.splitlines() if not line.startswith("#")] == ["tokiod_alive 1.0", 'tokiod_source_stale{source="a"} 0.0']
+    with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)) as connection:
+        connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip", "Accept": "application/openmetrics-text; version=1.0.0"})
+        answer = connection.getresponse()
+        assert (answer.headers["Content-Encoding"], answer.headers["Connection"]) == ("gzip", "close")
+        assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+        assert gzip.decompress(answer.read()).endswith(b"# EOF\n")
+
+
+def test_the_state_of_the_sources_comes_from_the_ledger(open_site):
     site = open_site("a")
     site.clock.jump(75)
     site.ledger.lost("a", Window(NOON - 7200, NOON - 3600), "Retention", "gone", NOON)
@@ -167,7 +195,7 @@ def test_the_sources_are_told_from_the_ledger(open_site):
     }
 
 
-def test_the_files_of_yesterday_today_and_tomorrow_and_the_disk_are_told(open_site):
+def test_the_files_of_yesterday_today_and_tomorrow_and_the_disk_are_reported(open_site):
     site = open_site("a")
     for day, size in (("28", 10), ("29", 20), ("30", 30)):
         path = site.config.archive.root / f"2018-01-{day}" / "fs-a.hdf5"
@@ -179,7 +207,7 @@ def test_the_files_of_yesterday_today_and_tomorrow_and_the_disk_are_told(open_si
     assert 0 < found["tokiod_archive_free_bytes",] < found["tokiod_archive_size_bytes",]
 
 
-def test_what_the_processes_count_is_told_with_what_is_known_of_them(open_site):
+def test_what_the_processes_count_is_reported_with_their_state(open_site):
     site = open_site("a")
     with counting_here(site.config, "collectors"):
         catalogue.WINDOWS.inc("a", "stored")
@@ -205,20 +233,29 @@ def test_a_server_that_comes_back_begins_at_zero_but_for_processes_that_live(ope
         assert open_site("a").metrics()["tokiod_windows_total", "stored", "a"] == 1
 
 
-def test_a_reload_tells_of_the_new_sources(open_site, tmp_path):
+def test_a_reload_reports_the_new_sources(open_site, tmp_path):
     site = open_site("a")
     server = serve(site.config, lambda: FINE, site.clock)
     server.close()
     server.reload(configured(tmp_path, "a", "b"))
-    assert [line.name for line in server._watch.latest().status.sources] == ["a", "b"]
+    assert [line.name for line in server._snapshots.latest().status.sources] == ["a", "b"]
 
 
-# ---- who hangs
+# ---- clients that hang
 
 
-def test_clients_that_say_nothing_keep_nobody_waiting_and_are_thrown_out(open_site, monkeypatch):
-    assert metrics_server._Handler.timeout == metrics_server.SILENCE
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+def is_open(client):
+    client.settimeout(0)
+    try:
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+def test_silent_clients_delay_no_other_and_are_disconnected(open_site, monkeypatch):
+    monkeypatch.setattr(http_limits, "REQUEST_SECONDS", 0.5)
     site = open_site("a")
     with hanging(site.port) as silent, hanging(site.port, b"GET /metr") as half:
         begun = time.monotonic()
@@ -228,47 +265,50 @@ def test_clients_that_say_nothing_keep_nobody_waiting_and_are_thrown_out(open_si
     wait(lambda: site.metrics()["tokiod_http_ended_total",] == 2)
 
 
-def test_a_client_that_drips_has_its_end_too(open_site, monkeypatch):
-    """Each word restarts its own time limit, so only the time since the connection began can end it."""
-    monkeypatch.setattr(metrics_server, "LONGEST", 0.6)
+def test_a_client_that_sends_its_request_too_slowly_is_disconnected(open_site, monkeypatch):
+    monkeypatch.setattr(http_limits, "REQUEST_SECONDS", 0.6)
     site = open_site("a")
-    with hanging(site.port) as dripping:
+    with hanging(site.port, b"GET /") as dripping:
         dripping.settimeout(0.05)
         words = iter(range(200))
         while next(words) < 100:
-            dripping.sendall(b"G")
-            with suppress(TimeoutError):
+            try:
+                dripping.sendall(b"a")
                 assert dripping.recv(1) == b""
-                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            break
     assert 5 < next(words) < 100
 
 
-def test_hundreds_that_hang_are_not_hundreds_of_threads_and_the_next_one_is_served(open_site, monkeypatch):
-    """Whoever comes ends the oldest: nobody has to wait until the time of those that hang is up."""
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 60)
-    monkeypatch.setattr(metrics_server, "LONGEST", 60)
+def test_hundreds_that_hang_are_not_hundreds_of_connections_and_the_next_client_is_served(open_site, monkeypatch):
+    """A new connection ends the oldest: no client waits for the time limits of those that hang."""
+    monkeypatch.setattr(http_limits, "REQUEST_SECONDS", 60)
+    monkeypatch.setattr(http_limits, "CONNECTION_SECONDS", 60)
     site = open_site("a")
     before, clients = threading.active_count(), []
     try:
-        for _ in range(200):
-            clients.append(socket.create_connection(("127.0.0.1", site.port), timeout=20))
-            assert threading.active_count() - before <= 2 * metrics_server.MOST + 1
+        clients.extend(socket.create_connection(("127.0.0.1", site.port), timeout=20) for _ in range(200))
         wait(lambda: site.get("/healthz") == (200, "alive\n"))
+        assert threading.active_count() - before <= 2
+        assert sum(is_open(client) for client in clients) < http_limits.MAX_CONNECTIONS
         assert site.get("/metrics")[0] == 200
     finally:
         for client in clients:
             client.close()
 
 
-def test_a_client_that_does_not_read_its_answer_keeps_nobody_waiting(open_site):
+def test_a_client_that_does_not_read_its_answer_delays_no_other(open_site):
     site = open_site("a")
     with hanging(site.port, b"GET /metrics HTTP/1.0\r\n\r\n"):
         assert site.get("/metrics", timeout=5)[0] == 200
 
 
-def test_a_ledger_that_hangs_is_waited_for_a_moment_and_then_not_again(open_site, monkeypatch):
+def test_a_ledger_that_hangs_delays_one_request_and_no_further(open_site, monkeypatch):
     site = open_site("a")
-    monkeypatch.setattr(metrics_now, "PATIENCE", 0.3)
+    monkeypatch.setattr(metrics_snapshot, "WAIT_SECONDS", 0.3)
     assert site.get("/healthz") == (200, "alive\n")
     released, looks = threading.Event(), []
 
@@ -277,19 +317,19 @@ def test_a_ledger_that_hangs_is_waited_for_a_moment_and_then_not_again(open_site
         released.wait(20)
         raise OSError("released")
 
-    monkeypatch.setattr(metrics_now, "look", hang)
+    monkeypatch.setattr(metrics_snapshot, "take_snapshot", hang)
     begun = time.monotonic()
     for _ in range(5):
         assert site.get("/healthz") == (200, "alive\n")  # as was seen before
     assert time.monotonic() - begun < 5 * 0.3
     assert len(looks) == 1
-    monkeypatch.setattr(metrics_now, "OLD", 0.0)
+    monkeypatch.setattr(metrics_snapshot, "MAX_AGE_SECONDS", 0.0)
     assert site.get("/healthz") == (200, "degraded: the ledger can't be read\n")
     released.set()
     looks[0].join()
 
 
-def test_garbage_is_refused_and_nothing_is_printed(open_site, capfd):
+def test_malformed_requests_are_refused_and_print_nothing(open_site, capfd):
     site = open_site("a")
     for words in (os.urandom(5000), b"GET " + b"a" * 100_000 + b"\r\n\r\n", b"\r\n\r\n", b"GET /metrics\r\n", b"A / HTTP/9.9\r\n\r\n"):
         with hanging(site.port, words) as client, suppress(OSError):
@@ -302,8 +342,8 @@ def test_garbage_is_refused_and_nothing_is_printed(open_site, capfd):
 # ---- the address
 
 
-def test_an_address_that_is_taken_is_told_and_tried_again_until_it_is_free(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics_server, "AGAIN", 0.1)
+def test_an_address_in_use_is_logged_and_retried_until_it_is_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics_http, "RETRY_SECONDS", 0.1)
     site = Site(tmp_path, "a")
     with socket.create_server(("127.0.0.1", site.port)), capture_logs() as logs:
         server = serve(site.config, lambda: FINE, site.clock)
@@ -311,7 +351,7 @@ def test_an_address_that_is_taken_is_told_and_tried_again_until_it_is_free(tmp_p
     assert logs[0] == {
         "event": "metrics.failed",
         "log_level": "warning",
-        "reason": f"127.0.0.1:{site.port} can't be had: Address already in use; tried again every 0 s",
+        "reason": f"cannot listen on 127.0.0.1:{site.port}: Address already in use; retrying every 0 s",
     }
     wait(lambda: site.get("/readyz") == (200, "ready\n"))
     server.close()
@@ -321,7 +361,7 @@ def test_an_address_that_is_taken_is_told_and_tried_again_until_it_is_free(tmp_p
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_an_address_of_version_6_is_served(tmp_path):
+def test_an_ipv6_address_is_served(tmp_path):
     site = Site(tmp_path, "a")
     path = tmp_path / "tokiod.toml"
     path.write_text(path.read_text().replace("127.0.0.1", "[::1]"))

@@ -1,4 +1,4 @@
-"""What a killed child leaves behind is ended by its grandparent; nobody else is."""
+"""The subreaper ends the orphans of a killed child, and no other process."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from tokiod.simulator.scene import wait_for
 
 GRANDPARENT = """
 import json, signal, subprocess, sys, time
-from tokiod.supervisor import subreaper as orphans
-spared = subprocess.Popen(["sleep", "600"])
-before = orphans.adopt()
+from tokiod.supervisor import subreaper
+preexisting = subprocess.Popen(["sleep", "600"])
+before = subreaper.become_subreaper()
 child = subprocess.Popen([sys.executable, "-c", '''
 import subprocess, sys
 group = subprocess.Popen(["sh", "-c", "sleep 600 & echo $! $$; wait"], stdout=subprocess.PIPE, start_new_session=True)
@@ -22,13 +22,14 @@ group.wait()
 '''], stdout=subprocess.PIPE)
 part, leader = map(int, child.stdout.readline().split())
 own = {*before, child.pid}
-untouched = orphans.end(own)
+untouched = subreaper.end_orphans(own)
 child.kill()
 child.wait()
-killed = orphans.end(own)
+killed = subreaper.end_orphans(own)
 time.sleep(0.5)
-orphans.reap(own)
-print(json.dumps({"spared": spared.pid, "before": list(before), "untouched": untouched, "part": part, "leader": leader, "killed": killed}),
+subreaper.reap_orphans(own)
+print(json.dumps({"preexisting": preexisting.pid, "before": list(before), "untouched": untouched, "part": part,
+                  "leader": leader, "killed": killed}),
       flush=True)
 time.sleep(600)
 """
@@ -38,13 +39,13 @@ def is_there(pid):
     return Path(f"/proc/{pid}").exists()
 
 
-def test_a_command_whose_collectors_were_killed_is_ended_with_all_that_it_started_and_nobody_else():
+def test_a_command_whose_collectors_were_killed_is_ended_with_its_process_group_and_no_other_process_is():
     with subprocess.Popen([sys.executable, "-c", GRANDPARENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as grandparent:
         told = json.loads(next(line for line in grandparent.stdout if line.startswith(b"{")))
         try:
-            assert (told["before"], told["untouched"], told["killed"]) == ([told["spared"]], [], [told["leader"]])
+            assert (told["before"], told["untouched"], told["killed"]) == ([told["preexisting"]], [], [told["leader"]])
             wait_for(lambda: not is_there(told["leader"]) and not is_there(told["part"]), 5, "what it left behind is still there")
-            assert is_there(told["spared"])
+            assert is_there(told["preexisting"])
         finally:
             grandparent.kill()
-            os.kill(told["spared"], signal.SIGKILL)
+            os.kill(told["preexisting"], signal.SIGKILL)

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from collectors import lmt, lustre
 from tokiod.ledger.ledger import Ledger
 from tokiod.runtime.sd_notify import Notifier
-from tokiod.supervisor.child_process import NEEDS_A_PERSON
+from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
 from tokiod.testing.clock import FakeClock
 from tokiod.writer import process as writing
 
@@ -43,5 +43,5 @@ def test_a_writer_whose_ledger_is_out_of_reach_ends_as_one_that_is_to_be_started
         holder.execute("BEGIN EXCLUSIVE")
         with capture_logs() as logs, pytest.raises(SystemExit) as ended:
             writing.run(lambda: SimpleNamespace(archive=archive, source=()), FakeClock(0), Notifier(), lambda: True, lambda: False)
-    assert ended.value.code == writing.AGAIN != NEEDS_A_PERSON
+    assert ended.value.code == writing.AGAIN != EXIT_NEEDS_OPERATOR
     assert [log["event"] for log in logs] == ["ledger.failed"]

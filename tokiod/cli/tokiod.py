@@ -15,7 +15,7 @@ from tokiod.archive.lock import ArchiveLocked, lasting_owner
 from tokiod.cli.common.base import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.config import load as configuration
 from tokiod.runtime import log
-from tokiod.runtime.process_setup import Asked, die_with_parent, many_descriptors, one_heap
+from tokiod.runtime.process_setup import SignalFlag, die_with_parent, raise_descriptor_limit, use_one_heap
 from tokiod.runtime.sd_notify import Notifier
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int |
     Exit 0 stopped, 1 the ledger was lost or is not available: start it again, 2 could not start.
     """
     _begin(log_level, parent, log_json=log_json)
-    many_descriptors()
+    raise_descriptor_limit()
     from tokiod.writer.process import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
-    stopping, reloading = Asked(signal.SIGTERM, signal.SIGINT), Asked(signal.SIGHUP)
+    stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
     write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
 
 
@@ -99,9 +99,9 @@ def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: i
     load: Callable[[], Config] = partial(_load, config_path, origin, log_level)
     notifier = Notifier.take(os.environ)
     if parent is None:
-        from tokiod.supervisor.unit_health import serving  # noqa: PLC0415 - `tokiod run` serves for its children
+        from tokiod.supervisor.health import serve_unit_health  # noqa: PLC0415 - `tokiod run` serves for its children
 
-        load, notifier = serving(load, notifier, clock)
+        load, notifier = serve_unit_health(load, notifier, clock)
     collect(load, clock, notifier)
 
 
@@ -119,7 +119,7 @@ def _set_level(level: str | None, config: Config) -> None:
 def _begin(level: str | None, parent: int | None, *, log_json: bool) -> None:
     if parent is not None:
         die_with_parent(parent)
-    one_heap()
+    use_one_heap()
     log.setup(level or "info", json=log_json)
 
 

@@ -18,7 +18,7 @@ from tokiod.metrics import catalogue
 from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
 from tokiod.runtime.log import Repeats
-from tokiod.runtime.sd_notify import NOBODY
+from tokiod.runtime.sd_notify import NO_NOTIFIER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class CollectorsProcess:
     load: reads the configuration, at the start and at each reload, of which only changes of the sources take effect.
     """
 
-    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier = NOBODY) -> None:
+    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier = NO_NOTIFIER) -> None:
         self._load = load
         self._clock = clock
         self._notifier = notifier

@@ -1,8 +1,8 @@
-"""Logging: events with dotted, stable names and key-values, to stderr; people on a terminal get lines, machines JSON.
+"""Logging: events with dotted, stable names and key-values, to stderr; lines on a terminal, JSON elsewhere.
 
-Everything goes through the standard library's root logger, so that what libraries log looks the same and goes the same way.
-Where stderr is systemd's journal, each line begins with its priority, sd-daemon(3), which the journal takes off.
-Tracebacks never show locals, and no secret that this process has read (tokiod.runtime.secrets) leaves it in a log line.
+All events go through the standard library's root logger, so events of libraries have the same form.
+Where stderr is systemd's journal, each line begins with its priority, sd-daemon(3), which the journal removes.
+Tracebacks never show locals, and log lines never contain a secret that this process has read (tokiod.runtime.secrets).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), 
 
 
 def setup(level: str = "info", *, json: bool = False) -> None:
-    """Log events of a level and above to stderr, as JSON lines if asked to or if stderr is no terminal.
+    """Log events of a level and above to stderr. json: JSON lines also on a terminal.
 
     level: debug, info, warning, error or critical. May be called again. Raises ValueError for another level.
     """
@@ -42,7 +42,7 @@ def setup(level: str = "info", *, json: bool = False) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        # By the root logger, not by the wrapper's class: a logger that was bound before keeps that, and the level may change.
+        # Filtered by the root logger, not by the wrapper class: a logger that is already bound keeps its class, and the level may change.
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
@@ -52,22 +52,22 @@ def setup(level: str = "info", *, json: bool = False) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     set_level(level)
-    sys.excepthook = _crashed
+    sys.excepthook = _log_crash
 
 
 def set_level(level: str) -> None:
-    """Log events of a level and above from now on. Raises ValueError for what is no level."""
+    """Log events of a level and above from now on. Raises ValueError for an unknown level."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise ValueError(f"{level!r} is no log level")
+        raise ValueError(f"{level!r} is not a log level")
     logging.getLogger().setLevel(number)
 
 
 class Repeats:
-    """Says which of many equal events are worth a line: the first at once, then one per interval with the count since.
+    """Limits repeated events: the first one is logged at once, then one per interval with the count since.
 
-    A server that is down for a night fails ten thousand times in the same way. The line a person needs is the first; the others
-    only say that it goes on, and how often. Keys are forgotten oldest first, so error texts that all differ cost no memory.
+    A server that is down for a night fails ten thousand times in the same way. The oldest keys are forgotten first, so error texts that
+    all differ need a bounded amount of memory.
 
         if times := repeats(("window.failed", source, str(error))):
             log.warning("window.failed", source=source, error=str(error), times=times)
@@ -80,7 +80,7 @@ class Repeats:
         self._seen: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
 
     def __call__(self, key: Hashable) -> int:
-        """Count an event; return how many there were since the last line, this one included, or 0 to stay silent."""
+        """Count an event; return the number since the last line, including this one, or 0 for an event that must not be logged."""
         now = self._clock.monotonic()
         due, silent = self._seen.pop(key, (now, 0))
         if now < due:
@@ -92,12 +92,12 @@ class Repeats:
         return silent + 1
 
     def forget(self, key: Hashable) -> int:
-        """End a series, so that the next of its kind is told at once; return how many were not told."""
+        """End a series, so that the next event of its kind is logged at once; return the number that was not logged."""
         return self._seen.pop(key, (0.0, 0))[1]
 
 
 class _Formatter(structlog.stdlib.ProcessorFormatter):
-    """The last stop of every line, ours or a library's."""
+    """Masks secrets in every line, of tokiod and of libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = mask(super().format(record))
@@ -105,7 +105,7 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
 
 def _priority(level: int) -> int:
-    """Return syslog's number of a level."""
+    """Return the syslog priority of a level."""
     return next((number for least, number in _PRIORITIES if level >= least), 7)
 
 
@@ -119,8 +119,8 @@ def _is_journal() -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
-def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Log what ends the process as everything else is logged: its text may hold a secret."""
+def _log_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Log an exception that ends the process like all other events: its text may contain a secret."""
     get_logger().critical("process.crashed", exc_info=(kind, error, trace))
 
 

@@ -1,4 +1,4 @@
-"""What every process of the daemon does for itself: die with its parent, stop on a signal, take what the system gives."""
+"""Setup of a process of the daemon: end with the parent, one heap, the descriptor limit, flags that signals set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ M_ARENA_MAX = -8
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel for SIGTERM when the parent dies; leave at once if that has already happened."""
+    """Receive SIGTERM when the parent dies; exit at once if it has died already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
@@ -20,24 +20,24 @@ def die_with_parent(parent: int) -> None:
         raise SystemExit(0)
 
 
-def one_heap() -> None:
-    """Let all threads share one heap, where the C library has several.
+def use_one_heap() -> None:
+    """Make all threads share one heap, where the C library has several.
 
-    glibc gives each thread its own, and what one thread has freed another doesn't use: memory grew with the number of windows.
+    glibc gives each thread its own, and a thread can't use what another has freed: memory grew with the number of windows.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, 1)
 
 
-def many_descriptors() -> None:
-    """Take as many descriptors as the limits allow: each subscriber and each stranger at the door costs one, and so does each file."""
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of descriptors to the hard one: each file, each subscriber and each refused connection needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-class Asked:
-    """Set by signals; asked by a loop between two pieces of work."""
+class SignalFlag:
+    """A flag that signals set, and that a loop checks between two pieces of work."""
 
     def __init__(self, *signals: signal.Signals) -> None:
         self._is_set = False
@@ -45,11 +45,11 @@ class Asked:
             signal.signal(number, self._set)
 
     def __call__(self) -> bool:
-        """Say whether a signal came since this was cleared."""
+        """Return whether a signal arrived since clear()."""
         return self._is_set
 
     def clear(self) -> None:
-        """Wait for the next."""
+        """Reset the flag."""
         self._is_set = False
 
     def _set(self, _number: int, _frame: object) -> None:

@@ -1,9 +1,8 @@
-"""Secrets: named in the configuration, kept elsewhere, shown nowhere.
+"""Secrets: named in the configuration, stored elsewhere, never printed.
 
-Whoever talks to a server needs the text of a password, and libraries put it together with other text, so no type can keep it
-from ever being printed. Two nets instead: a Secret's repr, which tracebacks, dataclasses and structs show, is "***"; and every
-secret that was read is remembered in this process, so that mask() can take it out of whatever tokiod.runtime.log writes, in all the
-spellings that end up in logs (JSON, repr, URL).
+A client needs the text of a password, and libraries combine it with other text, so a type alone can't keep it out of logs. Two measures
+instead: the repr of a Secret, which tracebacks, dataclasses and structs show, is "***"; and the process remembers every secret that it
+read, so that mask() can remove it from what tokiod.runtime.log writes, in all spellings that occur in logs (JSON, repr, URL).
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MASK = "***"
-SHORTEST = 4
-"""Shorter ones are not looked for in logs: taking every "a" out of a log hides the log, not the secret."""
+MIN_MASKED_CHARS = 4
+"""Shorter secrets are not masked in logs: removing every "a" would hide the log, not the secret."""
 
 _spellings: set[str] = set()
 
 
 class Secret(str):
-    """The text of a secret, whose repr doesn't tell it."""
+    """The text of a secret, whose repr does not contain it."""
 
     __slots__ = ()
 
@@ -40,7 +39,7 @@ def secret(reference: str, config_dir: Path) -> str:
     """Read the secret that "file:NAME" or "env:NAME" refers to, without the newline at its end.
 
     A file is looked for in systemd's $CREDENTIALS_DIRECTORY, then relative to config_dir; an absolute path stands for itself.
-    Raises ConfigError that tells the places it looked at.
+    Raises ConfigError that names the paths it tried.
     """
     scheme, _, name = reference.partition(":")
     read: Callable[[str, Path], str] | None = {"file": _from_file, "env": _from_environment}.get(scheme)
@@ -53,10 +52,10 @@ def secret(reference: str, config_dir: Path) -> str:
 
 
 def remember(plain: str) -> Secret:
-    """Take a text for a secret from now on."""
-    import json  # noqa: PLC0415 - 3 ms, for all who have no secret
+    """Treat a text as a secret from now on."""
+    import json  # noqa: PLC0415 - 3 ms, only needed with secrets
 
-    if len(plain) >= SHORTEST:
+    if len(plain) >= MIN_MASKED_CHARS:
         plain = str(plain)
         _spellings.update((plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]))
         _spellings.update((repr(plain)[1:-1], quote(plain), quote(plain, safe=""), quote_plus(plain)))
@@ -64,7 +63,7 @@ def remember(plain: str) -> Secret:
 
 
 def places(name: str, config_dir: Path) -> list[Path]:
-    """Return where a secret's file is looked for, in turn."""
+    """Return the paths that a secret's file may have, in order of preference."""
     directories = [Path(found) for found in [os.environ.get("CREDENTIALS_DIRECTORY", "")] if found]
     return list(dict.fromkeys(directory / name for directory in [*directories, config_dir]))
 
@@ -78,31 +77,31 @@ def mask(text: str) -> str:
 
 def _from_environment(name: str, _config_dir: Path) -> str:
     if name not in os.environ:
-        raise ConfigError([f"secret env:{name}: there is no environment variable {name}"])
+        raise ConfigError([f"secret env:{name}: the environment variable {name} is not set"])
     return os.environ[name]
 
 
 def _from_file(name: str, config_dir: Path) -> str:
-    looked = {}
+    failed = {}
     for path in places(name, config_dir):
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             raise ConfigError([f"secret file:{name}: {path} is not UTF-8 text"]) from None
         except OSError as error:
-            looked[path] = error.strerror
+            failed[path] = error.strerror
         else:
             _warn_if_exposed(path, path.stat().st_mode)
             return text
-    told = "; ".join(f"{path}: {reason}" for path, reason in looked.items())
-    raise ConfigError([f"secret file:{name}: it can't be read ({told})"])
+    reasons = "; ".join(f"{path}: {reason}" for path, reason in failed.items())
+    raise ConfigError([f"secret file:{name}: it can't be read ({reasons})"])
 
 
 @lru_cache(maxsize=64)
 def _warn_if_exposed(path: Path, mode: int) -> None:
-    """Say it once: a password is read again at each new connection."""
+    """Warn once: a password is read again at each new connection."""
     if mode & stat.S_IROTH:
-        import structlog  # noqa: PLC0415 - 80 ms, for all who have a configuration
+        import structlog  # noqa: PLC0415 - 80 ms, only needed here
 
         hint = "chmod o= it: any user can read it"
         structlog.get_logger().warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint=hint)

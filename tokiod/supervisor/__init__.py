@@ -1,1 +1,1 @@
-"""`tokiod run`: the processes of the daemon started, watched, reloaded and stopped; control socket, metrics and health."""
+"""`tokiod run`: start, watch, reload and stop the processes of the daemon; control socket, metrics and health."""

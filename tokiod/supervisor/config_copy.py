@@ -1,4 +1,4 @@
-"""The configuration that a daemon runs with: a copy, so that a file which is just being edited can't stop a child that is restarted."""
+"""The configuration that a daemon runs with: a copy, so that a file that is being edited can't stop a process from restarting."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tokiod.tts.live.files import NameNotDurable, replace_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAME = "running.toml"
+COPY_NAME = "running.toml"
 
 
-class RunningConfig:
-    """The copy of a configuration file beside the daemon's sockets, and what another version of the file would change."""
+class ConfigCopy:
+    """A copy of the configuration file next to the daemon's sockets, and what another version of the file would change."""
 
     def __init__(self, origin: Path) -> None:
         """Read and copy the file. Raises ConfigError."""
         self._origin = origin
         self._text, self.config = configuration.read(origin)
         curve.check(self.config)
-        self._copy = self.config.run / NAME
+        self._copy = self.config.run / COPY_NAME
         self._next = self._text, self.config
         self._write(self._text)
 
     @property
     def arguments(self) -> list[str]:
-        """What a process is started with to read it."""
+        """The command-line arguments with which a process reads the copy."""
         return ["--config", str(self._copy), "--origin", str(self._origin)]
 
     def read(self) -> Reloaded:
-        """Read the file again, and return what it would change. Raises ConfigError, also for what a running daemon can't change."""
+        """Read the file again, and return what it would change. Raises ConfigError, also for a change that requires a new daemon."""
         text, config = configuration.read(self._origin)
         curve.check(config)
         if config.run != self.config.run:
@@ -48,43 +48,43 @@ class RunningConfig:
         return changes(self.config, config)
 
     def accept(self) -> tuple[str, Config]:
-        """Run with what was read; return what to return_to()."""
+        """Use what was read last; return what roll_back() needs."""
         before = self._text, self.config
-        self.return_to(self._next)
+        self.roll_back(self._next)
         return before
 
-    def return_to(self, before: tuple[str, Config]) -> None:
-        """Run with an earlier one."""
+    def roll_back(self, before: tuple[str, Config]) -> None:
+        """Use an earlier configuration."""
         self._text, self.config = before
         self._write(self._text)
 
     def _write(self, text: str) -> None:
         try:
             if self._copy.parent == self.config.archive.ledger.parent:
-                # The bus has no directory: the writer would make this one for its lock, but is not there yet.
+                # The bus has no directory of its own. The writer would create this one for its lock, but has not started yet.
                 self._copy.parent.mkdir(parents=True, exist_ok=True)
             # A copy that a power loss takes away is made again by the next start.
             with contextlib.suppress(NameNotDurable):
                 replace_file(self._copy, text.encode())
         except OSError as error:
-            raise ConfigError([f"{self._copy}: {error.strerror}: the directory must be there and writable"]) from None
+            raise ConfigError([f"{self._copy}: {error.strerror}: the directory must exist and be writable"]) from None
 
 
 def changes(old: Config, new: Config) -> Reloaded:
-    """Return what is different, and whether the children have to be restarted for it.
+    """Return the differences between two configurations, and whether they need a restart of the processes.
 
-    Everything but sources and the level of the log concerns all, and so does the first or last source without a past: the ledger is
-    synced more often for it.
+    Every key but the sources and the log level needs one, and so does the first or last source that is not replayable, because the
+    ledger is synced more often for it.
     """
     before, after = ({source.name: source for source in config.source} for config in (old, new))
     both = before.keys() & after.keys()
     changed = {name for name in both if before[name] != after[name]}
     fields = [field for field in Config.__struct_fields__ if field not in {"source", "log_level"}]
-    has_past = [all(source.replayable for source in config.source) for config in (old, new)]
+    are_replayable = [all(source.replayable for source in config.source) for config in (old, new)]
     return Reloaded(
         sorted(after.keys() - before.keys()),
         sorted(before.keys() - after.keys()),
         sorted(changed),
         sorted(both - changed),
-        restarted=has_past[0] != has_past[1] or any(getattr(old, field) != getattr(new, field) for field in fields),
+        restarted=are_replayable[0] != are_replayable[1] or any(getattr(old, field) != getattr(new, field) for field in fields),
     )

@@ -1,4 +1,4 @@
-"""What a running daemon is asked over its Unix socket: one JSON line in, one JSON line back. Who may write to the socket may ask.
+"""Requests to a running daemon over its Unix socket: one JSON line in, one JSON line back. File permissions decide who may connect.
 
 {"command": "ping"}      {"answer": "pong", "pid": 17, "ready": true, ...}
 {"command": "reload"}    {"answer": "reloaded", "added": [], ...}  or  {"answer": "refused", "faults": ["tokiod.toml:14: ..."]}
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-LONGEST = 2**20
-PATIENCE = 5.0
-"""Seconds in which a caller has to ask."""
-TWO_UNITS = "As two units it has no such socket: systemctl status, systemctl reload tokiod-writer tokiod-collectors"
+MAX_LINE_BYTES = 2**20
+REQUEST_SECONDS = 5.0
+"""Seconds that a client has to send its request."""
+TWO_UNITS = "The two-unit setup has no control socket; use systemctl status, systemctl reload tokiod-writer tokiod-collectors"
 
 
 class Ping(msgspec.Struct, tag_field="command", tag="ping", frozen=True):
-    """Ask who is there, and how it is."""
+    """Request the state of the daemon."""
 
 
 class Reload(msgspec.Struct, tag_field="command", tag="reload", frozen=True):
-    """Ask it to read its configuration again."""
+    """Request that the daemon reads its configuration again."""
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One child. silent_for: seconds since it last told of progress; status: what it last said; restarts: since the daemon began."""
+    """One process. silent_for: seconds since its last report of progress; status: its last report; restarts: since the daemon started."""
 
     name: str
     pid: int | None
@@ -47,7 +47,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Pong(msgspec.Struct, tag_field="answer", tag="pong", frozen=True):
-    """A daemon. ready: it collects and stores; alive: all its processes make progress; seconds: since it began."""
+    """A daemon. ready: it collects and stores; alive: all its processes make progress; seconds: since it started."""
 
     pid: int
     version: str
@@ -58,7 +58,7 @@ class Pong(msgspec.Struct, tag_field="answer", tag="pong", frozen=True):
 
 
 class Reloaded(msgspec.Struct, tag_field="answer", tag="reloaded", frozen=True):
-    """What a new configuration changed, by names of sources; restarted: all of it, because more than sources changed."""
+    """What a new configuration changed, by names of sources; restarted: all processes, because more than sources changed."""
 
     added: list[str] = []
     removed: list[str] = []
@@ -68,7 +68,7 @@ class Reloaded(msgspec.Struct, tag_field="answer", tag="reloaded", frozen=True):
 
 
 class Refused(msgspec.Struct, tag_field="answer", tag="refused", frozen=True):
-    """Nothing was done, and why, line by line."""
+    """Nothing was changed; the reasons, line by line."""
 
     faults: list[str]
 
@@ -78,53 +78,53 @@ Answer = Pong | Reloaded | Refused
 
 
 @asynccontextmanager
-async def serving(path: Path, answer: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[None]:
-    """Answer whoever asks at a Unix socket, which only the owner and its group can open. Raises OSError, also if another daemon does."""
+async def serve_control(path: Path, answer: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[None]:
+    """Answer requests at a Unix socket that only its owner and group can open. Raises OSError, also if another daemon serves it."""
     if _is_served(path):
         raise FileExistsError(f"another daemon answers at {path}")
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, ValueError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()
-            writer.write(msgspec.json.encode(await _answered(line, answer)) + b"\n")
+            writer.write(msgspec.json.encode(await _respond(line, answer)) + b"\n")
             await writer.drain()
         writer.close()
 
-    async with await asyncio.start_unix_server(converse, sock=_bound(path), limit=LONGEST):
+    async with await asyncio.start_unix_server(converse, sock=_bound(path), limit=MAX_LINE_BYTES):
         yield
     with suppress(OSError):
         path.unlink()  # noqa: ASYNC240 - one call, at the end of a process
 
 
-async def _answered(line: bytes, answer: Callable[[Request], Awaitable[Answer]]) -> Answer:
+async def _respond(line: bytes, answer: Callable[[Request], Awaitable[Answer]]) -> Answer:
     try:
         request = msgspec.json.decode(line, type=Request)
     except msgspec.DecodeError as error:
-        return Refused([f"no request: {error}"])
+        return Refused([f"malformed request: {error}"])
     return await answer(request)
 
 
 def ask(path: Path, request: Request, seconds: float) -> Answer:
-    """Ask the daemon behind a socket. Raises TokiodError where none answers within so many seconds."""
+    """Send a request to the daemon at a socket. Raises TokiodError where no answer arrives within so many seconds."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.settimeout(seconds)
         try:
             caller.connect(str(path))
             caller.sendall(msgspec.json.encode(request) + b"\n")
-            with caller.makefile("rb") as said:
-                answer: Answer = msgspec.json.decode(said.readline(LONGEST), type=Answer)
+            with caller.makefile("rb") as lines:
+                answer: Answer = msgspec.json.decode(lines.readline(MAX_LINE_BYTES), type=Answer)
                 return answer
         except (FileNotFoundError, ConnectionRefusedError):
-            raise TokiodError(f"no daemon answers at {path}: is it running, and with this configuration? {TWO_UNITS}") from None
+            raise TokiodError(f"no daemon answers at {path}: is it running with this configuration? {TWO_UNITS}") from None
         except TimeoutError:
             raise TokiodError(f"the daemon at {path} did not answer within {seconds:.0f} s") from None
         except (OSError, msgspec.DecodeError) as error:
-            raise TokiodError(f"the daemon at {path} can't be asked: {error}") from None
+            raise TokiodError(f"the request to the daemon at {path} failed: {error}") from None
 
 
 def _bound(path: Path) -> socket.socket:
-    """Return a socket with mode 0660. The mask is the whole process's: nothing may be awaited, and no child started, while it is ours."""
+    """Return a bound socket with mode 0660. The umask is the whole process's: nothing may be awaited while it is changed."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o117)
     try:

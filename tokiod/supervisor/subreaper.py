@@ -1,7 +1,7 @@
-"""What a killed process of ours leaves behind: a command that waits for its server for ever would wait for nobody.
+"""End the commands that a killed process of the daemon leaves running.
 
-Commands (mmperfmon, lfs) are children of the collectors, in sessions of their own, and outlive a SIGKILL of them. The supervisor is the
-reaper of its descendants, so that they become its children, and ends them.
+Commands (mmperfmon, lfs) are children of the collectors in sessions of their own, so they survive a SIGKILL of the collectors and could
+wait for their server forever. The supervisor is the reaper of its descendants: orphans become its children, and it ends them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ PR_SET_CHILD_SUBREAPER = 36
 log = structlog.get_logger()
 
 
-def adopt() -> frozenset[int]:
-    """Become the parent of what our children leave behind; return the children that are there already, which are nobody's orphans."""
+def become_subreaper() -> frozenset[int]:
+    """Become the parent of all orphaned descendants; return the children that exist already, which are not orphans."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
-    return frozenset(_others(()))
+    return frozenset(_orphans(()))
 
 
-def end(own: Collection[int]) -> list[int]:
-    """SIGKILL all children but our own, with what they have started; return whom."""
-    reap(own)
-    found = _others(own)
+def end_orphans(own: Collection[int]) -> list[int]:
+    """Send SIGKILL to all children except our own, and to the process groups that they lead; return their pids."""
+    reap_orphans(own)
+    found = _orphans(own)
     for pid in found:
         log.warning("orphan.killed", pid=pid, command=_command(pid))
-        # A command leads a group; a part of one that was left does not.
+        # A command leads a group; a member of a group whose leader has ended does not.
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
         with suppress(OSError):
@@ -45,14 +45,14 @@ def end(own: Collection[int]) -> list[int]:
     return found
 
 
-def reap(own: Collection[int]) -> None:
-    """Let those go that have ended."""
-    for pid in _others(own):
+def reap_orphans(own: Collection[int]) -> None:
+    """Collect the exit codes of orphans that have ended."""
+    for pid in _orphans(own):
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
 
-def _others(own: Collection[int]) -> list[int]:
+def _orphans(own: Collection[int]) -> list[int]:
     try:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split()
     except OSError:
@@ -61,7 +61,7 @@ def _others(own: Collection[int]) -> list[int]:
 
 
 def _command(pid: int) -> str:
-    """Return the name of what runs; its arguments may be anybody's secrets."""
+    """Return the name of a program; not its arguments, which may contain secrets."""
     try:
         return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:

@@ -1,7 +1,7 @@
-"""`tokiod run`: keeps the writer and the collectors running, gives them another configuration, stops them in the order of the flow.
+"""`tokiod run`: keep the writer and the collectors running, give them another configuration, stop them in the order of the data path.
 
-The two share nothing but sockets and the ledger, so one may die and come back without the other. A child that says with its exit
-code that a person is needed (another daemon on the archive, a directory that can't be written) ends the daemon instead.
+The two share only sockets and the ledger, so either can die and come back without the other. A child whose exit code asks for an operator
+(another daemon on the archive, a directory that is not writable) ends the daemon instead.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import structlog
 
 from tokiod import __version__
 from tokiod.errors import ConfigError, TokiodError
-from tokiod.supervisor import subreaper as orphans
-from tokiod.supervisor.child_group import Children
-from tokiod.supervisor.child_process import WATCHDOG
-from tokiod.supervisor.config_copy import RunningConfig
-from tokiod.supervisor.control_socket import Ping, Pong, Refused, serving
+from tokiod.supervisor import subreaper
+from tokiod.supervisor.child_group import ChildGroup
+from tokiod.supervisor.config_copy import ConfigCopy
+from tokiod.supervisor.control_socket import Ping, Pong, Refused, serve_control
+from tokiod.supervisor.health import WATCHDOG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,68 +31,102 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.runtime.sd_notify import Notifier
     from tokiod.supervisor.control_socket import Answer, Reloaded, Request
-    from tokiod.supervisor.metrics_http import Server
+    from tokiod.supervisor.metrics_http import MetricsServer
 
 log = structlog.get_logger()
 
-READY_LIMIT = 60.0
-"""Seconds that the processes have to be ready with a configuration for which they were all restarted."""
+READY_LIMIT_SECONDS = 60.0
+"""Seconds until the processes must be ready with a configuration for which all of them were restarted."""
 
 
 class Supervisor:
-    """The daemon's first process, which collects and stores nothing itself.
+    """The daemon's first process. It collects and stores nothing itself.
 
-    arguments: what both children get behind their command beside the configuration; heed: told of each configuration that is taken.
-    It tells systemd that it is alive only while both children tell it the same, so that a hang of any of the three ends in a restart.
+    arguments: of both children's commands, in addition to the configuration; on_config: called with each configuration that is applied.
+    It reports to systemd that it is alive only while both children report progress, so a hang of any of the three ends in a restart.
     """
 
-    def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier, clock: Clock, heed: Callable[[Config], None]) -> None:
+    def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier, clock: Clock, on_config: Callable[[Config], None]) -> None:
         self._notifier = notifier
         self._clock = clock
-        self._heed = heed
-        self._running = RunningConfig(path)
+        self._on_config = on_config
+        self._copy = ConfigCopy(path)
         self._arguments = arguments
-        self._watchdog = notifier.watchdog or WATCHDOG
-        self._children = Children(self._watchdog)
-        self._metrics: Server | None = None
-        self._begun = time.monotonic()
+        self._watchdog = notifier.watchdog or WATCHDOG_SECONDS
+        self._children = ChildGroup(self._watchdog)
+        self._metrics: MetricsServer | None = None
+        self._started_at = time.monotonic()
         self._stopped = asyncio.Event()
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[Answer]] = set()
 
     async def run(self) -> None:
-        """Keep both running until SIGTERM or SIGINT; then collectors first, then the writer.
+        """Keep both running until SIGTERM or SIGINT. Raises TokiodError when a child needs an operator."""
+        self.open()
+        try:
+            await self.serve()
+        finally:
+            await self.close()
 
-        Raises TokiodError when a child needs a person.
-        """
+    def open(self) -> None:
+        """Handle signals, and start the children and the metrics server."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
-        self._children.spared = orphans.adopt()
+        loop.add_signal_handler(signal.SIGHUP, self._start_reload)
+        self._children.preexisting = subreaper.become_subreaper()
         self._start()
+
+    async def serve(self) -> None:
+        """Report to systemd and answer at the control socket until a signal, or until a child needs an operator."""
+        path = self._copy.config.control
         async with AsyncExitStack() as stack:
-            stack.callback(self._close_metrics)
-            stack.push_async_callback(self._children.stop)
-            telling = asyncio.create_task(self._tell())
-            stack.callback(telling.cancel)
-            control = self._running.config.control
+            reporting = asyncio.create_task(self._report())
+            stack.callback(reporting.cancel)
             try:
-                await stack.enter_async_context(serving(control, self._answer))
+                await stack.enter_async_context(serve_control(path, self._answer))
             except OSError as error:
-                log.error("control.failed", path=str(control), error=str(error))  # noqa: TRY400 - nothing of ours
+                log.error("control.failed", path=str(path), error=str(error))  # noqa: TRY400 - no fault of tokiod
             await self._until_stopped()
             self._notifier.stopping()
 
-    # The children count into files that serving metrics makes, so that begins first.
-    def _start(self) -> None:
-        self._heed(self._running.config)
-        self._close_metrics()
-        if self._running.config.metrics is not None:
-            from tokiod.supervisor.metrics_http import serve  # noqa: PLC0415 - only where somebody wants metrics
+    async def close(self) -> None:
+        """Stop the collectors, then the writer. Raises TokiodError if one of them needed an operator."""
+        try:
+            await self._children.stop()
+        finally:
+            self._close_metrics()
 
-            self._metrics = serve(self._running.config, self._children.health, self._clock)
-        self._children.start([*self._running.arguments, *self._arguments])
+    async def reload(self) -> Answer:
+        """Read the configuration file again and apply it; on failure, keep the configuration in use."""
+        async with self._reloading:
+            try:
+                changes = self._copy.read()
+            except ConfigError as error:
+                log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to report
+                return Refused(error.faults)
+            self._notifier.reloading()
+            try:
+                await self._apply_or_roll_back(changes)
+            except TokiodError as error:
+                log.error("config.failed", error=str(error))  # noqa: TRY400 - as above
+                return Refused(str(error).splitlines())
+            finally:
+                self._notifier.ready()
+            log.info("config.reloaded", added=changes.added, removed=changes.removed, changed=changes.changed, restarted=changes.restarted)
+            return changes
+
+    # The metrics server makes the files that the children count in, so it opens first.
+    def _start(self) -> None:
+        config = self._copy.config
+        self._on_config(config)
+        self._close_metrics()
+        if config.metrics is not None:
+            from tokiod.supervisor.metrics_http import MetricsServer  # noqa: PLC0415 - only with metrics in the configuration
+
+            self._metrics = MetricsServer(config.metrics.address, config, self._children.health, self._clock)
+            self._metrics.open()
+        self._children.start([*self._copy.arguments, *self._arguments])
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:
@@ -108,78 +142,58 @@ class Supervisor:
                     break
         stopped.cancel()
 
-    async def _tell(self) -> None:
-        """Tell systemd how it goes, and that it goes on, as long as it does."""
+    async def _report(self) -> None:
+        """Report readiness, state and progress to systemd, the progress only while both children make progress."""
         was_ready = False
         while True:
             if self._children.are_ready and not was_ready:
                 was_ready = True
                 self._notifier.ready()
             if self._children.are_alive:
-                self._notifier.alive(self._children.sentence())
-            self._children.reap()
+                self._notifier.alive(self._children.status())
+            self._children.reap_orphans()
             await asyncio.sleep(min(1.0, self._watchdog / 4))
 
     async def _answer(self, request: Request) -> Answer:
-        return self._pong() if isinstance(request, Ping) else await asyncio.shield(self._hang_up())
+        return self._pong() if isinstance(request, Ping) else await asyncio.shield(self._start_reload())
 
     def _pong(self) -> Pong:
-        children, seconds = self._children, round(time.monotonic() - self._begun, 3)
+        children, seconds = self._children, round(time.monotonic() - self._started_at, 3)
         return Pong(os.getpid(), __version__, children.are_ready, children.are_alive, seconds, children.processes())
 
-    # ---- another configuration
-
-    def _hang_up(self) -> asyncio.Task[Answer]:
-        reload = asyncio.create_task(self._reload())
+    def _start_reload(self) -> asyncio.Task[Answer]:
+        reload = asyncio.create_task(self.reload())
         self._reloads.add(reload)
         reload.add_done_callback(self._reloads.discard)
         return reload
 
-    async def _reload(self) -> Answer:
-        async with self._reloading:
-            try:
-                changes = self._running.read()
-            except ConfigError as error:
-                log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
-                return Refused(error.faults)
-            self._notifier.reloading()
-            try:
-                await self._take_over(changes)
-            except TokiodError as error:
-                log.error("config.failed", error=str(error))  # noqa: TRY400 - as above
-                return Refused(str(error).splitlines())
-            finally:
-                self._notifier.ready()
-            log.info("config.reloaded", added=changes.added, removed=changes.removed, changed=changes.changed, restarted=changes.restarted)
-            return changes
-
-    async def _take_over(self, changes: Reloaded) -> None:
-        """Give the children the configuration that was read; where they can't work with it, the one before. Raises TokiodError."""
-        before = self._running.accept()
+    async def _apply_or_roll_back(self, changes: Reloaded) -> None:
+        """Give the children the configuration that was read; if they can't work with it, the previous one. Raises TokiodError."""
+        previous = self._copy.accept()
         try:
-            await self._change(changes)
+            await self._apply(changes)
         except TokiodError:
-            await self._children.give_up()
-            self._running.return_to(before)
+            await self._children.stop_quietly()
+            self._copy.roll_back(previous)
             self._start()
             raise
 
-    async def _change(self, changes: Reloaded) -> None:
+    async def _apply(self, changes: Reloaded) -> None:
         if changes.restarted:
             await self._children.stop()
             self._start()
             await self._until_ready()
             return
-        self._heed(self._running.config)
+        self._on_config(self._copy.config)
         if self._metrics is not None:
-            self._metrics.reload(self._running.config)
+            self._metrics.reload(self._copy.config)
         await self._children.reload()
 
     async def _until_ready(self) -> None:
-        deadline = time.monotonic() + READY_LIMIT
+        deadline = time.monotonic() + READY_LIMIT_SECONDS
         while not self._children.are_ready and not self._stopped.is_set():
             if self._children.have_failed:
-                raise TokiodError("the daemon can't run with it, see its log: it keeps its current configuration")
+                raise TokiodError("the daemon can't start with this configuration (see its log); it keeps its current configuration")
             if time.monotonic() > deadline:
-                raise TokiodError(f"not ready with it after {READY_LIMIT:.0f} s: the daemon keeps its current configuration")
+                raise TokiodError(f"not ready with it after {READY_LIMIT_SECONDS:.0f} s: the daemon keeps its current configuration")
             await asyncio.sleep(0.05)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
-    from tokiod.runtime.process_setup import Asked
+    from tokiod.runtime.process_setup import SignalFlag
     from tokiod.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
@@ -43,7 +43,7 @@ AGAIN = 1
 """The exit code of a writer that nobody but its disk or its ledger stands in the way of: whoever started it starts it again."""
 
 
-def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: Asked) -> None:
+def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
     """Write the archive until `stopping` says so; read the configuration again when `reloading` says so.
 
     Raises ConfigError, ArchiveLocked where another process does already, TokiodError where a directory or socket can't be had.

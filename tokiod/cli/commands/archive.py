@@ -20,7 +20,7 @@ from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.reports.archive_inputs import Job, Result, archive
-from tokiod.runtime.process_setup import one_heap
+from tokiod.runtime.process_setup import use_one_heap
 from tokiod.runtime.secrets import secret
 from tokiod.window import Calendar, Window, iso
 
@@ -110,7 +110,7 @@ def _run(kind: str, given: dict[str, Any]) -> None:
 
 
 def _archive(kind: str, given: dict[str, Any]) -> None:
-    one_heap()
+    use_one_heap()
     _check_directory(given["output"].parent)
     zone = zone_of(given["timezone"])
     calendar = Calendar(given["timezone"])

@@ -18,7 +18,7 @@ from tokiod.cli.common.base import INTERRUPTED, Failed
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.polling.process import backfill
 from tokiod.runtime import log
-from tokiod.supervisor.child_process import Child
+from tokiod.supervisor.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,10 +68,10 @@ async def _alone(config: Config, config_path: Path, clock: Clock, section: Sourc
         await keeping
 
 
-def _writer(config_path: Path, clock: Clock) -> Child:
+def _writer(config_path: Path, clock: Clock) -> ChildProcess:
     arguments = ["--config", str(config_path), "--log-level", "warning", "--parent", str(os.getpid())]
     arguments += ["--clock", str(clock)] if "Simulated" in type(clock).__name__ else []
-    return Child("writer", [sys.executable, "-m", "tokiod.cli.tokiod", "writer", *arguments])
+    return ChildProcess("writer", [sys.executable, "-m", "tokiod.cli.tokiod", "writer", *arguments])
 
 
 async def _show(job: Job, jobs: Jobs, until: set[asyncio.Task[None]]) -> None:

@@ -10,14 +10,14 @@ import msgspec
 from tokiod.cli.common.base import Failed, config_option
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
-from tokiod.supervisor.child_process import RELOAD_LIMIT
+from tokiod.supervisor.child_process import RELOAD_LIMIT_SECONDS
 from tokiod.supervisor.control_socket import Refused, Reload, Reloaded, ask
-from tokiod.supervisor.supervisor import READY_LIMIT
+from tokiod.supervisor.supervisor import READY_LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ANSWER_TIMEOUT_SECONDS = 2 * RELOAD_LIMIT + READY_LIMIT
+ANSWER_TIMEOUT_SECONDS = 2 * RELOAD_LIMIT_SECONDS + READY_LIMIT_SECONDS
 KEPT = "the daemon keeps its current configuration"
 
 

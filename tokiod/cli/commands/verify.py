@@ -19,7 +19,7 @@ from tokiod.config import plugins
 from tokiod.ledger.ledger import Ledger
 from tokiod.reports.verify.scratch_archive import Source
 from tokiod.reports.verify.verify import Verification
-from tokiod.runtime.process_setup import one_heap
+from tokiod.runtime.process_setup import use_one_heap
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def verify_command(
     The daemon may run or not. `tokioctl backfill --force` collects differing windows again. Exit 0 no difference, 1 differences, 2 not
     possible.
     """
-    one_heap()
+    use_one_heap()
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
     chosen = filled_datasets(section, datasets)

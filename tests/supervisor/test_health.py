@@ -1,4 +1,4 @@
-"""A process that is a unit of its own serves what it tells systemd."""
+"""A process that is a unit of its own serves the health that it reports to systemd."""
 
 import http.client
 import re
@@ -10,12 +10,10 @@ from counted import configured
 
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
-from tokiod.runtime.sd_notify import NOBODY, Notifier
+from tokiod.runtime.sd_notify import NO_NOTIFIER, Notifier
 from tokiod.simulator.scene import wait_for
-from tokiod.supervisor import metrics_snapshot as metrics_now
-from tokiod.supervisor import unit_health as heard
-from tokiod.supervisor.metrics_http import Health
-from tokiod.supervisor.unit_health import Heard, serving
+from tokiod.supervisor import health, metrics_snapshot
+from tokiod.supervisor.health import Health, UnitHealth, serve_unit_health
 
 ALIVE = Health(alive=True, ready=True)
 
@@ -24,13 +22,13 @@ ALIVE = Health(alive=True, ready=True)
 def now(monkeypatch):
     """The time, moved by hand."""
     times = [1000.0]
-    monkeypatch.setattr(heard.time, "monotonic", lambda: times[0])
+    monkeypatch.setattr(health.time, "monotonic", lambda: times[0])
     return times
 
 
-def test_it_is_ready_once_it_says_so_and_alive_as_long_as_it_tells_of_progress(now):
-    process = Heard(None, 8.0, told_at=now[0])
-    assert process.health() == Health(alive=True, ready=False, reason="it is starting")
+def test_it_is_ready_after_its_first_report_and_alive_while_it_reports_progress(now):
+    process = UnitHealth(None, 8.0, notified_at=now[0])
+    assert process.health() == Health(alive=True, ready=False, reason="starting")
     process.ready()
     assert process.health() == ALIVE
     now[0] += 7
@@ -45,8 +43,8 @@ def test_it_is_ready_once_it_says_so_and_alive_as_long_as_it_tells_of_progress(n
     assert process.health() == ALIVE
 
 
-def test_without_systemd_it_has_half_a_minute(now):
-    process = Heard(told_at=now[0])
+def test_without_systemd_the_limit_is_half_a_minute(now):
+    process = UnitHealth(notified_at=now[0])
     process.ready()
     now[0] += 29
     assert process.health().alive
@@ -54,11 +52,11 @@ def test_without_systemd_it_has_half_a_minute(now):
     assert not process.health().alive
 
 
-def test_what_it_says_is_still_told_to_systemd():
+def test_every_report_still_reaches_systemd():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, theirs:
         theirs.settimeout(5)
-        process = Heard(ours, 8.0)
+        process = UnitHealth(ours, 8.0)
         process.alive("all well")
         process.ready()
         assert (theirs.recv(100), theirs.recv(100)) == (b"WATCHDOG=1\nSTATUS=all well", b"READY=1")
@@ -67,15 +65,15 @@ def test_what_it_says_is_still_told_to_systemd():
 def test_without_metrics_nothing_is_served_and_nothing_changes(tmp_path):
     config = configured(tmp_path, "a", port=None)
     load, notifier = lambda: config, Notifier(None, 5.0)
-    assert serving(load, notifier, SystemClock()) == (load, notifier)
+    assert serve_unit_health(load, notifier, SystemClock()) == (load, notifier)
 
 
 def test_what_is_read_again_is_served(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics_now, "FRESH", 0.0)
+    monkeypatch.setattr(metrics_snapshot, "INTERVAL_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     configured(tmp_path, "a", port=port)
-    load, _ = serving(lambda: configuration.load(tmp_path / "tokiod.toml"), NOBODY, SystemClock())
+    load, _ = serve_unit_health(lambda: configuration.load(tmp_path / "tokiod.toml"), NO_NOTIFIER, SystemClock())
     wait_for(lambda: states(port) == {"a"}, 10, "not served")
     configured(tmp_path, "a", "b", port=port)
     load()
@@ -83,7 +81,7 @@ def test_what_is_read_again_is_served(tmp_path, monkeypatch):
 
 
 def states(port):
-    """Return the sources of which a state is told; none while nobody listens."""
+    """Return the sources whose state is served; an empty set while no server listens."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         try:
             connection.request("GET", "/metrics")

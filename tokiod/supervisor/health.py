@@ -1,0 +1,74 @@
+"""The health of the daemon, as /healthz and /readyz report it.
+
+The supervisor derives it from its child processes. The collectors as a unit of their own derive it from what they report to systemd.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tokiod.runtime.sd_notify import Notifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import Config
+
+WATCHDOG_SECONDS = 30.0
+"""Seconds without a report of progress after which a process counts as hung, where systemd sets no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """alive: the processes make progress; ready: the daemon has started; reason: why not; restarts: of each process so far."""
+
+    alive: bool
+    ready: bool
+    reason: str = ""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class UnitHealth(Notifier):
+    """A notifier that also remembers what it sent."""
+
+    is_ready: bool = False
+    notified_at: float = field(default_factory=time.monotonic)
+
+    def health(self) -> Health:
+        """Return the health of this process by its last notification; from any thread."""
+        silent = time.monotonic() - self.notified_at
+        alive = silent < (self.watchdog or WATCHDOG_SECONDS)
+        reason = "" if alive and self.is_ready else f"no progress for {silent:.0f} s" if self.is_ready else "starting"
+        return Health(alive, self.is_ready, reason)
+
+    def _send(self, **fields: str) -> None:
+        self.is_ready = self.is_ready or "READY" in fields
+        self.notified_at = time.monotonic() if fields.keys() & {"WATCHDOG", "READY"} else self.notified_at
+        super(UnitHealth, self)._send(**fields)
+
+
+def serve_unit_health(load: Callable[[], Config], notifier: Notifier, clock: Clock) -> tuple[Callable[[], Config], Notifier]:
+    """Serve metrics and health of this process until it ends, if the configuration has metrics.
+
+    Returns the loader and the notifier that the process must use instead: they pass each new configuration and each notification on to
+    the server. Raises what load() raises.
+    """
+    config = load()
+    if config.metrics is None:
+        return load, notifier
+    from tokiod.supervisor.metrics_http import MetricsServer  # noqa: PLC0415 - only with metrics in the configuration
+
+    unit = UnitHealth(notifier.channel, notifier.watchdog)
+    server = MetricsServer(config.metrics.address, config, unit.health, clock)
+    server.open()
+
+    def load_and_serve() -> Config:
+        new = load()
+        server.reload(new)
+        return new
+
+    return load_and_serve, unit

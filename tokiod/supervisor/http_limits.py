@@ -1,0 +1,75 @@
+"""An aiohttp server with limits: the number of connections, the time until the request, and the time of the whole connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+MAX_CONNECTIONS = 16
+"""A further connection ends the oldest one."""
+REQUEST_SECONDS = 5.0
+"""Seconds from the connection to the end of the request's headers."""
+CONNECTION_SECONDS = 10.0
+"""Seconds after which a connection is ended in any case."""
+
+
+# aiohttp limits the time between requests, but neither the time to the first one nor the number of connections.
+class LimitedServer(web.Server):
+    """A server that ends connections that are too slow or too many, and calls on_end for each with the reason."""
+
+    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], on_end: Callable[[str], None]) -> None:
+        self._handle = handler
+        self._on_end = on_end
+        self._is_closed = False
+        self._open: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.TimerHandle, asyncio.TimerHandle]] = {}
+        # aiohttp would log each malformed request as an error with a traceback.
+        silent = logging.getLogger("aiohttp.server")
+        silent.setLevel(logging.CRITICAL + 1)
+        super().__init__(self._request, handler_cancellation=True, access_log=None, logger=silent, lingering_time=0)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Start the limits of a connection; end the oldest one if there are too many."""
+        super().connection_made(handler, transport)
+        if self._is_closed:
+            transport.abort()
+            return
+        if len(self._open) >= MAX_CONNECTIONS:
+            self._end(next(iter(self._open)), "too many connections")
+        after = asyncio.get_running_loop().call_later
+        self._open[handler] = (
+            transport,
+            after(REQUEST_SECONDS, self._end, handler, "no request in time"),
+            after(CONNECTION_SECONDS, self._end, handler, "not finished in time"),
+        )
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Forget a connection and its limits."""
+        super().connection_lost(handler, exc)
+        for timer in self._open.pop(handler, ())[1:]:
+            timer.cancel()
+
+    def abort(self) -> None:
+        """End all connections, also one that is just being accepted."""
+        self._is_closed = True
+        for transport, *_ in self._open.values():
+            transport.abort()
+
+    async def _request(self, request: web.BaseRequest) -> web.StreamResponse:
+        if (connection := self._open.get(request.protocol)) is not None:
+            connection[1].cancel()
+        response = await self._handle(request)
+        response.force_close()
+        return response
+
+    def _end(self, handler: web.RequestHandler, reason: str) -> None:
+        transport, *timers = self._open.pop(handler)
+        for timer in timers:
+            timer.cancel()
+        transport.abort()
+        self._on_end(reason)
