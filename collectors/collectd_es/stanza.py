@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import ssl
 from typing import TYPE_CHECKING
 
 from collectors.collectd_es.client import Access, Server, basic
 from collectors.collectd_es.collector import CollectdEs, Options
 from collectors.collectd_es.query import Wanted
 from collectors.collectd_es.series import Series
+from tokiod.toolkit.tls import client_context
 
 if TYPE_CHECKING:
     from collectors.collectd_es import Config
@@ -29,7 +29,7 @@ def connected(config: Config, site: Site) -> Collector:
         timeout=float(config.request_timeout),
         compress=config.compress,
         authorization=lambda: _authorization(config, site),
-        tls=lambda: _tls(config),
+        tls=lambda: client_context(config.tls_ca, config.tls_cert, config.tls_key) if config.url.startswith("https:") else None,
     )
     series = Series(*(None if shape is None else re.compile(shape) for shape in (config.hosts, config.devices)))
     return CollectdEs(Server(access, config.index), series, options)
@@ -42,12 +42,3 @@ def _authorization(config: Config, site: Site) -> str:
         if name := getattr(config, f"api_key_{kind}"):
             return f"ApiKey {site.secret(f'{kind}:{name}')}"
     return ""
-
-
-def _tls(config: Config) -> ssl.SSLContext | None:
-    if not config.url.startswith("https:"):
-        return None
-    context = ssl.create_default_context(cafile=config.tls_ca)
-    if config.tls_cert:
-        context.load_cert_chain(config.tls_cert, config.tls_key)
-    return context

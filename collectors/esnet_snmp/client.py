@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import TYPE_CHECKING
 
 import aiohttp
 from yarl import URL
 
 from tokiod.errors import Fatal, Transient
+from tokiod.toolkit.tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ class Service:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context = ssl.create_default_context(cafile=self._tls_ca) if self._url.scheme == "https" else True
+            context = client_context(self._tls_ca) if self._url.scheme == "https" else True
             connector = aiohttp.TCPConnector(limit=self._connections, ssl=context)
             self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout, headers={"Accept": "application/json"})
         return self._session

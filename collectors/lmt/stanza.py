@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -14,6 +13,7 @@ from collectors.lmt.collector import Lmt, Options
 from collectors.lmt.config import SQLITE, url_faults
 from collectors.lmt.saved_files import Copies
 from tokiod.errors import TokiodError
+from tokiod.toolkit.tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def _server(text: str, access: Config | Saved, site: Site) -> Server:
         database=unquote(url.path.strip("/")),
         read_timeout=access.read_timeout,
         password=lambda: _password(access, site),
-        tls=lambda: _tls(access),
+        tls=lambda: client_context(access.tls_ca, access.tls_cert, access.tls_key) if access.tls else None,
     )
 
 
@@ -78,15 +78,6 @@ def _password(config: Config | Saved, site: Site) -> str:
     if config.password_file:
         return site.secret(f"file:{config.password_file}")
     return site.secret(f"env:{config.password_env}") if config.password_env else ""
-
-
-def _tls(config: Config | Saved) -> ssl.SSLContext | None:
-    if not config.tls:
-        return None
-    context = ssl.create_default_context(cafile=config.tls_ca)
-    if config.tls_cert:
-        context.load_cert_chain(config.tls_cert, config.tls_key)
-    return context
 
 
 def _checked(path: Path) -> Path:
