@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 JSON = "application/json"
 OK = 200
-GIVE_BACK_SECONDS = 5.0
+RELEASE_SECONDS = 5.0
 PRODUCT = "x-elastic-product"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a server is and how to get in. authorization: the header's value, "" for none; timeout: seconds for a whole answer."""
+    """Where a server is and how to log in. authorization: the header's value, "" for none; timeout: seconds for a whole answer."""
 
     url: str
     user: str
@@ -45,7 +45,7 @@ class Access:
 
 
 class _Bytes(Serializer):
-    """What comes is decoded by those who know what it is, once."""
+    """Pass bytes on: each caller decodes its answer once, to its own type."""
 
     mimetype = JSON
 
@@ -56,16 +56,16 @@ class _Bytes(Serializer):
         return data if isinstance(data, bytes) else msgspec.json.encode(data)
 
 
-# The transport of the official client without the client: that refuses every server but its own major version's (product check, vendor
-# media types), and retries by itself, at once, which loses a page of a scroll.
+# This is the transport of the official client without the client, which refuses all servers but its own major version (product check,
+# vendor media types) and retries immediately, which loses a page of a scroll.
 class Server:
-    """A server, connected to when it is first asked, and anew after it has refused us: the password may be another then."""
+    """A server. The first request connects; so does the first request after a denied one, since the password may have changed."""
 
     def __init__(self, access: Access, pattern: str) -> None:
         self._access = access
         self._pattern = pattern
         self._transport: AsyncTransport | None = None
-        self._giving_back: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
         self.product: str | None = None
 
     def __str__(self) -> str:
@@ -77,51 +77,51 @@ class Server:
             transport = self._transport = self._transport or self._connected()
             answer = await transport.perform_request(method, target, body=body, headers=self._headers)
         except ConnectionTimeout:
-            raise Transient(f"{self} gave no whole answer within {self._access.timeout:g} s") from None
+            raise Transient(f"{self} did not answer completely within {self._access.timeout:g} s") from None
         except TlsError as error:
             await self._disconnect()
-            raise Fatal(f"{self} shows a certificate that is not trusted: {error.message}; check tls_ca and the host in url") from None
+            raise Fatal(f"{self}: the server's certificate is not trusted: {error.message}; check tls_ca and the host in url") from None
         except TransportError as error:
             raise Transient(f"{self} does not answer: {error.message}") from None
         if answer.meta.status != OK:
-            problem = refused(answer.meta.status, _bytes(answer.body), str(self), self._pattern, self._access.user)
-            if answer.meta.status in NOT_ALLOWED:
+            problem = status_error(answer.meta.status, _bytes(answer.body), str(self), self._pattern, self._access.user)
+            if answer.meta.status in DENIED:
                 await self._disconnect()
             raise problem
         self.product = answer.meta.headers.get(PRODUCT)
         return _bytes(answer.body)
 
     async def json(self, method: str, target: str, into: type[T], body: Any = None) -> T:
-        """Return an answer as what it should be; raises Transient for what is no JSON, or another."""
+        """Return a decoded answer. Raises Transient for an answer of another type."""
         answer = await self.ask(method, target, body)
         try:
             return msgspec.json.decode(answer, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"{self} answered {target.partition('?')[0]} with something else ({error})"
-            raise Transient(f"{what}: is there something between us and the server?") from None
+            what = f"{self}: unexpected answer to {target.partition('?')[0]} ({error})"
+            raise Transient(f"{what}: is there a proxy or a login page in between?") from None
 
     @asynccontextmanager
-    async def lent(self, opening: Coroutine[Any, Any, T], give_back: Callable[[T], Awaitable[object]]) -> AsyncIterator[T]:
-        """Hold what the server lends (a scroll, a point in time), and give it back in the end, without waiting for that.
+    async def held_open(self, opening: Coroutine[Any, Any, T], release: Callable[[T], Awaitable[object]]) -> AsyncIterator[T]:
+        """Open something on the server (a scroll, a point in time), and release it after the block without waiting for that.
 
-        Also if we are cancelled while it is being opened: then it is there, though nobody has heard of it yet.
+        Also if the opening is cancelled: then it may be open on the server although no answer has arrived.
         """
         task = asyncio.ensure_future(opening)
         try:
             yield await asyncio.shield(task)
         finally:
-            giving_back = asyncio.ensure_future(_give_back(task, give_back))
-            self._giving_back.add(giving_back)
-            giving_back.add_done_callback(self._giving_back.discard)
+            releasing = asyncio.ensure_future(_release(task, release))
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
 
     async def close(self) -> None:
-        """Give everything back, then the connections."""
-        await asyncio.gather(*self._giving_back)
+        """Release everything, then close the connections."""
+        await asyncio.gather(*self._releasing)
         await self._disconnect()
 
     def _connected(self) -> AsyncTransport:
         access = self._access
-        # It tells of every request, at debug with all that is in it: the poller says what matters.
+        # It logs every request, at debug level with its content; the poller logs what matters.
         logging.getLogger("elastic_transport").setLevel(logging.WARNING)
         authorization = access.authorization()
         self._headers = HttpHeaders({"accept": JSON, "content-type": JSON})
@@ -141,17 +141,17 @@ class Server:
             await transport.close()
 
 
-async def _give_back(task: asyncio.Future[T], give_back: Callable[[T], Awaitable[object]]) -> None:
-    """Wait until it is known what there is to give back. What can't be given back ends by itself, when its keep_alive is over."""
+async def _release(task: asyncio.Future[T], release: Callable[[T], Awaitable[object]]) -> None:
+    """Wait until it is open, then release it. What cannot be released ends by itself after its keep_alive."""
     try:
-        async with asyncio.timeout(GIVE_BACK_SECONDS):
-            await give_back(await task)
+        async with asyncio.timeout(RELEASE_SECONDS):
+            await release(await task)
     except (Transient, Fatal, TimeoutError):
         return
 
 
 def basic(user: str, password: str) -> str:
-    """Return the header of a user and a password, as much a secret as they are."""
+    """Return the authorization header of a user and a password, which is a secret too."""
     return "Basic " + remember(base64.b64encode(f"{user}:{password}".encode()).decode())
 
 
@@ -159,74 +159,74 @@ def _bytes(body: Any) -> bytes:
     return body if isinstance(body, bytes) else b""
 
 
-NOT_ALLOWED = {401, 403}
+DENIED = {401, 403}
 NOT_FOUND = 404
 BUSY = {408, 429}
-BROKEN = 500
+SERVER_ERROR = 500
 _BUSY = re.compile(r"too many|rejected_execution|circuit_breaking", re.IGNORECASE)
-_LONGEST = 300
+_MAX_REASON_LENGTH = 300
 NO_JSON = "and no JSON"
 
 
 class ContextGone(Transient):
-    """The server does not have the scroll or point in time any more."""
+    """The scroll or point in time no longer exists on the server."""
 
 
 class NoIndex(Fatal):
-    """There is no index of that name, or none that a wildcard matches."""
+    """No index has that name, or matches that wildcard."""
 
 
 class Incomplete(Transient):
-    """An answer, or all of them together, that is not all there is."""
+    """An answer, or all of them together, is incomplete."""
 
 
 def check_whole(answer: Answer) -> None:
-    """Raise Incomplete unless every shard answered in full; status 200 alone says nothing."""
+    """Raise Incomplete unless every shard answered in full; status 200 alone does not mean that."""
     if answer.timed_out:
-        raise Incomplete("the search ran out of time on the server: what it had found by then is not all")
+        raise Incomplete("the search timed out on the server: its results are incomplete")
     if answer.terminated_early:
-        raise Incomplete("the search was ended early by the server: what it had found by then is not all")
+        raise Incomplete("the server ended the search early: its results are incomplete")
     if answer.shards is None:
-        raise Incomplete("the answer does not say which shards it is from")
+        raise Incomplete("the answer does not report its shards")
     check_shards(answer.shards)
 
 
 def check_shards(shards: Shards) -> None:
-    """Raise Incomplete unless every shard answered; servers count those that are gone as failed, or don't count them at all."""
+    """Raise Incomplete unless every shard answered; servers count missing shards as failed, or not at all."""
     if shards.failed or shards.successful < shards.total:
-        raise Incomplete(f"only {shards.successful} of {shards.total} shards answered: the rest of the documents is elsewhere")
+        raise Incomplete(f"only {shards.successful} of {shards.total} shards answered: documents are missing")
 
 
 def check_all_read(read: int, total: int | None) -> None:
-    """Raise Incomplete unless as many documents were read as the server had found."""
+    """Raise Incomplete unless all documents that the server found were read."""
     if total is not None and read != total:
-        raise Incomplete(f"{read} documents came of {total} that the server had found")
+        raise Incomplete(f"read {read} documents of {total} that the server found")
 
 
-def refused(status: int, body: bytes, server: str, pattern: str, user: str) -> CollectError:
-    """Return the error that a status which is not 200 means. pattern: the indices that were asked; user: who asked, "" for nobody."""
-    said = f"{server}: {reason(status, body)}"
+def status_error(status: int, body: bytes, server: str, pattern: str, user: str) -> CollectError:
+    """Return the error for a status other than 200. pattern: the queried indices; user: the login, "" for none."""
+    text = f"{server}: {reason(status, body)}"
     if b"search_context_missing_exception" in body:
-        return ContextGone(said)
-    if status in NOT_ALLOWED:
-        who = f"as {user}: check the user and its password" if user else "without a user: set user and password_file"
-        return Fatal(f"{said}; we came {who}, and it must be allowed to read {pattern}")
-    # No fields of no indices is what a wildcard without a match has for a mapping.
+        return ContextGone(text)
+    if status in DENIED:
+        login = f"check user {user} and its password" if user else "set user and password_file"
+        return Fatal(f"{text}; {login}, and its permission to read {pattern}")
+    # For a wildcard without a match, the mapping is an empty object.
     if status == NOT_FOUND and (b"index_not_found_exception" in body or body.strip() == b"{}"):
-        return NoIndex(f"{said}; there is no index and no alias {pattern}: check index")
-    if status in BUSY or status >= BROKEN or _BUSY.search(said) or NO_JSON in said:
-        return Transient(said)
-    return Fatal(f"{said}; that was about {pattern}")
+        return NoIndex(f"{text}; no index or alias matches {pattern}: check index")
+    if status in BUSY or status >= SERVER_ERROR or _BUSY.search(text) or NO_JSON in text:
+        return Transient(text)
+    return Fatal(f"{text}; the request was for {pattern}")
 
 
 def reason(status: int, body: bytes) -> str:
-    """Return what a server says of an error, in one line; the innermost cause, which says most."""
+    """Return a server's reason for an error in one line, with the innermost cause, which is the most precise."""
     try:
         error = msgspec.json.decode(body)["error"]
         causes = list(_causes(error)) if isinstance(error, dict) else [str(error)]
     except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError):
-        return f"HTTP status {status} {NO_JSON}: is there something else between us and the server?"
-    return f"HTTP status {status}: {'; '.join(dict.fromkeys(causes))}"[:_LONGEST].replace("\n", " ")
+        return f"HTTP status {status} {NO_JSON}: is there a proxy in between?"
+    return f"HTTP status {status}: {'; '.join(dict.fromkeys(causes))}"[:_MAX_REASON_LENGTH].replace("\n", " ")
 
 
 def _causes(error: dict[str, Any]) -> Any:

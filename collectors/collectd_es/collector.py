@@ -13,7 +13,7 @@ from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, chec
 from collectors.collectd_es.datasets import NAMES, NUMBERS
 from collectors.collectd_es.parse import Decoder, Samples
 from collectors.collectd_es.parse_hits import Shards  # noqa: TC001 - msgspec reads annotations
-from collectors.collectd_es.query import Mapping, asked_for, query, usable_names
+from collectors.collectd_es.query import Mapping, mapped_fields, query, usable_names
 from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
 from collectors.collectd_es.to_batches import batches
 from tokiod.errors import Transient
@@ -95,7 +95,7 @@ class CollectdEs:
         search = await self._search(window)
         if search is None:
             return 0
-        answer = await self._server.json("POST", f"/{search.path}/_count?{search.leniency[1:]}", Count, {"query": search.query})
+        answer = await self._server.json("POST", f"/{search.path}/_count?{search.allow_missing[1:]}", Count, {"query": search.query})
         check_shards(answer.shards)
         return answer.count
 
@@ -136,25 +136,27 @@ class CollectdEs:
     async def _search(self, window: Window) -> Search | None:
         """Return what to ask for, None where there is no index of the pattern: no data."""
         options = self._options
-        index, lenient = indices(options.index, window)
-        names = await self._names_in(index, lenient=lenient)
+        index, may_be_missing = indices(options.index, window)
+        names = await self._names_in(index, may_be_missing=may_be_missing)
         if names is None:
             return None
         source = tuple(getattr(options.fields, role) for role in ("time", *NAMES, *NUMBERS)) if options.source_filter else ()
         keys = tuple(names[role] for role in NAMES if role in names)
-        return Search(index, lenient, query(window, options.wanted, options.fields, names), keys, options.page, options.keep_alive, source)
+        return Search(
+            index, may_be_missing, query(window, options.wanted, options.fields, names), keys, options.page, options.keep_alive, source
+        )
 
-    async def _names_in(self, index: str, *, lenient: bool) -> dict[str, str] | None:
+    async def _names_in(self, index: str, *, may_be_missing: bool) -> dict[str, str] | None:
         """Return what filtered and sorted fields are called in an index; also learns what kind of server it is.
 
         Of every window anew, which takes a few milliseconds: a new index that calls them otherwise would be one without documents.
         """
         fields = self._options.fields
-        parameters = "?ignore_unavailable=true&allow_no_indices=true" if lenient else ""
+        parameters = "?ignore_unavailable=true&allow_no_indices=true" if may_be_missing else ""
         try:
-            mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{asked_for(fields, NAMES)}{parameters}", Mapping)
+            mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{mapped_fields(fields, NAMES)}{parameters}", Mapping)
         except NoIndex:
-            if lenient:
+            if may_be_missing:
                 return None
             raise
         self._product = self._product or await self._ask_product()

@@ -29,17 +29,17 @@ METRICS = {
         }
     },
 }
-"""plugin, type, type instance, and the field of each dataset's values."""
+"""plugin, type, type instance, and the field that holds the values of each dataset."""
 
 DATASETS = tuple(d for types in METRICS.values() for kinds in types.values() for fields in kinds.values() for d in fields.values())
 MEANS = frozenset(METRICS["cpu"]["percent"][kind]["value"] for kind in ("idle", "user", "system"))
 """A cell of these is the mean over the cores of a host."""
 
 COMPLEMENTS = frozenset({"dataservers/cpuload"})
-"""Of these, 100 minus the value is stored: busy is what is not idle."""
+"""Of these, 100 minus the value is stored: busy is the complement of idle."""
 
 NAMES = ("plugin", "host", "type", "plugin_instance", "type_instance")
-"""The texts that name a series: of a few thousand different ones in billions of documents."""
+"""The texts that name a series: a few thousand different ones in billions of documents."""
 
 NUMBERS = ("value", "read", "write")
 
@@ -47,7 +47,7 @@ FieldName = Annotated[str, msgspec.Meta(pattern=r"\A[^.\0]+(\.[^.\0]+)*\Z", max_
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The names of the fields; a dot goes into a nested object: "host.name" is {"host": {"name": ...}}."""
+    """The names of the fields. A dot leads into an object: "host.name" is {"host": {"name": ...}}."""
 
     time: FieldName = "@timestamp"
     host: FieldName = "hostname"
@@ -60,17 +60,17 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     write: FieldName = "write"
 
     def path(self, role: str) -> tuple[str, ...]:
-        """Return the way to a field through a document's objects."""
+        """Return the path to a field through a document's objects."""
         return tuple(str(getattr(self, role)).split("."))
 
 
 def faults(fields: Fields) -> list[str]:
-    """Return what is wrong between the names, each as "field: sentence"."""
+    """Return the contradictions between names, each as "field: sentence"."""
     paths = {role: fields.path(role) for role in fields.__struct_fields__}
     first = {path: role for role, path in reversed(paths.items())}
     same = [(role, first[path]) for role, path in paths.items() if first[path] != role]
     inside = [(role, first[path[:n]]) for role, path in paths.items() for n in range(1, len(path)) if path[:n] in first]
     return [
-        *(f"{role}: {getattr(fields, role)!r} is the name of {other} already" for role, other in same),
-        *(f"{role}: {getattr(fields, role)!r} can't be inside {other}, which is a field of its own" for role, other in inside),
+        *(f"{role}: {getattr(fields, role)!r} is already the name of {other}" for role, other in same),
+        *(f"{role}: {getattr(fields, role)!r} can't be inside {other}, which is a plain field" for role, other in inside),
     ]

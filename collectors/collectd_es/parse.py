@@ -19,7 +19,7 @@ import numpy as np
 
 from collectors.collectd_es.datasets import NUMBERS, Fields
 from collectors.collectd_es.parse_hits import Body, Page, Reader, Shards, Source, Total, last_sort
-from collectors.collectd_es.parse_timestamps import BAD, milliseconds
+from collectors.collectd_es.parse_timestamps import INVALID, milliseconds
 from collectors.collectd_es.series import Key
 
 if TYPE_CHECKING:
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from collectors.collectd_es.parse_hits import Source
     from collectors.collectd_es.series import Series
 
-MOST_KEYS = 1_000_000
-"""Different keys that are remembered; with more, all are forgotten and resolved again."""
-MOST_TEXTS = 100_000
-"""Kinds and hosts that are remembered; with more, all are forgotten."""
-MOST_PAIRS = 1 << 23
-"""Pairs of a kind and a host that are remembered: each takes four bytes, whether there is such a key or not."""
+MAX_KEYS = 1_000_000
+"""Different keys in the table; with more, all are forgotten and resolved again."""
+MAX_TEXTS = 100_000
+"""Kinds and hosts in the tables; with more, all are forgotten."""
+MAX_PAIRS = 1 << 23
+"""Pairs of a kind and a host in the table: each takes four bytes, whether such a key exists or not."""
 
-NOT_YET = np.iinfo(np.int32).min
+UNRESOLVED = np.iinfo(np.int32).min
 
 
-class Crowded(Exception):  # noqa: N818 - nothing went wrong
-    """So many kinds and hosts at once that there is no table of their pairs; fewer documents have fewer."""
+class TooManyPairs(Exception):  # noqa: N818 - not an error: fewer documents are tried
+    """Too many kinds and hosts at once for a table of their pairs; fewer documents have fewer."""
 
 
 class Codes:
-    """Codes of all keys that were seen.
+    """Codes of all keys seen.
 
-    tables: {field: i8[codes]}, the number of the series that a field holds the values of, -1 for none; reasons: why keys are of no series,
+    tables: {field: i8[codes]}, the number of the series that a field holds values of, -1 for none; reasons: why keys have no series,
     at -1 - code where the code is below zero.
     """
 
@@ -57,17 +57,17 @@ class Codes:
         self._forget()
 
     def of(self, sources: list[Source]) -> NDArray[np.int64]:
-        """Return i8[n], the code of each document. What an earlier call returned may mean nothing any more. Raises Crowded."""
+        """Return i8[n], the code of each document. The codes of earlier calls may be invalid afterwards. Raises TooManyPairs."""
         kinds, hosts = self._kinds, self._hosts
         try:
             # Loops over documents are comprehensions with the attribute's name in them, see Decoder.
             kind = _integers([kinds[s.plugin][s.type][s.type_instance][s.plugin_instance] for s in sources])
             host = _integers([hosts[s.host] for s in sources])
         except KeyError:
-            self._learn(sources)
+            self._add(sources)
             return self.of(sources)
         codes = self._pairs[kind, host].astype(np.int64)
-        new = np.flatnonzero(codes == NOT_YET)
+        new = np.flatnonzero(codes == UNRESOLVED)
         if len(new):
             self._resolve((int(kind[n]), int(host[n]), sources[n]) for n in new.tolist())
             return self.of(sources)
@@ -82,8 +82,8 @@ class Codes:
         self.reasons: list[str] = []
         self.tables = {field: np.array([], np.int64) for field in NUMBERS}
 
-    def _learn(self, sources: list[Source]) -> None:
-        """Give numbers to kinds and hosts that are new; where they become too many, forget the others."""
+    def _add(self, sources: list[Source]) -> None:
+        """Assign numbers to new kinds and hosts; forget all others when they become too many."""
         for is_last in (False, True):
             for s in sources:
                 kinds = self._kinds.setdefault(s.plugin, {}).setdefault(s.type, {}).setdefault(s.type_instance, {})
@@ -91,21 +91,21 @@ class Codes:
                     kinds[s.plugin_instance] = self._kind_count
                     self._kind_count += 1
                 self._hosts.setdefault(s.host, len(self._hosts))
-            if self._kind_count * len(self._hosts) <= MOST_PAIRS and self._kind_count + len(self._hosts) <= MOST_TEXTS:
+            if self._kind_count * len(self._hosts) <= MAX_PAIRS and self._kind_count + len(self._hosts) <= MAX_TEXTS:
                 break
             self._forget()
             if is_last:
-                raise Crowded
-        known, self._pairs = self._pairs, np.full((self._kind_count, len(self._hosts)), NOT_YET, np.int32)
+                raise TooManyPairs
+        known, self._pairs = self._pairs, np.full((self._kind_count, len(self._hosts)), UNRESOLVED, np.int32)
         self._pairs[: known.shape[0], : known.shape[1]] = known
 
     def _resolve(self, documents: Iterable[tuple[int, int, Source]]) -> None:
-        """Ask for the series of each document's key, once."""
-        if len(self._numbers["value"]) > MOST_KEYS:
+        """Resolve the series of each document's key, once."""
+        if len(self._numbers["value"]) > MAX_KEYS:
             self._forget()
             return
         for kind, host, s in documents:
-            if self._pairs[kind, host] == NOT_YET:
+            if self._pairs[kind, host] == UNRESOLVED:
                 self._pairs[kind, host] = self._code(Key(s.host, s.plugin, s.type, s.type_instance, s.plugin_instance))
         self.tables = {field: np.array(numbers, np.int64) for field, numbers in self._numbers.items()}
 
@@ -130,8 +130,8 @@ __all__ = ["Answer", "Decoder", "Samples", "last_sort"]
 _Found = tuple["NDArray[np.int64]", "NDArray[Any]", "NDArray[np.float64]"]
 """Time, series and value of samples, see Samples."""
 
-FEW = 2000
-"""Documents that are looked at at a time where there are too many different ones among all of them."""
+BATCH_DOCUMENTS = 2000
+"""Documents that are processed at once where all of a page have too many different keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +139,7 @@ class Samples:
     """n measurements.
 
     time: i8[n] UTC epoch milliseconds; series: u4[n] numbers of a Series; value: f8[n], finite.
-    documents: how many were read, the dropped ones included; dropped: documents, or values of them, that gave no sample, by reason.
+    documents: how many were read, dropped ones included; dropped: documents, or values of them, without a sample, by reason.
     """
 
     time: NDArray[np.int64]
@@ -154,9 +154,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """A page of a search and what the server said of it; None for what it did not say.
+    """A page of a search and its metadata; None for what the server did not report.
 
-    last_sort: the sort values of the last hit; hits: how many there are in this page.
+    last_sort: the sort values of the last hit; hits: the number of hits in this page.
     """
 
     samples: Samples
@@ -171,7 +171,7 @@ class Answer:
 
 
 # Loops over documents are comprehensions with the attribute's name in them: attrgetter or getattr(document, name) take five times
-# as long, and there is no other way from attributes to arrays. Everything behind them is numpy.
+# as long, and there is no other way from attributes to arrays. Everything after them is numpy.
 _VALUES: dict[str, Callable[[list[Source]], list[float | None]]] = {
     "value": lambda sources: [s.value for s in sources],
     "read": lambda sources: [s.read for s in sources],
@@ -180,37 +180,40 @@ _VALUES: dict[str, Callable[[list[Source]], list[float | None]]] = {
 
 
 class Decoder:
-    """Decodes the pages of one source; one per process, since it learns names."""
+    """Decodes the pages of one source; one per process, because it collects names."""
 
     def __init__(self, series: Series, fields: Fields | None = None) -> None:
         self._codes = Codes(series)
         self._reader = Reader(fields or Fields())
 
     def hits(self, body: Body) -> Samples:
-        """Read a JSON list of hits; raises Malformed for what is none."""
+        """Parse a JSON list of hits. Raises Malformed for anything else."""
         return self._samples(self._reader.read(body, whole=False))
 
     def answer(self, body: Body) -> Answer:
-        """Read a whole answer to a search; raises Malformed for what is none."""
+        """Parse a whole answer to a search. Raises Malformed for anything else."""
         page = self._reader.read(body, whole=True)
-        said = page.response
-        total = Total(said.hits.total) if isinstance(said.hits.total, int) else said.hits.total
+        response = page.response
+        total = Total(response.hits.total) if isinstance(response.hits.total, int) else response.hits.total
         return Answer(
-            self._samples(page), said.scroll_id, said.pit_id, said.timed_out, said.terminated_early, said.shards, total,
+            self._samples(page), response.scroll_id, response.pit_id, response.timed_out, response.terminated_early, response.shards, total,
             last_sort(body) if page.documents else None, page.documents,
         )  # fmt: skip
 
     def _samples(self, page: Page) -> Samples:
         sources = page.sources
         try:
-            parts = [self._found(sources, page.dropped)]
-        except Crowded:
-            parts = [self._found(sources[place : place + FEW], page.dropped) for place in range(0, len(sources), FEW)]
+            parts = [self._samples_of(sources, page.dropped)]
+        except TooManyPairs:
+            parts = [
+                self._samples_of(sources[place : place + BATCH_DOCUMENTS], page.dropped)
+                for place in range(0, len(sources), BATCH_DOCUMENTS)
+            ]
         time, series, value = (np.concatenate(some) if len(some) > 1 else some[0] for some in zip(*parts, strict=True))
         return Samples(time, series, value, page.documents, page.dropped)
 
-    def _found(self, sources: list[Source], dropped: Counter[str]) -> _Found:
-        """Return the samples of documents; count those that give none."""
+    def _samples_of(self, sources: list[Source], dropped: Counter[str]) -> _Found:
+        """Return the samples of documents; count documents without one."""
         sources, codes, time = self._usable(sources, dropped)
         found: dict[str, _Found] = {}
         for field, table in self._codes.tables.items():
@@ -228,22 +231,22 @@ class Decoder:
         return time.astype(np.int64, copy=False), number.astype(np.uint32), value
 
     def _usable(self, sources: list[Source], dropped: Counter[str]) -> tuple[list[Source], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the documents that have a series and a time, their codes and times; count the others."""
+        """Return the documents with a series and a time, their codes and times; count the others."""
         codes = self._codes.of(sources)
         time = milliseconds([s.time for s in sources])
-        useless = (codes < 0) | (time == BAD)
-        if not useless.any():
+        unusable = (codes < 0) | (time == INVALID)
+        if not unusable.any():
             return sources, codes, time
         for code, count in zip(*np.unique(codes[codes < 0], return_counts=True), strict=True):
             dropped[self._codes.reasons[-1 - code]] += int(count)
-        timeless = np.flatnonzero((codes >= 0) & (time == BAD)).tolist()
-        dropped.update("unreadable time stamp" if sources[i].time else "no time stamp" for i in timeless)
-        useful = np.flatnonzero(~useless)
-        return [sources[i] for i in useful.tolist()], codes[useful], time[useful]
+        timeless = np.flatnonzero((codes >= 0) & (time == INVALID)).tolist()
+        dropped.update("malformed time stamp" if sources[i].time else "no time stamp" for i in timeless)
+        usable = np.flatnonzero(~unusable)
+        return [sources[i] for i in usable.tolist()], codes[usable], time[usable]
 
 
 def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
-    """Return f8[n], NaN for None, which struct refuses; it takes a third of numpy's time to read a list."""
+    """Return f8[n], NaN for None, which struct rejects; it takes a third of numpy's time to read a list."""
     try:
         return np.frombuffer(struct.pack(f"{len(numbers)}d", *numbers), np.float64)
     except struct.error:
@@ -251,10 +254,10 @@ def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
 
 
 def _count_without_value(found: dict[str, _Found], dropped: Counter[str]) -> None:
-    """Count the documents without any value; a disk's with one of read and write has one."""
-    lacking = {field: np.isnan(value) for field, (*_, value) in found.items()}
-    none = np.count_nonzero(lacking.get("value", False))
-    if "read" in lacking:
-        none += np.count_nonzero(lacking["read"] & lacking["write"])
+    """Count the documents without any value; a disk's document with one of read and write has one."""
+    missing = {field: np.isnan(value) for field, (*_, value) in found.items()}
+    none = np.count_nonzero(missing.get("value", False))
+    if "read" in missing:
+        none += np.count_nonzero(missing["read"] & missing["write"])
     if none:
         dropped["no value"] += int(none)

@@ -1,4 +1,12 @@
-"""Hits."""
+"""Parse a page's bytes to documents: typed and all at once where possible, else one by one.
+
+all names known    Literals: no string is made, no hash computed              most pages
+a new name         str instead, then the names are added to the Literals      the first page, a new host
+anything else      each hit by itself; unreadable ones are counted            a text where a number belongs
+NaN, Infinity      no JSON, but Python writes them: the json module           saved pages
+
+The sort values of an answer's last hit are found without decoding the others.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +28,11 @@ if TYPE_CHECKING:
 
 H = TypeVar("H")
 Body = bytes | memoryview
-MOST_NAMES = 20_000
-"""Of each of NAMES; with more of them it is decoded as str. What anybody writes must not grow tables without end."""
+MAX_NAMES = 20_000
+"""Of each of NAMES; with more, it is decoded as str. Documents of any client must not grow tables without limit."""
 
-BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not what was asked for."""
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes of another form."""
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -35,7 +43,7 @@ class Total(msgspec.Struct, frozen=True):
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """How many shards a search asked, and what became of it there."""
+    """How many shards a search queried, and the result."""
 
     total: int
     successful: int
@@ -51,7 +59,7 @@ class Inner(msgspec.Struct, Generic[H]):
 
 
 class Response(msgspec.Struct, Generic[H]):
-    """What is of interest in the answer to a search; with filter_path anything of it may be missing."""
+    """The used part of the answer to a search; with filter_path any field may be missing."""
 
     scroll_id: str | None = msgspec.field(name="_scroll_id", default=None)
     pit_id: str | None = None
@@ -63,7 +71,7 @@ class Response(msgspec.Struct, Generic[H]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """The documents of a page that can be read, how many there were, why the others can't be, and what the answer says of itself."""
+    """The readable documents of a page, the number of all, why the others are dropped, and the answer's metadata."""
 
     sources: list[Source]
     documents: int
@@ -72,7 +80,7 @@ class Page:
 
 
 class _Decoders:
-    """What decodes pages of one type of hit: a bare list of them, or the whole answer to a search."""
+    """Decoders of pages with one type of hit: a bare list of them, or the whole answer to a search."""
 
     def __init__(self, hit: Any) -> None:
         self.list = msgspec.json.Decoder(list[hit])
@@ -108,7 +116,7 @@ class _Typed:
 
 
 class Reader:
-    """Reads the pages of one site, and learns its names."""
+    """Parses the pages of one site, and learns its names."""
 
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
@@ -117,19 +125,19 @@ class Reader:
         self._plain = _Typed(fields, {})
 
     def read(self, body: Body, *, whole: bool) -> Page:
-        """Read a list of hits, or the whole answer to a search.
+        """Parse a list of hits, or the whole answer to a search.
 
-        Raises Malformed for what is neither; a document that can't be read fails nothing but itself.
+        Raises Malformed for anything else. An unreadable document affects no other.
         """
         try:
             return self._typed.page(body, whole=whole)
-        except BROKEN:
-            return self._slowly(body, whole=whole)
+        except DECODE_ERRORS:
+            return self._read_slowly(body, whole=whole)
 
-    def _slowly(self, body: Body, *, whole: bool) -> Page:
+    def _read_slowly(self, body: Body, *, whole: bool) -> Page:
         try:
             page = self._plain.page(body, whole=whole)
-        except BROKEN:
+        except DECODE_ERRORS:
             page = self._one_by_one(body, whole=whole)
         self._learn(page.sources)
         return page
@@ -138,56 +146,59 @@ class Reader:
         try:
             response = _RAW.decode(body, whole=whole)
         except msgspec.ValidationError as error:
-            raise Malformed("hits", f"a page that is no {'answer to a search' if whole else 'list of hits'}: {error}") from None
-        except BROKEN as error:
-            response = _with_nan(body, error, whole=whole)
+            raise Malformed("hits", f"a page that is not {'an answer to a search' if whole else 'a list of hits'}: {error}") from None
+        except DECODE_ERRORS as error:
+            response = _decode_with_nan(body, error, whole=whole)
         hits, response.hits.hits = response.hits.hits, []
         dropped: Counter[str] = Counter()
-        return Page([s for s in self._each(hits, dropped) if s is not None], len(hits), dropped, response)
+        return Page([s for s in self._read_each(hits, dropped) if s is not None], len(hits), dropped, response)
 
-    def _each(self, hits: Iterable[Any], dropped: Counter[str]) -> Iterable[Source | None]:
+    def _read_each(self, hits: Iterable[Any], dropped: Counter[str]) -> Iterable[Source | None]:
         for hit in hits:
             if not isinstance(hit, msgspec.Raw):
-                yield salvage(hit, self._fields, dropped)
+                yield read_untyped(hit, self._fields, dropped)
                 continue
             try:
                 yield self._plain.one(hit)
-            except BROKEN:
-                yield salvage(_anything(hit), self._fields, dropped)
+            except DECODE_ERRORS:
+                yield read_untyped(_decode_any(hit), self._fields, dropped)
 
     def _learn(self, sources: list[Source]) -> None:
-        # A text that isn't printable names nothing; half a surrogate pair is one, which no Literal may hold.
+        # Texts that are not printable name nothing; half a surrogate pair is one, and no Literal may hold it.
         before = sum(map(len, self._known.values()))
         for name, known in self._known.items():
             known |= {text for text in {getattr(source, name) for source in sources} if text.isprintable()}
         if sum(map(len, self._known.values())) == before:
             return
-        few = {name: known for name, known in self._known.items() if len(known) <= MOST_NAMES}
+        few = {name: known for name, known in self._known.items() if len(known) <= MAX_NAMES}
         self._typed = _Typed(self._fields, few)
 
 
-def _anything(hit: Body | msgspec.Raw) -> Any:
+def _decode_any(hit: Body | msgspec.Raw) -> Any:
     try:
         return json.loads(bytes(hit))
     except (ValueError, RecursionError):
         return None
 
 
-def _with_nan(body: Body, error: Exception, *, whole: bool) -> Response[Any]:
+def _decode_with_nan(body: Body, error: Exception, *, whole: bool) -> Response[Any]:
     try:
         found = json.loads(bytes(body))
         return msgspec.convert(found if whole else {"hits": {"hits": found}}, Response[Any])
     except msgspec.ValidationError as wrong:
-        raise Malformed("hits", f"a page that is no {'answer to a search' if whole else 'list of hits'}: {wrong}") from None
+        raise Malformed("hits", f"a page that is not {'an answer to a search' if whole else 'a list of hits'}: {wrong}") from None
     except (ValueError, RecursionError):
-        raise Malformed("json", f"a page that can't be read: {error}") from None
+        raise Malformed("json", f"a page that is not JSON: {error}") from None
 
 
-NO_SOURCE, NO_TEXT, NO_NUMBER, NOT_FINITE = "no document", "no text where a name belongs", "no number where a value belongs", "not finite"
+NO_SOURCE = "no document"
+NO_TEXT = "name that is not a text"
+NO_NUMBER = "value that is not a number"
+NOT_FINITE = "value that is not finite"
 
 
-def salvage(hit: Any, fields: Fields, dropped: Counter[str]) -> Source | None:
-    """Read one hit that json or msgspec made dicts of; None where nothing of it can be used, which is counted in `dropped`."""
+def read_untyped(hit: Any, fields: Fields, dropped: Counter[str]) -> Source | None:
+    """Read one hit that json or msgspec decoded to dicts; None where it is unusable, which is counted in `dropped`."""
     document = hit.get("_source") if isinstance(hit, dict) else None
     if not isinstance(document, dict):
         dropped[NO_SOURCE] += 1
@@ -211,7 +222,7 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def _number(source: Source, role: str, value: Any) -> str:
-    """Set a number of a document; return why not."""
+    """Set a number of a document; return the reason if it is unusable."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -226,7 +237,7 @@ def _number(source: Source, role: str, value: Any) -> str:
     return ""
 
 
-_TAIL = 10_000
+_TAIL_BYTES = 10_000
 _LAST_SORT = re.compile(rb'"sort"\s*:\s*(\[[^][]*\])\s*\}\s*\]\s*\}\s*\}\s*\Z')
 
 
@@ -238,30 +249,30 @@ _SORTED = msgspec.json.Decoder(Response[_Sorted])
 
 
 def last_sort(body: Body) -> list[Any] | None:
-    """Return the sort values of the last hit of an answer, None where there are none or the answer is broken.
+    """Return the sort values of the last hit of an answer, None where there are none or the answer is damaged.
 
-    They are behind its document, and behind them are only closing brackets; so they are found without decoding those of the others.
+    They follow its document, and only closing brackets follow them; so they are found without decoding those of the others.
     """
-    tail = bytes(body[-_TAIL:])
+    tail = bytes(body[-_TAIL_BYTES:])
     found = _LAST_SORT.search(tail)
     if found is None:
         return _last_sort_of_all(body)
     try:
         return msgspec.json.decode(found[1], type=list[Any])
-    except BROKEN:
+    except DECODE_ERRORS:
         return None
 
 
 def _last_sort_of_all(body: Body) -> list[Any] | None:
     try:
         hits = _SORTED.decode(body).hits.hits
-    except BROKEN:
+    except DECODE_ERRORS:
         return None
     return hits[-1].sort if hits else None
 
 
 class Source(msgspec.Struct, gc=False, order=False, eq=False):
-    """One document as it stands: "" for a text and NaN for a number that isn't there, None for a null.
+    """One document: "" for a missing text and NaN for a missing number, None for null.
 
     time: ISO 8601; value: of memory and cpu; read, write: of disk.
     """
@@ -283,10 +294,10 @@ Tree = dict[str, "Tree | str"]
 
 
 def document_type(fields: Fields, known: Mapping[str, Collection[str]]) -> tuple[type[Any], Callable[[Any], Source] | None]:
-    """Make the struct that one document is decoded into, and what flattens it to a Source, None where it has Source's attributes.
+    """Return the struct that a document is decoded into, and a function that flattens it to a Source, None if it has Source's attributes.
 
-    known: the values that may occur in some of NAMES; others fail validation. Naming them costs the decoder no string and no hash
-    per document. msgspec compares keys in the order of the struct's fields, so theirs is that of the documents of the capture.
+    known: the possible values of some of NAMES; others fail validation. With them the decoder makes no string and no hash per document.
+    msgspec compares keys in the order of the struct's fields, so their order is that of the documents of the capture.
     """
     tree: Tree = {}
     for role in ROLES:

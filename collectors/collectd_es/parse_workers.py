@@ -1,4 +1,4 @@
-"""Pages of a file to samples, in other processes where there are many."""
+"""Parse the pages of a file, in worker processes where there are many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.collectd_es.parse import Decoder, Samples
-from collectors.collectd_es.saved_inputs import LONGEST, Piece, pieces
+from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Piece, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
 from tokiod.toolkit.worker_pool import workers as processes
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from collectors.collectd_es.datasets import Fields
     from collectors.collectd_es.series import Name
 
-FEW = 8 << 20
-"""Bytes of a file that is not worth a process: it takes a third of a second to start."""
+MIN_BYTES_FOR_WORKERS = 8 << 20
+"""Smaller files do not use workers: a worker takes a third of a second to start."""
 
-AHEAD = 2
-"""Pieces on their way to each process."""
+PIECES_PER_WORKER = 2
+"""Pieces that are submitted to each worker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
-    """What all decoders of a source have in common: what hosts and devices look like, and what fields are called."""
+class NameRules:
+    """What all decoders of a source share: patterns of host and device names, and the names of fields."""
 
     hosts: re.Pattern[str] | None
     devices: re.Pattern[str] | None
@@ -45,7 +45,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """process: whose numbers the samples have; names: those that are new to it, from number `first` on; samples: None for no page."""
+    """process: the owner of the samples' numbers; names: its new ones, from number `first` on; samples: None if the piece is no page."""
 
     process: int
     first: int
@@ -55,12 +55,12 @@ class Parsed:
 
 
 class _Parser:
-    """A decoder with a table of names of its own, of which it tells each once."""
+    """A decoder with its own table of names, each of which it reports once."""
 
-    def __init__(self, shapes: Shapes) -> None:
-        self._series = Series(shapes.hosts, shapes.devices)
-        self._decoder = Decoder(self._series, shapes.fields)
-        self._told = 0
+    def __init__(self, rules: NameRules) -> None:
+        self._series = Series(rules.hosts, rules.devices)
+        self._decoder = Decoder(self._series, rules.fields)
+        self._sent = 0
 
     def parse(self, piece: Piece) -> Parsed:
         samples, reason = None, ""
@@ -68,8 +68,8 @@ class _Parser:
             samples = self._samples(piece)
         except Malformed as error:
             reason = str(error)
-        first, names = self._told, self._series.names(self._told)
-        self._told += len(names)
+        first, names = self._sent, self._series.names(self._sent)
+        self._sent += len(names)
         return Parsed(os.getpid(), first, names, samples, reason)
 
     def _samples(self, piece: Piece) -> Samples:
@@ -80,14 +80,14 @@ class _Parser:
 
 
 class _Numbers:
-    """Which of our numbers each number of another table is."""
+    """Maps the numbers of other tables to ours."""
 
     def __init__(self, series: Series) -> None:
         self._series = series
         self._tables: dict[int, NDArray[np.uint32]] = {}
 
     def learn(self, parsed: Parsed) -> NDArray[np.uint32]:
-        """Take in a process's new names, if they are not known; returns its table."""
+        """Add a process's new names, if they are not known; return its table."""
         table = self._tables.get(parsed.process, np.empty(0, np.uint32))
         if parsed.names and parsed.first == len(table):
             table = self._tables[parsed.process] = np.concatenate([table, self._series.merge(parsed.names)])
@@ -98,25 +98,25 @@ class _Numbers:
         return replace(samples, series=self.learn(parsed)[samples.series])
 
 
-def parsed(path: Path, shapes: Shapes, series: Series, workers: int, seen: Callable[[int], None]) -> Iterator[Samples]:
+def parsed(path: Path, rules: NameRules, series: Series, workers: int, on_read: Callable[[int], None]) -> Iterator[Samples]:
     """Yield the samples of a file's pages, numbered by `series`.
 
-    workers: processes to use for a file that is worth it, 0 for none; seen: called with the bytes that were read.
-    Raises Fatal for a file that is broken, or when a process was killed; OSError.
+    workers: processes for a large file, 0 for none; on_read: called with the number of bytes read.
+    Raises Fatal for a broken file, or when a worker was killed; OSError.
     """
-    if not workers or path.stat().st_size < FEW:
-        parser = _Parser(shapes)
-        yield from _in_order(_Pieces(path, pieces(path, seen), lambda piece: lambda: parser.parse(piece), 1), series)
+    if not workers or path.stat().st_size < MIN_BYTES_FOR_WORKERS:
+        parser = _Parser(rules)
+        yield from _in_order(_Pieces(path, pieces(path, on_read), lambda piece: lambda: parser.parse(piece), 1), series)
         return
     try:
-        with _pool(shapes, workers, path) as submitted:
-            yield from _in_order(_Pieces(path, pieces(path, seen, copied=False), submitted, AHEAD * workers), series)
+        with _pool(rules, workers, path) as submitted:
+            yield from _in_order(_Pieces(path, pieces(path, on_read, copied=False), submitted, PIECES_PER_WORKER * workers), series)
     except BrokenProcessPool:
-        raise Fatal(f"{path}: a process that parsed it is gone: was it killed, for want of memory?") from None
+        raise Fatal(f"{path}: a worker process has died: did it run out of memory?") from None
 
 
 class _Pieces:
-    """The pieces of a file, a few of them being parsed ahead; in order."""
+    """The pieces of a file, some of them parsed ahead; in order."""
 
     def __init__(self, path: Path, coming: Iterator[Piece], submit: Callable[[Piece], Callable[[], Parsed]], ahead: int) -> None:
         self.path = path
@@ -126,7 +126,7 @@ class _Pieces:
         self._waiting: deque[tuple[Piece, Callable[[], Parsed]]] = deque()
 
     def next(self) -> tuple[Piece, Parsed] | None:
-        """Return the next piece and what it was parsed to; None at the end."""
+        """Return the next piece and its result; None at the end."""
         while len(self._waiting) < self._ahead and (piece := next(self._coming, None)) is not None:
             self._waiting.append((piece, self._submit(piece)))
         if not self._waiting:
@@ -135,7 +135,7 @@ class _Pieces:
         return piece, answer()
 
     def again(self, piece: Piece, numbers: _Numbers) -> Parsed:
-        """Parse a piece that was joined out of others; what its process saw before is learnt first, though it comes later in the file."""
+        """Parse a joined piece. Names that its worker saw first are added before, though they come later in the file."""
         for _, answer in self._waiting:
             numbers.learn(answer())
         return self._submit(piece)()
@@ -152,22 +152,22 @@ def _in_order(coming: _Pieces, series: Series) -> Iterator[Samples]:
 
 
 def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tuple[Piece, Parsed]:
-    """Join the next piece to one that is no page by itself."""
-    following = coming.next() if piece.stop - piece.start < LONGEST else None
+    """Join the next piece to one that is not a page."""
+    following = coming.next() if piece.stop - piece.start < MAX_PAGE_BYTES else None
     if following is None:
-        raise Fatal(f"{coming.path}: byte {piece.start}: no page begins here: {reason}")
+        raise Fatal(f"{coming.path}: byte {piece.start}: not a page: {reason}")
     numbers.learn(following[1])
     whole = piece.joined(following[0])
     return whole, coming.again(whole, numbers)
 
 
 @contextmanager
-def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece], Callable[[], Parsed]]]:
-    """Start processes that parse; they end with the block, and with us.
+def _pool(rules: NameRules, workers: int, path: Path) -> Iterator[Callable[[Piece], Callable[[], Parsed]]]:
+    """Start workers; they end with the block, and with this process.
 
-    Of a plain file they read the pieces themselves, which is cheaper than sending them.
+    They read the pieces of a plain file themselves, which is cheaper than sending them.
     """
-    with processes(workers, _begin, shapes) as pool:
+    with processes(workers, _begin, rules) as pool:
 
         def submitted(piece: Piece) -> Callable[[], Parsed]:
             return pool.submit(_parse, piece, str(path)).result
@@ -178,8 +178,8 @@ def _pool(shapes: Shapes, workers: int, path: Path) -> Iterator[Callable[[Piece]
 _parsers: list[_Parser] = []
 
 
-def _begin(shapes: Shapes) -> None:
-    _parsers.append(_Parser(shapes))
+def _begin(rules: NameRules) -> None:
+    _parsers.append(_Parser(rules))
 
 
 def _parse(piece: Piece, path: str) -> Parsed:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MILLISECONDS = 1000
 TERMS = ("plugin", "type", "type_instance")
-"""The fields, by role, that tell which dataset a document is of."""
+"""The roles of the fields that determine a document's dataset."""
 
 Query = dict[str, Any]
 Read = Literal["auto", "scroll", "pit"]
@@ -24,7 +24,7 @@ Read = Literal["auto", "scroll", "pit"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which documents. datasets: what they become; host_prefix, device_prefix: how hosts' and disks' names begin, "" for any."""
+    """The wanted documents. datasets: what they fill; host_prefix, device_prefix: beginnings of hosts' and disks' names, "" for any."""
 
     datasets: frozenset[str]
     host_prefix: str = ""
@@ -32,15 +32,16 @@ class Wanted:
 
     @property
     def filtered(self) -> tuple[str, ...]:
-        """The roles of the fields that are filtered by."""
+        """The roles of the fields in filters."""
         prefixed = [role for role, prefix in (("host", self.host_prefix), ("plugin_instance", self.device_prefix)) if prefix]
         return *TERMS, *prefixed
 
 
 def query(window: Window, wanted: Wanted, fields: Fields, names: dict[str, str]) -> Query:
-    """Return the query for a window's documents; names: what each filtered role's field is called in filters.
+    """Return the query for a window's documents; names: the name of each filtered role's field in filters.
 
-    Times are UTC epoch milliseconds, the window is half-open. No scores: everything is a filter, which servers cache and skip shards by.
+    Times are UTC epoch milliseconds, the window is half-open. All conditions are filters without scores: servers cache them and skip
+    shards.
     """
     edges = {"gte": window.start * MILLISECONDS, "lt": window.end * MILLISECONDS, "format": "epoch_millis"}
     conditions: list[Query] = [{"range": {fields.time: edges}}]
@@ -75,20 +76,21 @@ Mapping = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """The answer to GET INDEX/_mapping/field/NAMES: {index: {"mappings": {field: {"mapping": {last part of its name: properties}}}}}"""
 
 
-def asked_for(fields: Fields, roles: Iterable[str]) -> str:
-    """Return the names to ask the mapping of, joined by commas: those of some roles and the time's."""
+def mapped_fields(fields: Fields, roles: Iterable[str]) -> str:
+    """Return the fields to query the mapping of, joined by commas: those of some roles and the time."""
     return ",".join(dict.fromkeys([fields.time, *(getattr(fields, role) for role in roles)]))
 
 
 def usable_names(mapping: Mapping, fields: Fields, roles: Iterable[str], pattern: str) -> dict[str, str]:
-    """Return what the field of each role is called in filters and sorts. A field that no index has may be called anything.
+    """Return the name of each role's field in filters and sorts; a field that no index has keeps its own.
 
-    Raises Fatal for one that can't be used, or not in all of the indices under the same name.
+    A text field itself cannot be used there, its keyword sub-field can. Raises Fatal for a field that cannot be used, or not under the same
+    name in all indices.
     """
     found = {role: _properties(mapping, getattr(fields, role)) for role in ("time", *roles)}
     for index, properties in found["time"].items():
         if properties.get("type") not in DATES:
-            raise Fatal(f"{index}: {fields.time} is no date but {properties.get('type')}, so no time can be asked for; is it fields.time?")
+            raise Fatal(f"{index}: {fields.time} is mapped as {properties.get('type')}, not as a date: is it the right fields.time?")
     return {role: _usable(getattr(fields, role), properties, pattern) for role, properties in found.items() if role != "time"}
 
 
@@ -104,7 +106,7 @@ def _usable(field: str, properties: dict[str, Properties], pattern: str) -> str:
     names = {_name(index, field, one): index for index, one in properties.items()}
     if len(names) > 1:
         where = ", ".join(f"{name} in {index}" for name, index in sorted(names.items()))
-        raise Fatal(f"{pattern}: the indices don't agree on {field}: it is {where}; name only indices that do")
+        raise Fatal(f"{pattern}: the indices differ on {field}: {where}; name only indices that agree")
     return next(iter(names), field)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from collectors.collectd_es.datasets import Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.parse import Samples
-from collectors.collectd_es.parse_workers import Shapes, parsed
+from collectors.collectd_es.parse_workers import NameRules, parsed
 from collectors.collectd_es.series import Series
-from collectors.collectd_es.spool import BUCKET, Spool
+from collectors.collectd_es.spool import BUCKET_MILLISECONDS, Spool
 from collectors.collectd_es.to_batches import batches
 from tokiod.batch import Batch
 from tokiod.errors import Fatal, TokiodError
@@ -35,11 +35,11 @@ def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCol
     fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})
     for fault in field_faults(fields):
         raise TokiodError(f"--{fault.replace('_', '-').replace(':', '-field:', 1)}")
-    shapes = Shapes(_shape("hosts", options.hosts), _shape("devices", options.devices), fields)
-    return SavedPages(paths, options.step, shapes, options.parse_workers, site.read)
+    rules = NameRules(_pattern("hosts", options.hosts), _pattern("devices", options.devices), fields)
+    return SavedPages(paths, options.step, rules, options.parse_workers, site.read)
 
 
-def _shape(option: str, text: str | None) -> re.Pattern[str] | None:
+def _pattern(option: str, text: str | None) -> re.Pattern[str] | None:
     try:
         return None if text is None else re.compile(text)
     except re.error as error:
@@ -52,13 +52,13 @@ class SavedPages:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], step: int, shapes: Shapes, workers: int, read: Callable[[int], None]) -> None:
+    def __init__(self, paths: Sequence[Path], step: int, rules: NameRules, workers: int, read: Callable[[int], None]) -> None:
         self.step = step
         self._paths = paths
-        self._shapes = shapes
+        self._rules = rules
         self._workers = workers
         self._told = read
-        self._series = Series(shapes.hosts, shapes.devices)
+        self._series = Series(rules.hosts, rules.devices)
         self._pages = Loading(self._load)
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
@@ -93,7 +93,7 @@ class SavedPages:
             self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
-        for samples in parsed(path, self._shapes, self._series, self._workers, self._told):
+        for samples in parsed(path, self._rules, self._series, self._workers, self._told):
             if self._stopping.is_set():
                 raise Fatal("stopped while reading saved pages")
             spool.add(samples.time, samples.series, samples.value)
@@ -108,7 +108,7 @@ class SavedPages:
 
 def _parts(window: Window, step: int) -> Iterator[Window]:
     """Cut a window at its rows into parts of about a bucket, whose cells take a small multiple of a bucket's memory."""
-    length = max(1, BUCKET // 1000 // step) * step
+    length = max(1, BUCKET_MILLISECONDS // 1000 // step) * step
     for start in range(window.start, window.end, length):
         yield Window(start, min(start + length, window.end))
 

@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is gzip, whatever its name says. Raises OSError."""
+    """Return whether a file is gzip, whatever its name. Raises OSError."""
     with path.open("rb") as file:
         return file.read(2) == GZIP
 
 
-def plain(file: FileIO, seen: Callable[[int], None]) -> Fill:
-    """Return what reads the next bytes of a file. seen: called with how many."""
+def plain(file: FileIO, on_read: Callable[[int], None]) -> Fill:
+    """Return a function that reads the next bytes of a file. on_read: called with their number."""
 
     def fill(view: memoryview) -> int:
         count = file.readinto(view) or 0
-        seen(count)
+        on_read(count)
         return count
 
     return fill
 
 
-def packed(file: FileIO, path: Path, seen: Callable[[int], None], size: int) -> Fill:
-    """Return what reads the next bytes of a gzip file, at most `size` of them, unpacked. Raises Fatal for one that is broken."""
-    chunks = _unpacked(file, path, seen, size)
+def packed(file: FileIO, path: Path, on_read: Callable[[int], None], size: int) -> Fill:
+    """Return a function that unpacks the next bytes of a gzip file, at most `size`. Raises Fatal for a broken file."""
+    chunks = _unpacked(file, path, on_read, size)
 
     def fill(view: memoryview) -> int:
         chunk = next(chunks, b"")
@@ -56,24 +56,24 @@ def packed(file: FileIO, path: Path, seen: Callable[[int], None], size: int) -> 
     return fill
 
 
-def _unpacked(file: FileIO, path: Path, seen: Callable[[int], None], size: int) -> Iterator[bytes]:
+def _unpacked(file: FileIO, path: Path, on_read: Callable[[int], None], size: int) -> Iterator[bytes]:
     try:
-        # A smaller part at a time: what of it was not unpacked yet is copied each time.
-        yield from unpacked(_read(file, seen, max(1, size // 16)), size)
+        # Smaller parts at a time: the packed rest of each is copied each time.
+        yield from unpacked(_read(file, on_read, max(1, size // 16)), size)
     except BrokenGzip as error:
         raise Fatal(f"{path}: {error}") from None
 
 
-def _read(file: FileIO, seen: Callable[[int], None], size: int) -> Iterator[bytes]:
+def _read(file: FileIO, on_read: Callable[[int], None], size: int) -> Iterator[bytes]:
     while part := file.read(size):
-        seen(len(part))
+        on_read(len(part))
         yield part
 
 
 class Sliding:
-    """The part of a file that is being looked at. data: the file from `place` to `end`; the rest is done with, or unused.
+    """A window that slides along a file. data: the file's bytes from `place` to `end`; the rest is done or unused.
 
-    One buffer, whose parts move: memory that is given back and taken again is filled with pages anew, at the price of reading it.
+    One buffer whose parts move: fresh memory costs page faults, as much time as reading the file.
     """
 
     def __init__(self, fill: Fill, size: int) -> None:
@@ -85,11 +85,11 @@ class Sliding:
 
     @property
     def start(self) -> int:
-        """Where in the file `place` is."""
+        """The position of `place` in the file."""
         return self._base + self.place
 
     def more(self) -> bool:
-        """Let go of what is done, and take in at most `size` bytes more; returns whether there were any."""
+        """Drop what is done, and read at most `size` bytes more; return whether there were any."""
         rest = self.end - self.place
         with memoryview(self.data) as view:
             view[:rest] = view[self.place : self.end]
@@ -102,7 +102,7 @@ class Sliding:
         return self.end > rest
 
     def skip(self, unwanted: re.Pattern[bytes]) -> bytes:
-        """Slide to the first byte that is none of those, and return it; b"" at the end."""
+        """Slide to the first byte that does not match, and return it; b"" at the end."""
         while True:
             found = unwanted.match(self.data, self.place, self.end)
             self.place = self.place if found is None else found.end()
@@ -112,13 +112,13 @@ class Sliding:
                 return b""
 
     def before(self, separators: re.Pattern[bytes], end: int) -> int:
-        """Return where the separators before a place begin."""
+        """Return the beginning of the separators before a place."""
         while end > self.place and separators.match(self.data, end - 1, end):
             end -= 1
         return end
 
     def cut(self, end: int) -> bytes:
-        """Slide to a place, and return what was before it."""
+        """Slide to a place, and return the bytes before it."""
         with memoryview(self.data) as view:
             data = bytes(view[self.place : end])
         self.place = end
@@ -127,17 +127,17 @@ class Sliding:
 
 Form = Literal["page", "answer", "hits"]
 
-READ = 4 << 20
-LEAST, UNPACKS = 1 << 16, 32
-"""Bytes read at a time of small files, and how many times as large a gzip file may become: pages are some 20."""
-LONG = 2 << 20
-"""Bytes of bare hits that make a page."""
+READ_BYTES = 4 << 20
+MIN_READ_BYTES, MAX_COMPRESSION = 1 << 16, 32
+"""Bytes per read of small files, and the largest factor by which a gzip file may grow: pages grow about 20 times."""
+HITS_PAGE_BYTES = 2 << 20
+"""Bare hits are cut into pages of this size."""
 
-SHORTEST = 64 << 10
-"""Bytes in which a file shows what it is, and more than there are between two pages."""
+LOOKAHEAD_BYTES = 64 << 10
+"""Within this distance a file shows its form; and no separator of pages is longer."""
 
-LONGEST = 128 << 20
-"""Bytes of one page, beyond which a file is given up: memory must not grow with it."""
+MAX_PAGE_BYTES = 128 << 20
+"""A file with a longer page is rejected: memory must not grow with it."""
 
 _BLANK, _SEPARATORS = re.compile(rb"[ \t\r\n]+"), re.compile(rb"[ \t\r\n,]+")
 _NEXT_PAGE, _NEXT_HIT = re.compile(rb"\]\s*,\s*(?=\[)"), re.compile(rb"\}\s*,\s*(?=\{)")
@@ -146,10 +146,10 @@ _FIRST_NAME = re.compile(rb'\{\s*("[^"\\]*")')
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is probably a page.
+    """A piece of a file that is probably a page.
 
-    start, stop: where it stands in the file, as it is unpacked; data: None where that can be read there; between: what separates it
-    from the next piece, which matters if that is the middle of a text.
+    start, stop: its position in the unpacked file; data: None where it can be read there; between: what separates it from the next piece,
+    required if the cut is in the middle of a text.
     """
 
     form: Form
@@ -164,15 +164,16 @@ class Piece:
         return Piece(self.form, self.start, following.stop, data, following.between)
 
 
-def pieces(path: Path, seen: Callable[[int], None] = lambda _bytes: None, *, copied: bool = True) -> Iterator[Piece]:
-    """Yield the pieces of a file. seen: called with the bytes of it that were read; copied: with the data, also of a plain file.
+def pieces(path: Path, on_read: Callable[[int], None] = lambda _bytes: None, *, copied: bool = True) -> Iterator[Piece]:
+    """Yield the pieces of a file. on_read: called with the number of bytes read; copied: include the data, also of a plain file.
 
-    Raises Fatal for a file that is cut off or holds something else, OSError where it can't be read.
+    Raises Fatal for a truncated file and for other content, OSError if it cannot be read.
     """
     with path.open("rb", buffering=0) as file:
         is_gzip = is_packed(path)
-        size = min(READ, max(LEAST, UNPACKS * path.stat().st_size))  # a buffer is filled with zeros first, which takes its time
-        window = Sliding(packed(file, path, seen, size) if is_gzip else plain(file, seen), size)
+        # Not larger than required: a buffer is filled with zeros first.
+        size = min(READ_BYTES, max(MIN_READ_BYTES, MAX_COMPRESSION * path.stat().st_size))
+        window = Sliding(packed(file, path, on_read, size) if is_gzip else plain(file, on_read), size)
         yield from _pieces(window, path, copied=copied or is_gzip)
 
 
@@ -188,21 +189,21 @@ def _pieces(window: Sliding, path: Path, *, copied: bool) -> Iterator[Piece]:
     while (begin := window.skip(_SEPARATORS)) not in (b"", b"]"):
         if begin not in b"[{":
             raise Fatal(f"{path}: byte {window.start}: expected a page, found {begin.decode(errors='replace')!r}")
-        end, following = _next(window, form, cut, path, is_list=is_list)
-        yield _taken(window, form, end, following, copied=copied)
+        end, following = _next_page_bounds(window, form, cut, path, is_list=is_list)
+        yield _take_piece(window, form, end, following, copied=copied)
     window.place += len(begin)
     if window.skip(_BLANK):
-        raise Fatal(f"{path}: byte {window.start}: there is something behind its end")
+        raise Fatal(f"{path}: byte {window.start}: unexpected data after the end of the list")
 
 
 _Cut = Callable[[Sliding, int], "int | None"]
-"""From a place on, where the next page begins; None where that can't be seen yet."""
+"""Return the beginning of the next page after a place; None where that is not visible yet."""
 
 
 def _form(window: Sliding, first: bytes) -> tuple[Form, _Cut]:
     if first != b"{":
         return "page", _next_page
-    while window.end < SHORTEST and window.more():
+    while window.end < LOOKAHEAD_BYTES and window.more():
         pass
     hits, source = (window.data.find(name, 0, window.end) for name in (b'"hits"', b'"_source"'))
     if hits < 0 or 0 <= source < hits:
@@ -212,7 +213,7 @@ def _form(window: Sliding, first: bytes) -> tuple[Form, _Cut]:
 
 
 def _next_page(window: Sliding, place: int) -> int | None:
-    # find() is seven times as fast as a search, and in documents there are few such brackets.
+    # find() is seven times as fast as a search, and documents contain few such brackets.
     while (place := window.data.find(b"]", place, window.end)) >= 0:
         if (found := _NEXT_PAGE.match(window.data, place, window.end)) is not None:
             return found.end()
@@ -226,7 +227,7 @@ def _next_hit(window: Sliding, place: int) -> int | None:
 
 
 def _next_answer(name: bytes, window: Sliding, place: int) -> int | None:
-    """Find where something ends and an object begins with the name that all answers of a file begin with."""
+    """Return where an object begins with the first name of all answers of the file, after the end of another."""
     data = window.data
     while (place := data.find(name, place, window.end)) >= 0:
         begin = window.before(_BLANK, place) - 1
@@ -236,34 +237,34 @@ def _next_answer(name: bytes, window: Sliding, place: int) -> int | None:
     return None
 
 
-def _next(window: Sliding, form: Form, cut: _Cut, path: Path, *, is_list: bool) -> tuple[int, int]:
-    """Return where the page that begins here ends, and where the next one begins."""
-    looked = LONG if form == "hits" else 0
+def _next_page_bounds(window: Sliding, form: Form, cut: _Cut, path: Path, *, is_list: bool) -> tuple[int, int]:
+    """Return where this page ends, and where the next one begins."""
+    looked = HITS_PAGE_BYTES if form == "hits" else 0
     while True:
         following = cut(window, window.place + looked)
         if following is not None:
             return window.before(_SEPARATORS, following), following
-        # What separates two pages may lie across the edge.
-        looked = max(looked, window.end - window.place - SHORTEST)
-        if window.end - window.place > LONGEST:
-            raise Fatal(f"{path}: byte {window.start}: the page that begins here is too long to be one; save pages of 10,000 hits")
+        # The separator of two pages may lie across the edge.
+        looked = max(looked, window.end - window.place - LOOKAHEAD_BYTES)
+        if window.end - window.place > MAX_PAGE_BYTES:
+            raise Fatal(f"{path}: byte {window.start}: the page that begins here is too long; save pages of 10,000 hits")
         if not window.more():
-            end = _last(window, path, is_list=is_list)
+            end = _last_page_end(window, path, is_list=is_list)
             return end, end
 
 
-def _taken(window: Sliding, form: Form, end: int, following: int, *, copied: bool) -> Piece:
+def _take_piece(window: Sliding, form: Form, end: int, following: int, *, copied: bool) -> Piece:
     start, stop = window.start, window.start + end - window.place
     data = window.cut(end) if copied else None
     window.place = end
     return Piece(form, start, stop, data, window.cut(following))
 
 
-def _last(window: Sliding, path: Path, *, is_list: bool) -> int:
-    """Return where the last page ends, before what ends the list."""
+def _last_page_end(window: Sliding, path: Path, *, is_list: bool) -> int:
+    """Return where the last page ends, before the end of the list."""
     end = window.before(_BLANK, window.end)
     if not is_list:
         return end
     if window.data[end - 1 : end] != b"]" or end - 1 <= window.place:
-        raise Fatal(f"{path}: it ends in the middle of the page that begins at byte {window.start}: is it all there?")
+        raise Fatal(f"{path}: truncated in the page that begins at byte {window.start}")
     return window.before(_BLANK, end - 1)

@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from collectors.collectd_es.query import Query
 
 RETRY_SECONDS = 0.2
-TURNS_TO_SEND = 6
-"""Turns of the event loop after which a request is on its way: decoding stops the loop, and the server should work meanwhile."""
+TURNS_UNTIL_SENT = 6
+"""Turns of the event loop after which a request is sent: decoding blocks the loop, and the server should work meanwhile."""
 
-TOTAL = 200
-"""Bytes behind the name "hits" in which the total stands."""
+TOTAL_WITHIN_BYTES = 200
+"""The total is found within this distance after the name "hits"."""
 _TOTAL = re.compile(rb'"total"\s*:\s*(?:\{\s*"value"\s*:\s*(\d+)\s*,\s*"relation"\s*:\s*"eq"|(\d+)\s*,\s*"(?:max_score|hits)")')
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search, in whatever way it is read.
+    """One search, however it is read.
 
-    index: names and wildcards joined by commas; lenient: indices that are not there are no error; keys: the fields, besides the time,
-    that tell documents apart, as sorts call them; size: documents of a page;
-    keep_alive: seconds between two pages after which the server may forget us; source: the only fields wanted, () for all.
+    index: names and wildcards joined by commas; may_be_missing: missing indices are no error; keys: the fields, besides the time,
+    that distinguish documents, by their names in sorts; size: documents of a page;
+    keep_alive: seconds for which the server keeps the search between two pages; source: the only fields wanted, () for all.
     """
 
     index: str
-    lenient: bool
+    may_be_missing: bool
     query: Query
     keys: tuple[str, ...]
     size: int
@@ -57,15 +57,15 @@ class Search:
         return quoted(self.index)
 
     @property
-    def leniency(self) -> str:
-        """Parameters about indices that are not there."""
-        return "&ignore_unavailable=true&allow_no_indices=true" if self.lenient else ""
+    def allow_missing(self) -> str:
+        """The parameters that allow missing indices."""
+        return "&ignore_unavailable=true&allow_no_indices=true" if self.may_be_missing else ""
 
     @property
     def filter(self) -> str:
-        """The parameter that has the server send only what is read, for links that are slower than the server."""
-        said = "_scroll_id,pit_id,timed_out,terminated_early,_shards,hits.total,hits.hits._source,hits.hits.sort"
-        return f"&filter_path={said}" if self.source else ""
+        """The parameter that limits answers to what is read, for links slower than the server."""
+        fields = "_scroll_id,pit_id,timed_out,terminated_early,_shards,hits.total,hits.hits._source,hits.hits.sort"
+        return f"&filter_path={fields}" if self.source else ""
 
     def body(self, number: int, slices: int) -> dict[str, Any]:
         """Return the body of a slice's first request, without its sort."""
@@ -78,26 +78,26 @@ class Search:
 
 
 def quoted(index: str) -> str:
-    """Return names and wildcards as they stand in a URL."""
+    """Return names and wildcards quoted for a URL."""
     return quote(index, safe="*,")
 
 
 class Pages(Protocol):
-    """How the pages of a slice are asked for. retries: how many requests may be repeated; of a scroll, none: the server moves on."""
+    """Requests for the pages of a slice. retries: how many may be repeated; none of a scroll, which moves forward on the server."""
 
     retries: ClassVar[int]
 
     def first(self) -> Coroutine[Any, Any, bytes]:
-        """Ask for the first page."""
+        """Request the first page."""
         ...
 
     def after(self, body: bytes) -> Coroutine[Any, Any, bytes]:
-        """Ask for the page after one with documents."""
+        """Request the page after one with documents."""
         ...
 
 
 async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> list[Samples]:
-    """Return all of a slice's samples. Raises Incomplete unless every page was whole and all that the server had found has come."""
+    """Return all samples of a slice. Raises Incomplete unless every page was complete and all documents were read."""
     make, ahead, total, asked, retries = pages.first, None, None, 0, pages.retries
     found: list[Samples] = []
     documents = 0
@@ -106,14 +106,14 @@ async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> li
             try:
                 body = await (ahead or make())
                 ahead = None
-                total = total_found(body) if not found else total
+                total = total_hits(body) if not found else total
                 if total is not None and (asked + 1) * size < total:
-                    ahead = await _sent(pages.after(body))
-                answer = _whole(decode, body)
+                    ahead = await _send(pages.after(body))
+                answer = _decode_whole(decode, body)
             except ContextGone:
                 raise
             except Transient:
-                await _given_up(ahead)
+                await _cancel(ahead)
                 ahead = None
                 if not retries:
                     raise
@@ -126,42 +126,42 @@ async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> li
                 break
             make = partial(pages.after, body)
     finally:
-        await _given_up(ahead)
+        await _cancel(ahead)
     check_all_read(documents, total)
     return found
 
 
-def total_found(body: bytes) -> int | None:
-    """Return how many documents a search found, from the head of its answer; None where the server did not count them to the end."""
+def total_hits(body: bytes) -> int | None:
+    """Return the number of documents of a search, from the head of its answer; None where the server did not count them all."""
     begin = max(0, body.find(b'"hits"'))
-    found = _TOTAL.search(body, begin, begin + TOTAL)
+    found = _TOTAL.search(body, begin, begin + TOTAL_WITHIN_BYTES)
     return int(found[1] or found[2]) if found else None
 
 
-def named(name: re.Pattern[bytes], body: bytes) -> str | None:
-    """Return what a pattern finds in front of an answer's hits: ids are as long as there are shards."""
+def find_id(name: re.Pattern[bytes], body: bytes) -> str | None:
+    """Return what a pattern finds before the hits of an answer; ids are longer the more shards there are."""
     end = body.find(b'"hits"')
     found = name.search(body, 0, end if end >= 0 else len(body))
     return found[1].decode() if found else None
 
 
-def _whole(decode: Callable[[bytes], Answer], body: bytes) -> Answer:
+def _decode_whole(decode: Callable[[bytes], Answer], body: bytes) -> Answer:
     try:
         answer = decode(body)
     except Malformed as error:
-        raise Transient(f"an answer that is no answer to a search: {error}") from None
+        raise Transient(f"malformed answer to a search: {error}") from None
     check_whole(answer)
     return answer
 
 
-async def _sent(request: Coroutine[Any, Any, bytes]) -> asyncio.Future[bytes]:
+async def _send(request: Coroutine[Any, Any, bytes]) -> asyncio.Future[bytes]:
     task = asyncio.ensure_future(request)
-    for _ in range(TURNS_TO_SEND):
+    for _ in range(TURNS_UNTIL_SENT):
         await asyncio.sleep(0)
     return task
 
 
-async def _given_up(task: asyncio.Future[bytes] | None) -> None:
+async def _cancel(task: asyncio.Future[bytes] | None) -> None:
     if task is not None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -171,11 +171,11 @@ _SCROLL_ID = re.compile(rb'"_scroll_id"\s*:\s*"([^"]+)"')
 
 
 async def read_scroll_slice(server: Server, search: Search, number: int, slices: int, decode: Callable[[bytes], Answer]) -> list[Samples]:
-    """Return the samples of one of a search's slices. Raises Transient or Fatal; then all slices must be asked again."""
-    parameters = f"?scroll={search.keep_alive}s&allow_partial_search_results=false{search.leniency}{search.filter}"
+    """Return the samples of one slice of a search. Raises Transient or Fatal; then all slices must be read again."""
+    parameters = f"?scroll={search.keep_alive}s&allow_partial_search_results=false{search.allow_missing}{search.filter}"
     target, body = f"/{search.path}/_search{parameters}", search.body(number, slices) | {"sort": ["_doc"]}
     scrolls = _Scrolls(server)
-    async with server.lent(server.ask("POST", target, body), scrolls.give_back) as first:
+    async with server.held_open(server.ask("POST", target, body), scrolls.release) as first:
         return await read(_ScrollPages(server, search, first), decode, search.size)
 
 
@@ -183,7 +183,7 @@ async def read_scroll_slice(server: Server, search: Search, number: int, slices:
 class _Scrolls:
     server: Server
 
-    async def give_back(self, first: bytes) -> None:
+    async def release(self, first: bytes) -> None:
         await self.server.ask("DELETE", "/_search/scroll", {"scroll_id": [_id(first)]})
 
 
@@ -203,8 +203,8 @@ class _ScrollPages:
 
 
 def _id(body: bytes) -> str:
-    """Find the scroll's name at the head of an answer, before the rest of it is decoded."""
-    if (found := named(_SCROLL_ID, body)) is None:
+    """Return the scroll's id from the head of an answer, before the rest is decoded."""
+    if (found := find_id(_SCROLL_ID, body)) is None:
         raise Transient("an answer without a scroll id")
     return found
 
@@ -215,9 +215,9 @@ _PIT_ID = re.compile(rb'"pit_id"\s*:\s*"([^"]+)"')
 
 
 def open_point_in_time(server: Server, search: Search, product: Product) -> AbstractAsyncContextManager[str]:
-    """Open a point in time, and close it in the end; all slices read from the same. Raises Transient or Fatal."""
+    """Open a point in time, and close it after the block; all slices read the same one. Raises Transient or Fatal."""
     if product == "opensearch":
-        # Where a shard is gone it would open one without that shard, and never say so again.
+        # Without the parameter a missing shard would be left out without any report.
         target = f"/{search.path}/_search/point_in_time?keep_alive={search.keep_alive}s&allow_partial_pit_creation=false"
         name, closing = "pit_id", lambda pit: server.ask("DELETE", "/_search/point_in_time", {"pit_id": [pit]})
     else:
@@ -225,30 +225,30 @@ def open_point_in_time(server: Server, search: Search, product: Product) -> Abst
         name, closing = "id", lambda pit: server.ask("DELETE", "/_pit", {"id": pit})
 
     async def opening() -> str:
-        answer = await server.json("POST", target + search.leniency, dict[str, Any])
+        answer = await server.json("POST", target + search.allow_missing, dict[str, Any])
         if not isinstance(pit := answer.get(name), str):
-            raise Transient(f"{server} opened a point in time and did not name it")
+            raise Transient(f"{server} opened a point in time without an id")
         return pit
 
-    return server.lent(opening(), closing)
+    return server.held_open(opening(), closing)
 
 
 def sort_order(product: Product, time: str, names: Sequence[str]) -> list[Any]:
-    """Return what to sort by, so that no two documents are equal: search_after would skip the second one.
+    """Return a sort order in which no two documents are equal: search_after would skip the second.
 
-    Elasticsearch has an order of its own that costs nothing. OpenSearch before 3.3 has none: the fields that tell documents apart,
-    and for those that stand twice their number in the shard.
+    Elasticsearch has one that costs nothing. OpenSearch before 3.3 has none: so the fields that distinguish documents are used, and for
+    equal documents their number in the shard.
     """
     if product == "elasticsearch":
         return ["_shard_doc"]
-    # An index without a document has no mapping, not even of _seq_no, and without unmapped_type that is an error.
+    # An index without documents has no mapping, not even of _seq_no, which would be an error without unmapped_type.
     types = [(time, "date"), *((name, "keyword") for name in names), ("_seq_no", "long")]
     return [{name: {"order": "asc", "unmapped_type": type_}} for name, type_ in types]
 
 
 @dataclass(slots=True)
 class PointInTimeSlice:
-    """One slice of a search in a point in time, whose name may change from page to page: the latest is right."""
+    """One slice of a search in a point in time. Its id may change from page to page; the latest is valid."""
 
     server: Server
     search: Search
@@ -259,18 +259,18 @@ class PointInTimeSlice:
     retries: ClassVar[int] = 2
 
     async def read(self, decode: Callable[[bytes], Answer]) -> list[Samples]:
-        """Return its samples. Raises Transient or Fatal."""
+        """Return the samples. Raises Transient or Fatal."""
         return await read(self, decode, self.search.size)
 
     async def first(self) -> bytes:
-        """Ask for the first page."""
+        """Request the first page."""
         return await self._ask({})
 
     async def after(self, body: bytes) -> bytes:
-        """Ask for the documents behind the last one of a page."""
+        """Request the documents after the last one of a page."""
         if (last := last_sort(body)) is None:
             raise Transient("an answer without sort values")
-        self.pit = named(_PIT_ID, body) or self.pit
+        self.pit = find_id(_PIT_ID, body) or self.pit
         return await self._ask({"search_after": last, "track_total_hits": False})
 
     async def _ask(self, more: dict[str, Any]) -> bytes:
@@ -278,7 +278,7 @@ class PointInTimeSlice:
         try:
             return await self.server.ask("POST", f"/_search?allow_partial_search_results=false{self.search.filter}", body)
         except NoIndex as error:
-            # One of those that it was opened over has been deleted since.
+            # An index that it was opened over has been deleted since.
             raise ContextGone(str(error)) from None
 
     def _pit(self) -> dict[str, str]:

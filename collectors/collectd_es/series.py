@@ -1,4 +1,4 @@
-"""Series: the numbers that stand for names, and which column of which dataset a number is."""
+"""Series: numbers for names, and the column of each number."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-LONGEST = 200
-"""Characters of a host's or a device's name. Names come from anybody, and a column's must not break a file or a message."""
+MAX_NAME_LENGTH = 200
+"""Characters of a host's or a device's name: any client may write documents, and a name must not break a file or a message."""
 
 
 class Name(NamedTuple):
-    """What a series is of: a dataset, its column, and within that the core, "" where a column has one series only."""
+    """The name of a series: a dataset, its column, and the core, "" where a column has one series only."""
 
     dataset: str
     column: str
@@ -41,10 +41,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Where each series belongs, at one time.
+    """The column of each series, at one time.
 
-    columns: of each dataset, in order; places: of each dataset, pairs of series u4[k] and their columns u4[k]. A mean has a pair per
-    core, natural order of their names, other datasets have one with all their columns.
+    columns: of each dataset, in order; places: of each dataset, pairs of series u4[k] and their columns u4[k]. A mean has one pair per
+    core, in natural order; other datasets have one pair with all their columns.
     mean, complement: bool[series].
     """
 
@@ -54,10 +54,10 @@ class Layout:
     complement: NDArray[np.bool_]
 
 
-# Numbers are given in the order of arrival, which parse workers and retries change, and so nothing that leaves a collector may follow
-# from them. Columns are given when batches are made: names that are new then come in their natural order behind the older ones.
+# Numbers follow the order of arrival, which parse workers and retries change, so no output may depend on them. Columns are assigned when
+# batches are made: new names follow the older ones in natural order.
 class Series:
-    """The names of one source, numbered as they come; shared by all its readers in one process."""
+    """The names of one source, numbered in order of arrival; shared by all its readers in one process."""
 
     def __init__(self, hosts: re.Pattern[str] | None = None, devices: re.Pattern[str] | None = None) -> None:
         self._hosts = hosts
@@ -71,7 +71,7 @@ class Series:
         return len(self._names)
 
     def number(self, name: Name) -> int:
-        """Return a name's number; the next one for a new name."""
+        """Return a name's number, the next one for a new name."""
         number = self._numbers.setdefault(name, len(self._names))
         if number == len(self._names):
             self._names.append(name)
@@ -82,11 +82,11 @@ class Series:
         return self._names[first:]
 
     def merge(self, names: Sequence[tuple[str, str, str]]) -> NDArray[np.uint32]:
-        """Return our numbers u4[n] of another table's names."""
+        """Return the numbers u4[n] of another table's names in this table."""
         return np.array([self.number(Name(*name)) for name in names], np.uint32)
 
     def resolve(self, key: Key) -> dict[str, int] | str:
-        """Return the number of each field of a document that holds a value, or why its values are of no series."""
+        """Return the number of each field of a document that holds a value, or the reason why it has no series."""
         types = METRICS.get(key.plugin)
         if types is None:
             return "unknown plugin"
@@ -96,21 +96,21 @@ class Series:
         fields = kinds.get(key.type_instance)
         if fields is None:
             return "unknown type instance"
-        return self._refused(key) or {field: self.number(self._name(dataset, key)) for field, dataset in fields.items()}
+        return self._fault(key) or {field: self.number(self._name(dataset, key)) for field, dataset in fields.items()}
 
-    def _refused(self, key: Key) -> str:
-        """Return what is wrong with the host or its part, if anything."""
+    def _fault(self, key: Key) -> str:
+        """Return why a host or its part is not collected, or ""."""
         if not key.host:
             return "no host"
-        if not all(text.isprintable() and len(text) <= LONGEST for text in key):
+        if not all(text.isprintable() and len(text) <= MAX_NAME_LENGTH for text in key):
             return "unusable name"
         if self._hosts is not None and not self._hosts.fullmatch(key.host):
             return "unknown host"
         if key.plugin == "memory":
             return "unknown plugin instance" if key.plugin_instance else ""
-        return self._refused_device(key.plugin_instance) if key.plugin == "disk" else ""
+        return self._device_fault(key.plugin_instance) if key.plugin == "disk" else ""
 
-    def _refused_device(self, device: str) -> str:
+    def _device_fault(self, device: str) -> str:
         if not device:
             return "no device"
         return "unknown device" if self._devices is not None and not self._devices.fullmatch(device) else ""
@@ -121,7 +121,7 @@ class Series:
         return Name(dataset, key.host, key.plugin_instance)
 
     def layout(self) -> Layout:
-        """Return the place of each series, and give columns to names that have none yet."""
+        """Return the layout of all series, and assign columns to new names."""
         if self._layout is None or len(self._layout.mean) != len(self._names):
             self._layout = self._arranged()
         return self._layout

@@ -1,4 +1,4 @@
-"""Samples of files on their way to windows: on disk, by time, so that any window can be asked for while memory stays flat."""
+"""Samples of files on their way to windows: on disk, by time, so that memory does not grow with the input."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from tokiod.window import Window
 
-BUCKET = 300_000
-"""Milliseconds of time in a bucket. Of 288 hosts with 16 cores, some half a million samples: 11 MB."""
+BUCKET_MILLISECONDS = 300_000
+"""Of 288 hosts with 16 cores, a bucket holds some half a million samples: 11 MB."""
 
 Columns = tuple["NDArray[np.int64]", "NDArray[np.uint32]", "NDArray[np.float64]"]
 _DTYPES = (np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.float64))
 
 
-# The pages of a file come in any order of time, and a window needs all of its samples at once. Twenty bytes a sample in a file without
-# a name, which is gone with the process, are nothing beside the three hundred of its document that were read for it.
+# The pages of a file are in any order of time, and a window needs all of its samples at once. Each sample takes 20 bytes in a file without
+# a name, which disappears with the process; its document, which was read for it, takes 300.
 class Spool:
-    """Samples (time i8 UTC epoch milliseconds, series u4, value f8), put in in any order, taken out by window. Raises OSError."""
+    """Samples (time i8 UTC epoch milliseconds, series u4, value f8), added in any order, returned by window. Raises OSError."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="tokiod-spool-", buffering=0)  # noqa: SIM115 - close() closes it
@@ -35,8 +35,8 @@ class Spool:
         self._end = 0
 
     def add(self, time: NDArray[np.int64], series: NDArray[np.uint32], value: NDArray[np.float64]) -> None:
-        """Put samples in."""
-        bucket = time // BUCKET
+        """Add samples."""
+        bucket = time // BUCKET_MILLISECONDS
         if not len(bucket):
             return
         if (bucket != bucket[0]).any():
@@ -49,7 +49,7 @@ class Spool:
     def within(self, window: Window) -> Iterator[Columns]:
         """Yield the samples of a window, in parts."""
         start, end = window.start * 1000, window.end * 1000
-        for bucket in range(start // BUCKET, -(-end // BUCKET)):
+        for bucket in range(start // BUCKET_MILLISECONDS, -(-end // BUCKET_MILLISECONDS)):
             for offset, count in self._parts.get(bucket, ()):
                 time, series, value = self._read(offset, count)
                 inside = (time >= start) & (time < end)
@@ -57,10 +57,10 @@ class Spool:
 
     def spans(self) -> list[Window]:
         """Return where there are samples, in whole buckets."""
-        return spans_of(np.array(list(self._parts), np.int64) * (BUCKET // 1000), BUCKET // 1000)
+        return spans_of(np.array(list(self._parts), np.int64) * (BUCKET_MILLISECONDS // 1000), BUCKET_MILLISECONDS // 1000)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def _write(self, bucket: int, columns: Columns) -> None:

@@ -1,4 +1,4 @@
-"""Samples of a window to complete cells: the pure end of the collector."""
+"""Samples of a window to complete cells, and these to batches."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 MILLISECONDS = 1000
-MOST_CELLS = 2_000_000
-"""Of (row, series), held at once: 16 MB of values and 8 MB of times."""
+MAX_CELLS = 2_000_000
+"""Cells (row, series) in memory at once: 16 MB of values and 8 MB of times."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cellular:
-    """A window's batches, one of every dataset; dropped: samples that gave no cell, by reason."""
+class WindowCells:
+    """A window's batches, one per dataset; dropped: samples without a cell, by reason."""
 
     batches: list[Batch]
     dropped: Counter[str]
 
 
-# A sample falls into the cell of its series and row. There it is alone, nearly always, and then its place is all there is to find.
-# Samples that share a cell are sorted by (time, value), so that arrival decides nothing: of equal times the largest value counts, and
-# of different ones the last, or all for a mean.
-def batches(samples: Sequence[Samples], window: Window, step: int, series: Series) -> Cellular:
-    """Make a window's batches of its samples, in any order and any parts.
+# A sample belongs to the cell of its series and row. Nearly always it is alone there, and its index is all that must be computed.
+# Samples that share a cell are sorted by (time, value), so that the order of arrival decides nothing: of equal times the largest value
+# counts, and of different times the last, or all for a mean.
+def batches(samples: Sequence[Samples], window: Window, step: int, series: Series) -> WindowCells:
+    """Return a window's batches of its samples, in any order and any parts.
 
-    step: seconds of a row, counted from the window's start. The times of batches are the left edges of rows; cells stand row by row.
+    step: seconds of a row, counted from the window's start. The times of batches are the left edges of rows; cells are in order of rows.
     """
     layout = series.layout()
     held = _held(samples, window, step, layout)
     found: dict[str, list[_Part]] = {dataset: [] for dataset in layout.columns}
     duplicates = 0
     rows = -(-window.seconds // step)
-    high = max(1, MOST_CELLS // max(1, len(layout.mean)))
+    high = max(1, MAX_CELLS // max(1, len(layout.mean)))
     for first in range(0, rows, high):
         some = held.rows(first, min(high, rows - first))
         if not len(some):
@@ -56,7 +56,7 @@ def batches(samples: Sequence[Samples], window: Window, step: int, series: Serie
         for dataset, parts in found.items():
             parts.append(_part(grid.values(dataset), window.start + first * step, step))
     dropped = +Counter({"outside the window": sum(map(len, samples)) - len(held), "duplicate": duplicates})
-    return Cellular([_batch(dataset, step, layout, parts) for dataset, parts in found.items()], dropped)
+    return WindowCells([_batch(dataset, step, layout, parts) for dataset, parts in found.items()], dropped)
 
 
 _Part = tuple["NDArray[np.int64]", "NDArray[np.uint32]", "NDArray[np.float64]"]
@@ -64,7 +64,7 @@ _Part = tuple["NDArray[np.int64]", "NDArray[np.uint32]", "NDArray[np.float64]"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """The samples of a window: i8[n] row, u4[n] series, i8[n] time, f8[n] the value that is to be stored."""
+    """The samples of a window: i8[n] row, u4[n] series, i8[n] time, f8[n] the value to store."""
 
     row: NDArray[np.int64]
     series: NDArray[np.uint32]
@@ -89,16 +89,16 @@ def _held(samples: Sequence[Samples], window: Window, step: int, layout: Layout)
     inside = (time >= 0) & (time < window.seconds * MILLISECONDS)
     if not inside.all():
         time, series, value = time[inside], series[inside], value[inside]
-    # Adding 0.0 makes a zero of a negative zero, which would be another number to whoever compares bytes.
+    # Adding 0.0 makes a zero of a negative zero, whose bytes differ.
     value = np.where(layout.complement[series], 100.0 - value, value + 0.0)
     return _Held(time // (step * MILLISECONDS), series, time, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """Some rows of a window, all series: the value f8[rows, series] of each, NaN for none; of means, the sum of `more` + 1 values.
+    """Some rows of a window, all series. value: f8[rows, series], NaN for missing; of means, the sum of `more` + 1 values.
 
-    more: i4[rows, series], or None where there is nowhere more than one.
+    more: i4[rows, series], or None where no cell has more than one.
     """
 
     value: NDArray[np.float64]
@@ -114,12 +114,12 @@ class _Grid:
         value[cell] = held.value
         more, duplicates = None, 0
         if len(value) - np.count_nonzero(np.isnan(value)) < len(cell):
-            more, duplicates = _crowded(value, cell, held, layout)
+            more, duplicates = _resolve_shared(value, cell, held, layout)
             more = more.reshape(rows, width)
         return cls(value.reshape(rows, width), more, duplicates, layout)
 
     def values(self, dataset: str) -> NDArray[np.float64]:
-        """Return the cells f8[rows, columns] of a dataset, NaN for none."""
+        """Return the cells f8[rows, columns] of a dataset, NaN for missing."""
         places = self.layout.places[dataset]
         if dataset in MEANS:
             return self._mean(places, len(self.layout.columns[dataset]))
@@ -136,9 +136,9 @@ class _Grid:
         return mean
 
 
-def _crowded(value: NDArray[np.float64], cell: NDArray[np.int64], held: _Held, layout: Layout) -> tuple[NDArray[np.int32], int]:
-    """Set the values of cells with several samples; return how many samples more than one count there, and how many were duplicates."""
-    # Of the samples of a cell one remains its owner: the others and their owners are the crowd. Counting them takes half as long again.
+def _resolve_shared(value: NDArray[np.float64], cell: NDArray[np.int64], held: _Held, layout: Layout) -> tuple[NDArray[np.int32], int]:
+    """Set the values of cells with several samples; return how many more than one sample count there, and the number of duplicates."""
+    # One sample of a cell remains its owner; the shared samples are the others and their owners. Counting them takes half as long again.
     owner, index = np.empty(len(value), np.int32), np.arange(len(cell), dtype=np.int32)
     owner[cell] = index
     lost = np.flatnonzero(owner[cell] != index)
@@ -158,7 +158,7 @@ def _crowded(value: NDArray[np.float64], cell: NDArray[np.int64], held: _Held, l
 
 
 def _part(values: NDArray[np.float64], start: int, step: int) -> _Part:
-    """Return the cells that are there, row by row."""
+    """Return the cells with a value, row by row."""
     rows, columns = values.shape
     there = ~np.isnan(values)
     if there.all():

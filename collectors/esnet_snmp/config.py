@@ -1,4 +1,4 @@
-"""What a [[source]] of this kind, and `tokioctl archive`, may be told."""
+"""What a [[source]] of this kind and `tokioctl archive` take."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """ESnet's service.
 
-    url: what stands before /ROUTER/interface/...; interfaces: "ROUTER:IFNAME", which are also the columns.
-    aggregate, interval: what a point is of so many seconds; timestep: between rows of the archive, default: the interval.
-    connections, rate: how many requests at once, and a second; request_timeout: of each; tls_ca: whose certificates are believed.
-    settle, recount: the newest points are null for a minute or two. So a window is asked for when it is a minute old, and counted
-    again after two and a half, an hour and a day: where nulls have become values it is asked for again.
+    url: the part before /ROUTER/interface/...; interfaces: "ROUTER:IFNAME", which are also the columns.
+    aggregate, interval: the function and length of a point; timestep: seconds between rows of the archive, default: interval.
+    connections: requests at once; rate: requests per second; request_timeout: of each request; tls_ca: authorities to trust.
+    settle, recount: the newest points are null for a minute or two. So a window is queried when it is a minute old, and counted again
+    after 2.5 minutes, an hour and a day: where nulls have become values, it is collected again.
     """
 
     settle: Duration = Duration(60)
@@ -47,26 +47,26 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return frozenset(DATASETS.values())
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the URL, names and lengths."""
+        """Return the errors of URL, names and time spans."""
         return list(self._faults())
 
     def _faults(self) -> Iterator[str]:
         yield from _url_faults(self.url)
         yield from (f"interfaces: {fault}" for fault in name_faults(self.interfaces))
         if not self.interfaces:
-            yield 'interfaces: name at least one, as "ROUTER:IFNAME"'
+            yield 'interfaces: at least one is required, as "ROUTER:IFNAME"'
         for name in ("interval", "request_timeout"):
             if getattr(self, name) <= 0:
-                yield f"{name}: must be longer than nothing"
+                yield f"{name}: must be greater than zero"
         if self.step <= 0:
-            yield "timestep: must be longer than nothing"
+            yield "timestep: must be greater than zero"
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
-    """Which interfaces, and how far apart points and rows are."""
+    """The interfaces, and the lengths of points and rows."""
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 30
-    interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME.  [default: all that are in the files]")] = ()
+    interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME.  [default: all in the files]")] = ()
     interval: Annotated[int | None, msgspec.Meta(ge=1, description="Seconds between points.  [default: the most common]")] = None
 
     def datasets(self) -> frozenset[str]:
@@ -74,16 +74,16 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
         return frozenset(DATASETS.values())
 
     def faults(self) -> list[str]:
-        """Return what is wrong with names."""
+        """Return the errors of names."""
         return [f"interface: {fault}" for fault in name_faults(self.interface)]
 
 
 def _url_faults(text: str) -> Iterator[str]:
     try:
         url = urlsplit(text)
-        url.port  # noqa: B018 - raises for one that is none
+        url.port  # noqa: B018 - raises for an invalid one
     except ValueError:
-        yield "url: can't be understood"
+        yield "url: is malformed"
         return
     if url.scheme not in {"http", "https"} or not url.hostname or url.query or url.fragment:
         yield 'url: expected "https://host/path"'

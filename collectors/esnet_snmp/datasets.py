@@ -1,4 +1,4 @@
-"""Interfaces, directions and the datasets that they become."""
+"""Interfaces, directions and their datasets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DATASETS = {"in": "datatargets/readrates", "out": "datatargets/writerates"}
 """Seen from ESnet's router: what comes in was read at the site."""
 
 _INTERFACE = re.compile(r"[^:\s]+:\S(.*\S)?")
-_UNFIT = str.maketrans("/ ", "__")
+_REPLACED = str.maketrans("/ ", "__")
 
 
 def name_faults(names: Iterable[str]) -> Iterator[str]:
-    """Say which names are not ROUTER:IFNAME."""
+    """Yield an error for each name that is not ROUTER:IFNAME."""
     return (f"{name!r} is not ROUTER:IFNAME" for name in names if not is_name(name))
 
 
@@ -25,6 +25,6 @@ def is_name(name: str) -> bool:
     return _INTERFACE.fullmatch(name) is not None and name.isprintable()
 
 
-def sent(interface: str) -> str:
-    """Return an interface's name as the service knows it: without slashes and blanks."""
-    return interface.translate(_UNFIT)
+def service_name(interface: str) -> str:
+    """Return an interface's name as the service spells it: without slashes and blanks."""
+    return interface.translate(_REPLACED)

@@ -2,7 +2,7 @@
 
     {"agg": "30", "cf": "average", "begin_time": 1254350000, "end_time": 1254350090, "data": [[1254349980, 163.0], [1254350040, null]]}
 
-The first point may lie before the begin that was asked for, the end is inclusive, null says that a point is not known yet.
+The first point may lie before the requested begin; the end is inclusive; null means that a point is not known yet.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LAST = 250_000_000_000
-ODD = "point that is none"
+MAX_EPOCH = 250_000_000_000
+MALFORMED = "malformed point"
 NEGATIVE = "negative rate"
 INFINITE = "infinite rate"
 
@@ -35,9 +35,9 @@ class _Answer(msgspec.Struct):
 
 @dataclass(slots=True)
 class Points:
-    """time i8[n], rate f8[n] of those that are known, in the order in which they came; interval: what the service says it is, if it does.
+    """time i8[n], rate f8[n] of the known points, in the order of the answer; interval: seconds of a point, if the service reports it.
 
-    dropped: those that are no points, by reason.
+    dropped: invalid points, by reason.
     """
 
     time: NDArray[np.int64]
@@ -47,11 +47,11 @@ class Points:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Any, Any]], interval: int | None = None) -> Points:
-        """Take pairs of anything; null and NaN are no points, and no fault."""
+        """Take pairs of any type. Null and NaN are unknown points, and not counted as dropped."""
         dropped: Counter[str] = Counter()
         known: list[tuple[int, float]] = []
         for time, rate in pairs:
-            if reason := _wrong(time, rate):
+            if reason := _fault(time, rate):
                 dropped[reason] += 1
             elif rate is not None and rate == rate:  # noqa: PLR0124 - NaN is null
                 known.append((int(time), float(rate) + 0.0))
@@ -59,37 +59,37 @@ class Points:
         return cls(np.array(times, np.int64), np.array(rates, np.float64), interval, +dropped)
 
 
-def parse(body: bytes, said_by: str) -> Points:
-    """Read an answer. Raises Transient for what is none: a page for people, an answer that is cut."""
+def parse(body: bytes, source: str) -> Points:
+    """Read an answer. Raises Transient for anything else: an HTML page, an incomplete answer."""
     try:
         answer = msgspec.json.decode(body, type=_Answer)
     except msgspec.DecodeError:
-        return _odd(body, said_by)
+        return _parse_leniently(body, source)
     return Points.of(answer.data, _interval(answer.agg))
 
 
-def _odd(body: bytes, said_by: str) -> Points:
-    """Read an answer with NaN in it, or with points that are none."""
+def _parse_leniently(body: bytes, source: str) -> Points:
+    """Read an answer that contains NaN or malformed points."""
     try:
         answer = json.loads(body)
         pairs = [one if isinstance(one, list) and len(one) == 2 else (None, None) for one in answer["data"]]  # noqa: PLR2004 - a pair
     except (ValueError, KeyError, TypeError, RecursionError):
-        what = "with HTML: is there a login or an error page before it?" if body.lstrip()[:1] == b"<" else "with what is no list of points"
-        raise Transient(f"{said_by} answered {what}") from None
+        what = "with HTML: is there a login or an error page in between?" if body.lstrip()[:1] == b"<" else "without a list of points"
+        raise Transient(f"{source} answered {what}") from None
     return Points.of(((one[0], one[1]) for one in pairs), _interval(answer.get("agg")))
 
 
-def _wrong(time: Any, rate: Any) -> str:
-    if isinstance(time, bool) or not isinstance(time, (int, float)) or not 0 <= time < LAST:
-        return ODD
+def _fault(time: Any, rate: Any) -> str:
+    if isinstance(time, bool) or not isinstance(time, (int, float)) or not 0 <= time < MAX_EPOCH:
+        return MALFORMED
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float))):
-        return ODD
+        return MALFORMED
     if rate is None or rate >= 0:
         return INFINITE if rate == float("inf") else ""
     return NEGATIVE if rate < 0 else ""
 
 
-def _interval(told: Any) -> int | None:
-    """Return what the service says a point is of; it need not be what was asked for."""
-    text = str(told)
+def _interval(agg: Any) -> int | None:
+    """Return the length of a point as the service reports it; it may differ from the requested one."""
+    text = str(agg)
     return int(text) if text.isascii() and text.isdecimal() and 0 < int(text) <= 86400 else None  # noqa: PLR2004 - a day

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
-from collectors.esnet_snmp.datasets import DATASETS, is_name, sent
+from collectors.esnet_snmp.datasets import DATASETS, is_name, service_name
 from collectors.esnet_snmp.parse import Points
 from collectors.esnet_snmp.to_batches import batches, count
 from tokiod.errors import Fatal, TokiodError
@@ -86,7 +86,7 @@ class SavedRates:
             self._read(path.stat().st_size)
             for (name, direction), points in parse(data, str(path), dropped).items():
                 found[name, direction].append(points)
-        wanted = {name.partition(":")[0] + ":" + sent(name.partition(":")[2]): name for name in self._options.interface}
+        wanted = {name.partition(":")[0] + ":" + service_name(name.partition(":")[2]): name for name in self._options.interface}
         told = {(wanted.get(name, name), direction): _joined(parts) for (name, direction), parts in found.items()}
         columns = tuple(dict.fromkeys(self._options.interface)) or tuple(sorted({name for name, _ in told}, key=natural_key))
         chosen = {one: points for one, points in told.items() if one[0] in columns}

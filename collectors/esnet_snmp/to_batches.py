@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     Rates = NDArray[np.float64]
 
 
-def latest(time: Times, rate: Rates) -> tuple[Times, Rates]:
-    """Return points of i8[n], f8[n] in the order of their times, each time once: the last that is no NaN, as null is told, stands."""
+def each_time_once(time: Times, rate: Rates) -> tuple[Times, Rates]:
+    """Return points of i8[n], f8[n] in the order of their times, each time once: the last one that is not NaN (null) counts."""
     known = ~np.isnan(rate)
     time, rate = time[known][::-1], rate[known][::-1]
     time, first = np.unique(time, return_index=True)
@@ -30,30 +30,30 @@ def latest(time: Times, rate: Rates) -> tuple[Times, Rates]:
 
 
 def rows(time: Times, rate: Rates, interval: int, step: int, window: Window) -> tuple[Times, Rates]:
-    """Return the left edges i8[m] and means f8[m] of a window's rows of `step` seconds that points say anything of.
+    """Return the left edges i8[m] and means f8[m] of those rows of a window, `step` seconds long, that points cover.
 
-    time: i8[n], ascending; a point's rate holds for `interval` seconds or until the next point. Where both are the same, a point is
-    its row's.
+    time: i8[n], ascending; a point's rate holds for `interval` seconds or until the next point. Where interval and step are the same,
+    each point is one row.
     """
     if interval == step:
         time = window.start + (time - window.start) // step * step
-        return _inside(*latest(time, rate), window)
-    start, end, within = _held(time, interval, window)
+        return _within(*each_time_once(time, rate), window)
+    start, end, within = _holding(time, interval, window)
     return _means(start, end, rate[within] + 0.0, step, window)
 
 
-# A point that is longer than a row says something of several, perhaps of several windows. When it becomes known, each of them has more than
-# it had; the number of points would have grown in the first of them alone.
-def told(time: Times, interval: int, step: int, window: Window) -> int:
-    """Return of how many rows of a window points say anything, each point for itself; time, interval and step as of rows()."""
+# A point that is longer than a row covers several rows, perhaps of several windows. When it becomes known, the count of each of these
+# windows must grow; the number of points would grow only in the first of them.
+def covered_rows(time: Times, interval: int, step: int, window: Window) -> int:
+    """Return how many rows of a window points cover, each point by itself; time, interval and step as in rows()."""
     if interval == step:
         return int(np.count_nonzero((time >= window.start) & (time < window.end)))
-    start, end, _ = _held(time, interval, window)
+    start, end, _ = _holding(time, interval, window)
     return int(_pieces(start - window.start, end - window.start, step).sum())
 
 
-def _held(time: Times, interval: int, window: Window) -> tuple[Times, Times, NDArray[np.bool_]]:
-    """Return from when to when the points that hold in a window do so, and which ones that are."""
+def _holding(time: Times, interval: int, window: Window) -> tuple[Times, Times, NDArray[np.bool_]]:
+    """Return the start and end of each point that holds in a window, cut to the window, and which points these are."""
     end = np.minimum(time + interval, np.append(time[1:], np.iinfo(np.int64).max))
     within = (end > window.start) & (time < window.end)
     return np.maximum(time[within], window.start), np.minimum(end[within], window.end), within
@@ -63,12 +63,13 @@ def _pieces(start: Times, end: Times, step: int) -> Times:
     return (end - 1) // step - start // step + 1
 
 
-def _inside(time: Times, rate: Rates, window: Window) -> tuple[Times, Rates]:
+def _within(time: Times, rate: Rates, window: Window) -> tuple[Times, Rates]:
     within = (time >= window.start) & (time < window.end)
     return time[within], rate[within] + 0.0
 
 
-# Cut at the rows' edges and summed row by row: differences of a sum over the whole day would drown small rates in large ones.
+# Points are cut at the rows' edges and summed row by row: differences of a running sum over the day would lose small rates next to
+# large ones.
 def _means(start: Times, end: Times, rate: Rates, step: int, window: Window) -> tuple[Times, Rates]:
     first = (start - window.start) // step
     pieces = _pieces(start - window.start, end - window.start, step)
@@ -77,8 +78,8 @@ def _means(start: Times, end: Times, rate: Rates, step: int, window: Window) -> 
     left = window.start + row * step
     seconds = np.minimum(end[of], left + step) - np.maximum(start[of], left)
     covered = np.bincount(row, seconds)
-    had = np.flatnonzero(covered)
-    return window.start + had * step, np.bincount(row, seconds * rate[of])[had] / covered[had]
+    known = np.flatnonzero(covered)
+    return window.start + known * step, np.bincount(row, seconds * rate[of])[known] / covered[known]
 
 
 Series = tuple[str, str]
@@ -86,7 +87,7 @@ Series = tuple[str, str]
 
 
 def batches(points: Mapping[Series, Points], columns: Sequence[str], interval: int, step: int, window: Window) -> Iterator[Batch]:
-    """Yield both directions; interval: of points whose answer doesn't say."""
+    """Yield a batch per direction; interval: seconds of a point where the answer does not report it."""
     for direction, dataset in DATASETS.items():
         found = [_rows(points.get((name, direction)), interval, step, window) for name in columns]
         column = np.repeat(np.arange(len(found), dtype=np.uint32), [len(time) for time, _ in found])
@@ -99,9 +100,9 @@ def batches(points: Mapping[Series, Points], columns: Sequence[str], interval: i
 def _rows(points: Points | None, interval: int, step: int, window: Window) -> tuple[Times, Rates]:
     if points is None:
         return np.empty(0, np.int64), np.empty(0, np.float64)
-    return rows(*latest(points.time, points.rate), points.interval or interval, step, window)
+    return rows(*each_time_once(points.time, points.rate), points.interval or interval, step, window)
 
 
 def count(points: Mapping[Series, Points], interval: int, step: int, window: Window) -> int:
-    """Return of how many rows of a window known points say anything; interval and step as of batches()."""
-    return sum(told(np.unique(one.time), one.interval or interval, step, window) for one in points.values())
+    """Return how many rows of a window known points cover; interval and step as in batches()."""
+    return sum(covered_rows(np.unique(one.time), one.interval or interval, step, window) for one in points.values())

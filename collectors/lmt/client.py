@@ -1,4 +1,4 @@
-"""What the collector asks of a database, whichever it is."""
+"""What the collector queries a database for, of either sort."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collectors.lmt.datasets import Table
 
 Schema = dict[str, frozenset[str]]
-"""The names of each table's columns."""
+"""The columns of each table."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Rows of a table: of some keys and, where a row is about one, some operations; of the TS_IDs first to last."""
+class RowRange:
+    """Rows of a table: of some keys, of some operations where a row belongs to one, and of the TS_IDs from first to last."""
 
     table: Table
     columns: tuple[str, ...]
@@ -29,12 +29,12 @@ class Ask:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Everything to select."""
+        """All columns to select."""
         return "TS_ID", self.table.key, *self.columns
 
     @property
     def rows(self) -> int:
-        """How many rows there would be if none were missing."""
+        """The number of rows if none are missing."""
         return len(self.keys) * max(1, len(self.operations)) * (self.last - self.first + 1)
 
     @property
@@ -44,14 +44,14 @@ class Ask:
 
     @property
     def of_operations(self) -> str:
-        """The condition on the operation, to be added to another one; in a form for which no server leaves the index on TS_ID."""
+        """The condition on the operation, to append to another; in a form for which no server gives up the index on TS_ID."""
         return f" AND OPERATION_ID + 0 IN ({','.join(map(str, self.operations))})" if self.table.by_operation else ""
 
 
 class Database(Protocol):
-    """LMT's tables. Opens itself when it is first asked, and anew after it has failed.
+    """LMT's tables. The first call opens the database; so does the first call after a failure.
 
-    Everything raises Transient or Fatal; a cancelled call leaves it usable.
+    All methods raise Transient or Fatal. A cancelled call leaves the database usable.
     finished: nothing will be added, so the newest TS_ID is complete too.
     local: the SQL expression of TIMESTAMP_INFO's time, YYYY-MM-DD hh:mm:ss or a datetime.
     """
@@ -60,32 +60,32 @@ class Database(Protocol):
     local: ClassVar[str]
 
     def __str__(self) -> str:
-        """Return where it is, for messages; without secrets."""
+        """Return the location for messages, without secrets."""
         ...
 
     async def schema(self) -> Schema:
-        """Return which tables and columns there are."""
+        """Return the tables and their columns."""
         ...
 
     async def zone(self) -> dt.tzinfo | None:
-        """Return the time zone of TIMESTAMP_INFO, None if the database can't tell."""
+        """Return the time zone of TIMESTAMP_INFO, None if the database does not know it."""
         ...
 
     async def select(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         ...
 
-    async def numbers(self, ask: Ask) -> list[NDArray[Any]]:
-        """Return what ask.named says, an array each: i8 with ABSENT for NULL if the table is exact, else f8 with NaN.
+    async def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
+        """Return wanted.named, an array per column: i8 with NULL_INTEGER for NULL if the table is exact, else f8 with NaN.
 
-        Rows of other keys may be among them; their order is any.
+        Rows of other keys may be included, in any order.
         """
         ...
 
-    async def count(self, ask: Ask) -> int:
-        """Return how many rows there are, without reading them."""
+    async def count(self, wanted: RowRange) -> int:
+        """Return the number of rows without reading them."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...

@@ -1,4 +1,4 @@
-"""LMT's own MySQL or MariaDB server, asked as lightly as can be: read by primary key, and nothing held open between statements."""
+"""LMT's MySQL or MariaDB server, queried with little load: by primary key, with nothing held open between statements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from asyncmy.cursors import SSCursor
 from asyncmy.errors import MySQLError
 
-from collectors.lmt.datasets import ABSENT
+from collectors.lmt.datasets import NULL_INTEGER
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from collectors.lmt.client import Ask, Schema
+    from collectors.lmt.client import RowRange, Schema
 
 T = TypeVar("T")
 
 ROWS_AT_ONCE = 10_000
-LONGEST_NUMBER = len(",-2.2250738585072014e-308")
+MAX_NUMBER_LENGTH = len(",-2.2250738585072014e-308")
 CONNECT_SECONDS = 10
 CONNECTIONS = 2
 LOGIN_DENIED = {1045, 1130, 1251, 1698}
 READING_DENIED = {1044, 1142, 1143}
-NOT_THERE = {1049, 1054, 1146}
-UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-"""What the ssl module says within asyncmy's own text."""
+UNKNOWN_NAME = {1049, 1054, 1146}
+CERTIFICATE_FAILED = "CERTIFICATE_VERIFY_FAILED"
+"""The text of the ssl module within that of asyncmy."""
 
 _json_to_floats = msgspec.json.Decoder(list[float | None]).decode
 
@@ -45,7 +45,7 @@ OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a database is and how to get in. read_timeout: seconds that the server may be silent."""
+    """Where a database is and how to log in. read_timeout: seconds for which the server may send nothing."""
 
     host: str
     port: int
@@ -61,25 +61,25 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection, and what does not change while it lasts.
+    """A connection, and what is constant during its life.
 
-    keyed: tables whose primary key is a component's id and TS_ID; longest: bytes that the server joins before it cuts a text off.
+    keyed: tables whose primary key is a component's id and TS_ID; max_joined_bytes: where the server truncates a joined text.
     """
 
     connection: Any
     schema: Schema
     keyed: frozenset[str]
     zone: dt.tzinfo | None
-    longest: int
+    max_joined_bytes: int
 
 
-# asyncmy begins a transaction that never ends unless told otherwise, and would then see no new TS_ID for ever: autocommit. Its wait
-# for a server that does not answer has no end either: read_timeout. Any error may have left an answer half read, so the connection is
-# given up after each, and the next call makes another.
+# By default asyncmy begins a transaction that never ends and would never see a new TS_ID: hence autocommit. Its wait for a server that
+# does not answer has no limit either: hence read_timeout. Any error may leave an answer half read, so a connection is closed after each
+# error, and the next call opens another.
 class Mysql:
-    """A database of a server, over at most two connections, made when they are needed and again after errors.
+    """A database of a server, over at most two connections, opened when required and again after errors.
 
-    Two, because the server then works out one table's rows while another's are read here; more would only be a burden to it.
+    Two, because the server then works on one table while the rows of another are read here; more would only load it.
     """
 
     local: ClassVar[str] = "TIMESTAMP"
@@ -94,7 +94,7 @@ class Mysql:
         return str(self._server)
 
     async def schema(self) -> Schema:
-        """Return which tables and columns there are that the user may read."""
+        """Return the tables and columns that the user may read."""
         return await self._run(_schema_of)
 
     async def zone(self) -> dt.tzinfo | None:
@@ -105,17 +105,17 @@ class Mysql:
         """Return the rows of a small result."""
         return await self._run(lambda session: _fetch_all(session.connection, sql))
 
-    async def numbers(self, ask: Ask) -> list[NDArray[Any]]:
-        """Return what ask.named says, an array each."""
-        return await self._run(lambda session: _fetch(session, ask))
+    async def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
+        """Return wanted.named, an array per column."""
+        return await self._run(lambda session: _fetch(session, wanted))
 
-    async def count(self, ask: Ask) -> int:
-        """Return how many rows there are."""
-        ((rows,),) = await self._run(lambda session: _fetch_all(session.connection, f"SELECT COUNT(*){_place(session, ask)}"))
+    async def count(self, wanted: RowRange) -> int:
+        """Return the number of rows."""
+        ((rows,),) = await self._run(lambda session: _fetch_all(session.connection, f"SELECT COUNT(*){_from_where(session, wanted)}"))
         return int(rows)
 
     async def close(self) -> None:
-        """Leave the server."""
+        """Close the connections."""
         while self._idle:
             await self._idle.pop().connection.ensure_closed()
 
@@ -123,24 +123,24 @@ class Mysql:
         async with self._slots:
             session = self._idle.pop() if self._idle else None
             try:
-                session = session or await self._begin()
+                session = session or await self._connect()
                 result = await work(session)
             except BaseException as error:
                 if session is not None:
                     session.connection.close()
                 if isinstance(error, (MySQLError, OSError)):
                     self._forget_idle()
-                    raise self._classified(error) from None
+                    raise self._to_collect_error(error) from None
                 raise
             self._idle.append(session)
             return result
 
     def _forget_idle(self) -> None:
-        """Give up the other connection too: what broke one, such as a restart of the server, mostly breaks both."""
+        """Close the other connection too: what broke one, such as a restart of the server, usually broke both."""
         while self._idle:
             self._idle.pop().connection.close()
 
-    async def _begin(self) -> Session:
+    async def _connect(self) -> Session:
         server = self._server
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await asyncmy.connect(
@@ -156,24 +156,24 @@ class Mysql:
                 read_timeout=server.read_timeout,
             )
         try:
-            return await _described(connection)
+            return await _describe(connection)
         except BaseException:
             connection.close()
             raise
 
-    def _classified(self, error: Exception) -> CollectError:
+    def _to_collect_error(self, error: Exception) -> CollectError:
         number = error.args[0] if isinstance(error, MySQLError) and error.args else None
-        said = str(error.args[-1] if number else error) or type(error).__name__
+        text = str(error.args[-1] if number else error) or type(error).__name__
         user = self._server.user
         if number in LOGIN_DENIED:
-            return Fatal(f"{self} does not let {user} in: {said}; check the user in url, its password, and what hosts the server allows")
+            return Fatal(f"{self} rejects user {user}: {text}; check the user in url, its password, and the hosts that the server allows")
         if number in READING_DENIED:
-            return Fatal(f"{self} must not be read by {user}: {said}; GRANT SELECT ON `{self._server.database}`.* TO that user")
-        if number in NOT_THERE:
-            return Fatal(f"{self} is no LMT database: {said}; check the database in url, and whether {user} may read it")
-        if UNTRUSTED in said:
-            return Fatal(f"{self} shows a certificate that is not trusted: {said}; check tls_ca and the host in url")
-        return Transient(f"{self} does not answer: {said}")
+            return Fatal(f"{user} may not read {self}: {text}; GRANT SELECT ON `{self._server.database}`.* TO that user")
+        if number in UNKNOWN_NAME:
+            return Fatal(f"{self} is not an LMT database: {text}; check the database in url, and whether {user} may read it")
+        if CERTIFICATE_FAILED in text:
+            return Fatal(f"{self}: the server's certificate is not trusted: {text}; check tls_ca and the host in url")
+        return Transient(f"{self} does not answer: {text}")
 
 
 async def _schema_of(session: Session) -> Schema:
@@ -184,7 +184,7 @@ async def _zone_of(session: Session) -> dt.tzinfo | None:
     return session.zone
 
 
-async def _described(connection: Any) -> Session:
+async def _describe(connection: Any) -> Session:
     columns: dict[str, set[str]] = {}
     of_tables = "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
     for table, column in await _fetch_all(connection, of_tables):
@@ -194,26 +194,28 @@ async def _described(connection: Any) -> Session:
     keyed = frozenset(table for (table,) in await _fetch_all(connection, of_keys + by_ts_id))
     await connection.query("SET SESSION group_concat_max_len = @@max_allowed_packet")
     of_server = "SELECT @@global.time_zone, @@system_time_zone, @@group_concat_max_len"
-    ((told, system, longest),) = await _fetch_all(connection, of_server)
-    return Session(connection, {table: frozenset(names) for table, names in columns.items()}, keyed, zone(told, system), longest)
+    ((setting, system, max_joined_bytes),) = await _fetch_all(connection, of_server)
+    return Session(
+        connection, {table: frozenset(names) for table, names in columns.items()}, keyed, zone(setting, system), max_joined_bytes
+    )
 
 
-def zone(told: str, system: str) -> dt.tzinfo | None:
+def zone(configured: str, system: str) -> dt.tzinfo | None:
     """Return the time zone of a server's settings, if that is a named one or an offset.
 
-    Abbreviations, which is what servers in their machine's zone tell, are none: PST is no zone, and EST is no longer that in July.
+    Servers in their host's zone report abbreviations, which are no zones: PST is unknown, and EST is wrong in July.
     """
-    name = system if told == "SYSTEM" else told
+    name = system if configured == "SYSTEM" else configured
     if offset := OFFSET.fullmatch(name):
         seconds = int(offset[2]) * 3600 + int(offset[3]) * 60
         return dt.timezone(dt.timedelta(seconds=-seconds if offset[1] == "-" else seconds))
     return ZoneInfo(name) if name == "UTC" or ("/" in name and name in available_timezones()) else None
 
 
-# By itself the server takes the index on TS_ID and looks up row by row, at less than half the speed and twice its own work.
-def _place(session: Session, ask: Ask) -> str:
-    keyed = f" FORCE INDEX (PRIMARY) WHERE {ask.of_keys} AND" if ask.table.name in session.keyed else " WHERE"
-    return f" FROM {ask.table.name}{keyed} TS_ID BETWEEN {ask.first} AND {ask.last}{ask.of_operations}"
+# Without the hint the server takes the index on TS_ID and looks up row by row, at less than half the speed and twice the load.
+def _from_where(session: Session, wanted: RowRange) -> str:
+    keyed = f" FORCE INDEX (PRIMARY) WHERE {wanted.of_keys} AND" if wanted.table.name in session.keyed else " WHERE"
+    return f" FROM {wanted.table.name}{keyed} TS_ID BETWEEN {wanted.first} AND {wanted.last}{wanted.of_operations}"
 
 
 async def _fetch_all(connection: Any, sql: str) -> list[tuple[Any, ...]]:
@@ -222,44 +224,44 @@ async def _fetch_all(connection: Any, sql: str) -> list[tuple[Any, ...]]:
         return list(await cursor.fetchall())
 
 
-async def _fetch(session: Session, ask: Ask) -> list[NDArray[Any]]:
-    parse: Callable[[str], NDArray[Any]] = _integers if ask.table.exact else _floats
-    group, others = _grouped(session, ask)
+async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
+    parse: Callable[[str], NDArray[Any]] = _integers if wanted.table.exact else _floats
+    group, others = _grouped(session, wanted)
     groups, values = [parse("")], [parse("").reshape(0, len(others))]
-    for part in _parts(ask, session.longest // 2 // LONGEST_NUMBER // len(others)):
+    for part in _parts(wanted, session.max_joined_bytes // 2 // MAX_NUMBER_LENGTH // len(others)):
         at_once = max(1, ROWS_AT_ONCE // (part.last - part.first + 1))
         async with session.connection.cursor(cursor=SSCursor) as cursor:
-            await cursor.execute(_joined(session, part))
+            await cursor.execute(_joined_select(session, part))
             while rows := await cursor.fetchmany(at_once):
                 keys, counts, texts = zip(*rows, strict=True)
-                if max(map(len, texts)) >= session.longest:
-                    raise Fatal(f"{ask.table.name} has more rows of a TS_ID than its server joins: raise its max_allowed_packet")
+                if max(map(len, texts)) >= session.max_joined_bytes:
+                    raise Fatal(f"{wanted.table.name} has more rows of a TS_ID than its server joins: increase its max_allowed_packet")
                 groups.append(np.repeat(np.array(keys, groups[0].dtype), counts))
                 values.append(parse(",".join(texts)).reshape(-1, len(others)))
     found = dict(zip(others, np.concatenate(values).T, strict=True)) | {group: np.concatenate(groups)}
-    return [found[name] for name in ask.named]
+    return [found[name] for name in wanted.named]
 
 
-# The numbers of a component, or of a TS_ID where a table has no such key, come as one text, joined by the server in the order of its
-# index: cheaper for both sides than a row at a time, and so many Python objects.
-def _joined(session: Session, ask: Ask) -> str:
-    group, others = _grouped(session, ask)
-    absent = ABSENT if ask.table.exact else "'null'"
-    # A condition leaves no NULL among TS_IDs.
-    numbers = ", ".join(name if name == "TS_ID" else f"IFNULL({name}, {absent})" for name in others)
-    return f"SELECT {group}, COUNT(*), GROUP_CONCAT(CONCAT_WS(',', {numbers})){_place(session, ask)} GROUP BY {group}"
+# The server joins the numbers of a component (or of a TS_ID, where a table has no such key) into one text, in the order of its index: that
+# is cheaper for both sides than sending row by row and making so many Python objects.
+def _joined_select(session: Session, wanted: RowRange) -> str:
+    group, others = _grouped(session, wanted)
+    null = NULL_INTEGER if wanted.table.exact else "'null'"
+    # The condition on TS_ID leaves no NULL among them.
+    numbers = ", ".join(name if name == "TS_ID" else f"IFNULL({name}, {null})" for name in others)
+    return f"SELECT {group}, COUNT(*), GROUP_CONCAT(CONCAT_WS(',', {numbers})){_from_where(session, wanted)} GROUP BY {group}"
 
 
-def _grouped(session: Session, ask: Ask) -> tuple[str, list[str]]:
-    """Return what rows are joined by, and what else is asked for."""
-    group = ask.table.key if ask.table.name in session.keyed else "TS_ID"
-    return group, [name for name in ask.named if name != group]
+def _grouped(session: Session, wanted: RowRange) -> tuple[str, list[str]]:
+    """Return the column that rows are grouped by, and the other columns."""
+    group = wanted.table.key if wanted.table.name in session.keyed else "TS_ID"
+    return group, [name for name in wanted.named if name != group]
 
 
-def _parts(ask: Ask, most: int) -> Iterator[Ask]:
-    """Cut a range of TS_IDs into such of `most` TS_IDs."""
-    for first in range(ask.first, ask.last + 1, max(1, most)):
-        yield replace(ask, first=first, last=min(ask.last, first + max(1, most) - 1))
+def _parts(wanted: RowRange, ts_ids: int) -> Iterator[RowRange]:
+    """Split a range of TS_IDs into parts of `ts_ids`."""
+    for first in range(wanted.first, wanted.last + 1, max(1, ts_ids)):
+        yield replace(wanted, first=first, last=min(wanted.last, first + max(1, ts_ids) - 1))
 
 
 def _integers(text: str) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import apsw
 import numpy as np
 
-from collectors.lmt.datasets import ABSENT
+from collectors.lmt.datasets import NULL_INTEGER
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from collectors.lmt.client import Ask, Schema
+    from collectors.lmt.client import RowRange, Schema
 
 T = TypeVar("T")
 
 FAILURES: tuple[type[Exception], ...] = (apsw.Error, OSError, ValueError)
 
-IMPATIENCE = 0.05
-"""Seconds after which a cancelled query that did not stop is interrupted again: it may not have begun the first time."""
+INTERRUPT_RETRY_SECONDS = 0.05
+"""A cancelled query may not have begun when it was interrupted, so it is interrupted again after this time."""
 
 
 class Sqlite:
-    """The file at `path`, opened when it is first asked, and anew when another one stands there."""
+    """The file at `path`, opened by the first call, and again when another file replaced it."""
 
     local: ClassVar[str] = "datetime(TIMESTAMP)"
 
@@ -49,24 +49,24 @@ class Sqlite:
         return str(self._path)
 
     async def schema(self) -> Schema:
-        """Return which tables and columns there are."""
+        """Return the tables and their columns."""
         return await self._run(lambda copy: copy.schema)
 
     async def zone(self) -> dt.tzinfo | None:
-        """Return None: a file doesn't tell."""
+        """Return None: a file does not record its zone."""
         return None
 
     async def select(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         return await self._run(lambda copy: copy.db.execute(sql).fetchall())
 
-    async def numbers(self, ask: Ask) -> list[NDArray[Any]]:
-        """Return what ask.named says, an array each."""
-        return await self._run(lambda copy: copy.numbers(ask))
+    async def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
+        """Return wanted.named, an array per column."""
+        return await self._run(lambda copy: copy.numbers(wanted))
 
-    async def count(self, ask: Ask) -> int:
+    async def count(self, wanted: RowRange) -> int:
         """Return how many rows there are."""
-        return await self._run(lambda copy: copy.count(ask))
+        return await self._run(lambda copy: copy.count(wanted))
 
     async def close(self) -> None:
         """Close the file."""
@@ -87,17 +87,17 @@ class Sqlite:
             with suppress(asyncio.CancelledError, apsw.Error):
                 if self._copy is not None:
                     self._copy.db.interrupt()
-                await asyncio.wait({thread}, timeout=IMPATIENCE)
+                await asyncio.wait({thread}, timeout=INTERRUPT_RETRY_SECONDS)
         thread.cancelled() or thread.exception()
 
     def _work(self, work: Callable[[Copy], T]) -> T:
         try:
-            return work(self._opened())
+            return work(self._open())
         except FAILURES as error:
             self._drop()
-            raise self._classified(error) from None
+            raise self._to_collect_error(error) from None
 
-    def _opened(self) -> Copy:
+    def _open(self) -> Copy:
         found = self._path.stat()
         if self._inode != (found.st_dev, found.st_ino):
             self._drop()
@@ -113,27 +113,29 @@ class Sqlite:
         if copy is not None:
             copy.db.close()
 
-    def _classified(self, error: Exception) -> CollectError:
+    def _to_collect_error(self, error: Exception) -> CollectError:
         if isinstance(error, PermissionError):
-            return Fatal(f"{self._path} can't be read: {error.strerror}; let tokiod's user read it and search its directories")
+            return Fatal(
+                f"{self._path} cannot be read: {error.strerror}; the user tokiod needs read access to the file and its directories"
+            )
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if self.finished:
-            return Fatal(f"{self._path} is no SQLite copy of an LMT database, or a damaged one: {reason}")
-        return Transient(f"{self._path} can't be read now: {reason}; it may just be being replaced")
+            return Fatal(f"{self._path} is not a SQLite copy of an LMT database, or is damaged: {reason}")
+        return Transient(f"{self._path} cannot be read now: {reason}; it may be about to be replaced")
 
 
 ROWS_AT_ONCE = 1 << 16
 BUSY_SECONDS = 5.0
-BLOCK = 1024
-BLOCKS = 1 << 14
-WASTE = 4
-"""Reading through so many rows is faster than looking one up."""
+BLOCK_ROWS = 1024
+MAX_BLOCKS = 1 << 14
+LOOKUP_COST_ROWS = 4
+"""Reading this many rows in file order takes as long as looking one up."""
 CACHE_KIB = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Zones:
-    """The least and the greatest TS_ID of each block of a table's rows: a small index of a file that has none."""
+class BlockIndex:
+    """The least and the greatest TS_ID of each block of a table's rows: a small index for a file that has none."""
 
     start: int
     size: int
@@ -141,23 +143,23 @@ class Zones:
     greatest: NDArray[np.int64]
 
     def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the rowids [from, to] of the blocks that may hold such TS_IDs, neighbours joined."""
+        """Return the rowids [from, to] of the blocks that may hold such TS_IDs; adjacent blocks are joined."""
         hit = np.flatnonzero((self.least <= last) & (self.greatest >= first))
         joined = np.split(hit, np.flatnonzero(np.diff(hit) > 1) + 1) if len(hit) else []
         return [(self.start + int(run[0]) * self.size, self.start + (int(run[-1]) + 1) * self.size - 1) for run in joined]
 
 
-# A copy's only index is its primary key, (OST_ID, TS_ID), and it may not even have that. Two things make it fast all the same.
+# A copy's only index is its primary key, (OST_ID, TS_ID), if it has one. Two things make it fast all the same.
 #
-# Which rows: `OST_ID IN (...) AND TS_ID BETWEEN` uses the key. But then SQLite looks rows up one by one, twice as slow as reading them
-# in the order of the file. So one pass over a finished file remembers which TS_IDs each block of rows has, and where the wanted rows
-# lie close together, as in a file written in the order of time, their blocks are read through. A file without an index has only this.
+# Which rows: `OST_ID IN (...) AND TS_ID BETWEEN` uses the key. But then SQLite looks up row by row, twice as slow as reading them in file
+# order. So one pass over a finished file records which TS_IDs each block of rows has. Where the wanted rows lie close together, as in a
+# file written in the order of time, their blocks are read as a whole. A file without an index has only this.
 #
 # How: a row as a Python tuple costs ten times what SQLite takes to step to it. group_concat() makes one text of a column's integers
 # within SQLite, without the interpreter and its lock, and numpy reads it: 1.7 times as fast. Floats would need more digits than
 # group_concat() writes, so they come as rows.
 class Copy:
-    """An open file; a thread may interrupt what another executes. Raises apsw.Error."""
+    """An open file. Another thread may interrupt a query. Raises apsw.Error."""
 
     def __init__(self, path: Path, *, finished: bool) -> None:
         unlocked = "&immutable=1" if finished and not path.with_name(path.name + "-wal").exists() else ""
@@ -165,7 +167,7 @@ class Copy:
         self.db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         self.db.set_busy_timeout(int(BUSY_SECONDS * 1000))
         self._finished = finished
-        self._zones: dict[str, tuple[int, Zones]] = {}
+        self._block_indexes: dict[str, tuple[int, BlockIndex]] = {}
         try:
             self.db.execute(f"PRAGMA cache_size = -{CACHE_KIB}").fetchall()
             self.schema = self._read_schema()
@@ -194,65 +196,65 @@ class Copy:
         return found
 
     @cached_property
-    def _rowless(self) -> frozenset[str]:
+    def _without_rowid(self) -> frozenset[str]:
         """Views and tables without rowids, which only conditions can narrow down."""
         return frozenset(name for (name,) in self.db.execute("SELECT upper(name) FROM pragma_table_list WHERE wr OR type <> 'table'"))
 
-    def numbers(self, ask: Ask) -> list[NDArray[Any]]:
-        """Return what ask.named says, an array each."""
-        read = self._integers if ask.table.exact else self._floats
-        parts = [read(part, where) for part in _parts(ask) for where in self._places(part)]
-        empty = np.empty((len(ask.named), 0), np.int64 if ask.table.exact else np.float64)
+    def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
+        """Return wanted.named, an array per column."""
+        read = self._integers if wanted.table.exact else self._floats
+        parts = [read(part, where) for part in _parts(wanted) for where in self._conditions(part)]
+        empty = np.empty((len(wanted.named), 0), np.int64 if wanted.table.exact else np.float64)
         return list(np.concatenate([empty, *parts], axis=1))
 
-    def count(self, ask: Ask) -> int:
+    def count(self, wanted: RowRange) -> int:
         """Return how many rows there are."""
-        sql = f"SELECT count(*) FROM {ask.table.name} WHERE {{}} AND {ask.of_keys}{ask.of_operations}"
-        return sum(self.db.execute(sql.format(where)).get for where in self._places(ask))
+        sql = f"SELECT count(*) FROM {wanted.table.name} WHERE {{}} AND {wanted.of_keys}{wanted.of_operations}"
+        return sum(self.db.execute(sql.format(where)).get for where in self._conditions(wanted))
 
-    def _places(self, ask: Ask) -> list[str]:
-        """Return conditions that together find the rows, each once."""
-        name, by_time = ask.table.name, f"TS_ID BETWEEN {ask.first} AND {ask.last}"
+    def _conditions(self, wanted: RowRange) -> list[str]:
+        """Return conditions that together select all rows, each once."""
+        name, by_time = wanted.table.name, f"TS_ID BETWEEN {wanted.first} AND {wanted.last}"
         indexes = self._indexes.get(name, [])
         if any(index[0] == "TS_ID" for index in indexes):
             return [by_time]
-        keyed = any(index[:2] == (ask.table.key, "TS_ID") for index in indexes)
-        if not keyed and name in self._rowless:
+        keyed = any(index[:2] == (wanted.table.key, "TS_ID") for index in indexes)
+        if not keyed and name in self._without_rowid:
             return [by_time]
-        if not keyed or (self._finished and name not in self._rowless):
-            ranges = self._zones_of(name).ranges(ask.first, ask.last)
-            if not keyed or sum(end - start for start, end in ranges) <= WASTE * ask.rows + BLOCK:
+        if not keyed or (self._finished and name not in self._without_rowid):
+            ranges = self._block_index(name).ranges(wanted.first, wanted.last)
+            if not keyed or sum(end - start for start, end in ranges) <= LOOKUP_COST_ROWS * wanted.rows + BLOCK_ROWS:
                 return [f"rowid BETWEEN {start} AND {end} AND +{by_time}" for start, end in ranges]
-        return [f"{ask.of_keys} AND {by_time}"]
+        return [f"{wanted.of_keys} AND {by_time}"]
 
-    def _zones_of(self, name: str) -> Zones:
+    def _block_index(self, name: str) -> BlockIndex:
         version = self.db.execute("PRAGMA data_version").get
-        if name not in self._zones or self._zones[name][0] != version:
-            self._zones[name] = version, self._zoned(name)
-        return self._zones[name][1]
+        if name not in self._block_indexes or self._block_indexes[name][0] != version:
+            self._block_indexes[name] = version, self._build_block_index(name)
+        return self._block_indexes[name][1]
 
-    def _zoned(self, name: str) -> Zones:
+    def _build_block_index(self, name: str) -> BlockIndex:
         start, end = (self.db.execute(f"SELECT {edge}(rowid) FROM {name}").get or 0 for edge in ("min", "max"))
-        size = max(BLOCK, (end - start) // BLOCKS + 1)
+        size = max(BLOCK_ROWS, (end - start) // MAX_BLOCKS + 1)
         sql = f"SELECT coalesce(min(TS_ID), 1), coalesce(max(TS_ID), 0) FROM {name} WHERE rowid BETWEEN ? AND ?"
         edges = [self.db.execute(sql, (at, at + size - 1)).get for at in range(start, end + 1, size)]
         least, greatest = np.array(edges, np.int64).reshape(-1, 2).T
-        return Zones(start, size, least, greatest)
+        return BlockIndex(start, size, least, greatest)
 
-    def _integers(self, ask: Ask, where: str) -> NDArray[np.int64]:
-        columns = ", ".join(f"group_concat(ifnull(CAST({name} AS INTEGER), {ABSENT}))" for name in ask.named)
-        sql = f"SELECT {columns} FROM {ask.table.name} WHERE {where}{ask.of_operations}"
+    def _integers(self, wanted: RowRange, where: str) -> NDArray[np.int64]:
+        columns = ", ".join(f"group_concat(ifnull(CAST({name} AS INTEGER), {NULL_INTEGER}))" for name in wanted.named)
+        sql = f"SELECT {columns} FROM {wanted.table.name} WHERE {where}{wanted.of_operations}"
         (texts,) = self.db.execute(sql)
         return np.array([np.fromstring(text or "", np.int64, sep=",") for text in texts])
 
-    def _floats(self, ask: Ask, where: str) -> NDArray[np.float64]:
-        sql = f"SELECT {', '.join(ask.named)} FROM {ask.table.name} WHERE {where}{ask.of_operations}"
+    def _floats(self, wanted: RowRange, where: str) -> NDArray[np.float64]:
+        sql = f"SELECT {', '.join(wanted.named)} FROM {wanted.table.name} WHERE {where}{wanted.of_operations}"
         rows = self.db.execute(sql)
-        return np.fromiter(chain.from_iterable(rows), np.float64).reshape(-1, len(ask.named)).T
+        return np.fromiter(chain.from_iterable(rows), np.float64).reshape(-1, len(wanted.named)).T
 
 
-def _parts(ask: Ask) -> Iterator[Ask]:
-    """Cut the TS_IDs so that memory stays flat."""
-    ts_ids = max(1, ROWS_AT_ONCE // max(1, ask.rows // (ask.last - ask.first + 1)))
-    for first in range(ask.first, ask.last + 1, ts_ids):
-        yield replace(ask, first=first, last=min(first + ts_ids - 1, ask.last))
+def _parts(wanted: RowRange) -> Iterator[RowRange]:
+    """Split the TS_IDs into parts of bounded memory."""
+    ts_ids = max(1, ROWS_AT_ONCE // max(1, wanted.rows // (wanted.last - wanted.first + 1)))
+    for first in range(wanted.first, wanted.last + 1, ts_ids):
+        yield replace(wanted, first=first, last=min(first + ts_ids - 1, wanted.last))

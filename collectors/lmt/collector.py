@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - statements are made of names and integers of our own, which no driver can pass as parameters
-"""Ask an LMT database window by window."""
+"""Query an LMT database window by window."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from collectors.lmt.client import Ask
-from collectors.lmt.datasets import NEEDED, TABLES, MdtNames, Table
+from collectors.lmt.client import RowRange
+from collectors.lmt.datasets import REQUIRED_COLUMNS, TABLES, MdtNames, Table
 from collectors.lmt.parse_inventory import INFO, Info, Inventory, inventory
-from collectors.lmt.parse_timestamps import DAY, HOUR, REACH, LocalTime, seconds, text
+from collectors.lmt.parse_timestamps import DAY, HOUR, SHIFT_REACH, LocalTime, seconds, text
 from collectors.lmt.to_batches import Span, batches
 from tokiod.collector import Tally
 from tokiod.errors import Fatal, NotYet
@@ -98,8 +98,13 @@ class Lmt:
 
     async def _schema(self) -> Schema:
         schema = await self._database.schema()
-        missing = [table for table in NEEDED if table not in schema]
-        missing += [f"{table}.{name}" for table, names in NEEDED.items() for name in names if table in schema and name not in schema[table]]
+        missing = [table for table in REQUIRED_COLUMNS if table not in schema]
+        missing += [
+            f"{table}.{name}"
+            for table, names in REQUIRED_COLUMNS.items()
+            for name in names
+            if table in schema and name not in schema[table]
+        ]
         if missing:
             await self._database.close()
             raise Fatal(
@@ -118,7 +123,7 @@ class Lmt:
         if not newest or newest[0][0] is None:
             raise (Fatal if self._database.finished else NotYet)(f"{self._database} has no time stamps: is LMT's cerebrod filling it?")
         guess = local.instant(int(seconds(newest[0])[0]))
-        if self._database.finished or guess - REACH >= window.end:
+        if self._database.finished or guess - SHIFT_REACH >= window.end:
             return
         _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Tally())
         if times[-1] < window.end:
@@ -177,9 +182,9 @@ async def _all_at_once(work: Iterable[Coroutine[None, None, T]]) -> AsyncIterato
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _asks(table: Table, columns: tuple[str, ...], stock: Inventory, span: Span) -> Iterator[Ask]:
+def _asks(table: Table, columns: tuple[str, ...], stock: Inventory, span: Span) -> Iterator[RowRange]:
     keys = tuple(getattr(stock, table.roster).ids.tolist())
     operations = tuple(number for numbers in stock.operations.values() for number in numbers) if table.by_operation else ()
     if keys and (operations or not table.by_operation):
         for first, last in span.runs:
-            yield Ask(table, columns, keys, operations, first, last)
+            yield RowRange(table, columns, keys, operations, first, last)

@@ -1,4 +1,4 @@
-"""What a [[source]] of this kind, and `tokioctl archive`, may be told."""
+"""What a [[source]] of this kind and `tokioctl archive` take."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     """An LMT database.
 
     url: "sqlite:///absolute/path" or "mysql://user@host:port/filesystem_name", never with a password in it.
-    password_file, password_env: where the password is, a secret's file or an environment variable.
-    timezone: the IANA zone of TIMESTAMP_INFO; default: what the MySQL server says, or else the site's.
-    interval: LMT's time step. read_timeout: how long the server may be silent.
-    filesystem: the file system's name, needed where the database holds several.
-    mdt_names: what the columns of mdtargets are called, the "mdt"'s name or its "host"'s, as pytokio does.
-    tls: encrypt, and check the server's certificate (against tls_ca; default: the system's); tls_cert, tls_key: our own.
+    password_file, password_env: a file of secrets or an environment variable with the password.
+    timezone: the IANA zone of TIMESTAMP_INFO; default: that of the MySQL server, or else the site's.
+    interval: LMT's time step. read_timeout: how long the server may send nothing.
+    filesystem: the file system's name, required where the database holds several.
+    mdt_names: the columns of mdtargets are named after the "mdt" or its "host" (as pytokio names them).
+    tls: encrypt, and verify the server's certificate (with tls_ca; default: the system's authorities); tls_cert, tls_key: the client's.
     """
 
     url: str
@@ -53,20 +53,20 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return DATASETS
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the URL, and options that don't go together."""
+        """Return the errors of the URL, and of options that contradict each other."""
         return [*url_faults(self.url), *self._option_faults()]
 
     def _option_faults(self) -> Iterator[str]:
         if self.timezone is not None and self.timezone not in available_timezones():
-            yield f'timezone: there is no time zone "{self.timezone}"'
+            yield f'timezone: unknown time zone "{self.timezone}"'
         if self.interval <= 0:
-            yield "interval: must be longer than nothing"
+            yield "interval: must be greater than zero"
         if self.read_timeout <= 0:
-            yield "read_timeout: must be longer than nothing"
+            yield "read_timeout: must be greater than zero"
         if self.password_file and self.password_env:
-            yield "password_env: the password is in password_file already"
+            yield "password_env: password_file is set already"
         if (self.tls_cert is None) != (self.tls_key is None):
-            yield "tls_cert: a certificate of our own needs both tls_cert and tls_key"
+            yield "tls_cert: tls_cert and tls_key are required together"
         if not self.tls and (self.tls_ca or self.tls_cert):
             yield "tls: must be true for tls_ca, tls_cert and tls_key to be used"
         if self.url.startswith(SQLITE) and (self.password_file or self.password_env or self.tls):
@@ -74,18 +74,18 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
-    """How to read saved copies, and servers that are read as they stand."""
+    """How to read saved copies, and servers whose data is complete."""
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 5
-    mdt_names: Annotated[MdtNames, msgspec.Meta(description="What columns of mdtargets are called after; pytokio used the host.")] = "mdt"
-    filesystem: Annotated[str | None, msgspec.Meta(description="Which file system, where the database holds several.")] = None
-    password_file: Annotated[str | None, msgspec.Meta(description="A server's password: the file it is in.")] = None
-    password_env: Annotated[str | None, msgspec.Meta(description="A server's password: the environment variable it is in.")] = None
-    tls: Annotated[bool, msgspec.Meta(description="Encrypt, and check the server's certificate.")] = False
-    tls_ca: Annotated[str | None, msgspec.Meta(description="The authority of the server's certificate.  [default: the system's]")] = None
-    tls_cert: Annotated[str | None, msgspec.Meta(description="Our certificate, where the server asks for one.")] = None
-    tls_key: Annotated[str | None, msgspec.Meta(description="The key of our certificate.")] = None
-    read_timeout: Annotated[int, msgspec.Meta(description="Seconds that a server may be silent.")] = 60
+    mdt_names: Annotated[MdtNames, msgspec.Meta(description="Name the columns of mdtargets after this; pytokio used the host.")] = "mdt"
+    filesystem: Annotated[str | None, msgspec.Meta(description="The file system, where the database holds several.")] = None
+    password_file: Annotated[str | None, msgspec.Meta(description="File with the server's password.")] = None
+    password_env: Annotated[str | None, msgspec.Meta(description="Environment variable with the server's password.")] = None
+    tls: Annotated[bool, msgspec.Meta(description="Encrypt, and verify the server's certificate.")] = False
+    tls_ca: Annotated[str | None, msgspec.Meta(description="Authorities of the server's certificate.  [default: the system's]")] = None
+    tls_cert: Annotated[str | None, msgspec.Meta(description="Client certificate, if the server requires one.")] = None
+    tls_key: Annotated[str | None, msgspec.Meta(description="Key of the client certificate.")] = None
+    read_timeout: Annotated[int, msgspec.Meta(description="Seconds for which a server may send nothing.")] = 60
 
     def datasets(self) -> frozenset[str]:
         """Return the names of what LMT measures."""
@@ -93,15 +93,15 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
 
 def url_faults(text: str) -> Iterator[str]:
-    """Yield what is wrong with a URL of LMT's."""
+    """Yield the errors of a database's URL."""
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError:
-        yield "url: can't be understood; is there a password in it?"
+        yield "url: is malformed; does it contain a password?"
         return
     if url.password is not None:
-        yield "url: must not hold a password: put it into a file and name that in password_file"
+        yield "url: must not contain a password: put it into a file and set password_file"
     elif url.scheme == SQLITE:
         if url.netloc or not url.path.startswith("/"):
             yield 'url: expected three slashes and an absolute path, "sqlite:///var/lib/lmt/copy.sqlite3"'
@@ -114,4 +114,4 @@ def url_faults(text: str) -> Iterator[str]:
 def _server_faults(url: SplitResult, port: int | None) -> Iterator[str]:
     missing = [name for name, part in (("user", url.username), ("host", url.hostname), ("database", url.path.strip("/"))) if not part]
     if missing or port == 0:
-        yield f'url: expected "mysql://user@host:port/database", there is no {" and no ".join(missing or ["port"])}'
+        yield f'url: expected "mysql://user@host:port/database", missing: {", ".join(missing or ["port"])}'

@@ -1,7 +1,7 @@
-"""What is read of LMT's schema 1.1, and which datasets it becomes.
+"""What is read of LMT's schema 1.1, and which datasets it fills.
 
 TIMESTAMP_INFO   TS_ID, TIMESTAMP                       a TS_ID for every 5 s of the LMT server
-OST_DATA         OST_ID, TS_ID, READ_BYTES, ...         running sums since the OST was mounted, and what is free and used now
+OST_DATA         OST_ID, TS_ID, READ_BYTES, ...         running sums since the OST was mounted, and free and used space now
 OSS_DATA         OSS_ID, TS_ID, PCT_CPU, PCT_MEMORY
 MDS_DATA         MDS_ID, TS_ID, PCT_CPU, ...            an "MDS" is an MDT: MDS_NAME is the MDT's, HOSTNAME its server's
 MDS_OPS_DATA     MDS_ID, TS_ID, OPERATION_ID, SAMPLES   running sums; no primary key, so the same row may be there twice
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tokiod.batch import Form
 
 MdtNames = Literal["mdt", "host"]
-"""Whose name a column of mdtargets bears: the "mdt"'s, or that of its server, as pytokio does."""
+"""What the columns of mdtargets are named after: the "mdt", or its server as in pytokio."""
 
-ABSENT = -(2**63 - 1)
-"""Stands for NULL among integers, which never pass through a float: running sums pass 2^53."""
+NULL_INTEGER = -(2**63 - 1)
+"""NULL among integers. Running sums exceed 2^53, so they never pass through a float."""
 
 OPERATIONS = {
     "open": "opens",
@@ -37,11 +37,11 @@ OPERATIONS = {
     "setattr": "setattrs",
     "getattr": "getattrs",
 }
-"""LMT's names of operations, and TTS's. LMT's numbers of them differ from database to database."""
+"""LMT's names of operations, and those of TTS. LMT's numbers of operations differ between databases."""
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """A dataset that is the sum of some columns of a row. operation: only of rows of that one."""
+    """A dataset that is the sum of some columns of a row. operation: only rows of this one count."""
 
     dataset: str
     form: Form
@@ -50,7 +50,7 @@ class Quantity(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table with a row per component and TS_ID. roster: which components its `key` numbers, and what their columns are called."""
+    """A table with a row per component and TS_ID. roster: the components that `key` identifies; exact: all columns are integers."""
 
     name: str
     key: str
@@ -60,13 +60,13 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read beside TS_ID and key."""
+        """The columns to read in addition to TS_ID and key."""
         selector = ("OPERATION_ID",) if self.by_operation else ()
         return selector + tuple(dict.fromkeys(column for quantity in self.quantities for column in quantity.columns))
 
     @property
     def by_operation(self) -> bool:
-        """Whether a row is about one operation."""
+        """Whether a row belongs to one operation."""
         return any(quantity.operation for quantity in self.quantities)
 
 
@@ -107,7 +107,7 @@ TABLES = (
 
 DATASETS = frozenset(quantity.dataset for table in TABLES for quantity in table.quantities)
 
-NEEDED = {
+REQUIRED_COLUMNS = {
     "TIMESTAMP_INFO": ("TS_ID", "TIMESTAMP"),
     "OST_INFO": ("OST_ID", "OST_NAME"),
     "OSS_INFO": ("OSS_ID", "HOSTNAME"),
@@ -118,4 +118,4 @@ NEEDED = {
     "MDS_DATA": ("MDS_ID", "TS_ID"),
     "MDS_OPS_DATA": ("MDS_ID", "TS_ID", "OPERATION_ID"),
 }
-"""Tables and columns without which this is no LMT database; FILESYSTEM_INFO and columns of numbers may be missing."""
+"""Tables and columns that every LMT database has; FILESYSTEM_INFO and columns of values may be missing."""

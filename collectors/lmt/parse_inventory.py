@@ -1,4 +1,4 @@
-"""Which OSTs, OSSs, MDSs and MDTs a file system has, in the order in which LMT met them."""
+"""The OSTs, OSSs, MDSs and MDTs of a file system, in the order in which LMT first saw them."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ INFO = {
     "MDS_INFO": ("MDS_ID", "FILESYSTEM_ID", "MDS_NAME", "HOSTNAME"),
     "OPERATION_INFO": ("OPERATION_ID", "OPERATION_NAME"),
 }
-"""The columns that inventory() takes of each table, ordered by the first."""
+"""The columns of each table that inventory() reads, ordered by the first."""
 
 Info = dict[str, list[tuple[Any, ...]]]
 
 
 class Roster:
-    """Components of one sort: their ids and the column of each.
+    """Components of one type: their ids and the column of each.
 
-    Several ids may share a name (the MDTs of a host, an OST that was registered anew): they share its column.
-    unnamed: how many have a name that is none, or an id, as in a damaged file.
+    Several ids may share a name (the MDTs of a host, an OST that was registered again): they share its column.
+    unnamed: how many have an invalid name or id, as in a damaged file.
     """
 
     def __init__(self, components: Iterable[tuple[Any, Any]]) -> None:
-        told = {identity: name for identity, name in components if name}
-        named = {identity: name for identity, name in told.items() if isinstance(identity, int) and _is_name(name)}
-        self.unnamed = len(told) - len(named)
+        found = {identity: name for identity, name in components if name}
+        named = {identity: name for identity, name in found.items() if isinstance(identity, int) and _is_name(name)}
+        self.unnamed = len(found) - len(named)
         self.names = tuple(dict.fromkeys(named.values()))
         position = {name: column for column, name in enumerate(self.names)}
         self.ids: NDArray[np.int64] = np.array(sorted(named), np.int64)
         self._columns = np.array([position[named[identity]] for identity in self.ids.tolist()] + [-1], np.int64)
 
     def columns(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the column of each id, -1 for a stranger."""
+        """Return the column of each id, -1 for an unknown one."""
         place = np.searchsorted(self.ids, ids)
         known = self.ids[np.minimum(place, len(self.ids) - 1)] == ids if len(self.ids) else np.zeros(len(ids), bool)
         return self._columns[np.where(known, place, -1)]
@@ -67,20 +67,20 @@ class Inventory:
 
     @property
     def unnamed(self) -> int:
-        """How many components have a name that is none."""
+        """How many components have an invalid name."""
         return sum(roster.unnamed for roster in (self.osts, self.osss, self.mdss, self.mdts))
 
 
 def inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inventory:
-    """Read INFO's rows; `wanted` is a file system's name, needed only where there are several.
+    """Parse the rows of INFO. wanted: the name of a file system, required only where there are several.
 
-    Raises Fatal for a file system that is not there, or if it is not clear which one is meant.
+    Raises Fatal for an unknown file system, or if several are there and none is named.
     """
     chosen = _choose(rows, wanted)
     osts = [(ost, name) for ost, _, name in rows["OST_INFO"] if chosen.owns(name)]
     served = {oss for _, oss, name in rows["OST_INFO"] if chosen.owns(name)}
-    strange = {oss for _, oss, _ in rows["OST_INFO"]} - served
-    osss = [(oss, host) for oss, of, host in rows["OSS_INFO"] if oss in served or (oss not in strange and chosen.holds(of))]
+    foreign = {oss for _, oss, _ in rows["OST_INFO"]} - served
+    osss = [(oss, host) for oss, of, host in rows["OSS_INFO"] if oss in served or (oss not in foreign and chosen.has_id(of))]
     mdss = [(mds, mdt, host) for mds, of, mdt, host in rows["MDS_INFO"] if chosen.owns(mdt, of)]
     return Inventory(
         chosen.name,
@@ -92,24 +92,24 @@ def inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inventory:
     )
 
 
-# LMT finds the database of a row by a prefix: rows of lc10 get into that of lc1. So names are compared whole, and an OSS that only
-# serves OSTs of others is theirs, whatever FILESYSTEM_ID it was given.
+# LMT finds the database of a row by a prefix: rows of lc10 get into that of lc1. So whole names are compared, and an OSS that serves
+# only OSTs of another file system belongs to that, whatever its FILESYSTEM_ID.
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A file system among those of a database. ids: its FILESYSTEM_IDs, as far as they are known; alone: there is no other."""
+    """One file system of a database. ids: its known FILESYSTEM_IDs; is_alone: the database holds no other."""
 
     name: str
     ids: frozenset[int]
-    alone: bool
+    is_alone: bool
 
     def owns(self, target: str | None, filesystem: int | None = None) -> bool:
-        """Tell whether an OST or MDT belongs to the file system, by its name, or where that doesn't say, by FILESYSTEM_ID."""
+        """Return whether an OST or MDT belongs to the file system, by its name, or by FILESYSTEM_ID where the name does not show it."""
         of = _filesystem(target)
-        return self.alone or (of == self.name if of else filesystem in self.ids)
+        return self.is_alone or (of == self.name if of else filesystem in self.ids)
 
-    def holds(self, filesystem: int | None) -> bool:
-        """Tell whether a FILESYSTEM_ID is that of the file system, as far as ids are known."""
-        return self.alone or not self.ids or filesystem in self.ids
+    def has_id(self, filesystem: int | None) -> bool:
+        """Return whether a FILESYSTEM_ID is that of the file system, as far as ids are known."""
+        return self.is_alone or not self.ids or filesystem in self.ids
 
 
 def _choose(rows: Info, wanted: str | None) -> _Choice:
@@ -119,18 +119,18 @@ def _choose(rows: Info, wanted: str | None) -> _Choice:
     choices = sorted(registered & seen or seen or registered)
     listed = '", "'.join(sorted(registered | seen))
     if wanted is None and len(choices) > 1:
-        raise Fatal(f'several file systems are in this database: set filesystem to one of "{listed}"')
+        raise Fatal(f'the database holds several file systems: set filesystem to one of "{listed}"')
     if wanted is not None and wanted not in registered | seen and choices:
-        raise Fatal(f'no file system "{wanted}" is in this database: set filesystem to one of "{listed}"')
+        raise Fatal(f'the database holds no file system "{wanted}": set filesystem to one of "{listed}"')
     name = wanted or "".join(choices)
     ids = frozenset(identity for identity, found in rows["FILESYSTEM_INFO"] if found == name)
-    return _Choice(name, ids, alone=len(registered) <= 1 and len(seen) <= 1)
+    return _Choice(name, ids, is_alone=len(registered) <= 1 and len(seen) <= 1)
 
 
 def _filesystem(target: Any) -> str:
-    """Return what stands before the last -OST or -MDT of a target's name, "" where there is none."""
-    for sort in ("-OST", "-MDT"):
-        before, found, _ = (target if isinstance(target, str) else "").rpartition(sort)
+    """Return the part before the last -OST or -MDT of a target's name, "" for other names."""
+    for suffix in ("-OST", "-MDT"):
+        before, found, _ = (target if isinstance(target, str) else "").rpartition(suffix)
         if found:
             return before
     return ""

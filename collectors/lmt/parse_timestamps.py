@@ -1,4 +1,4 @@
-"""From LMT's local time stamps, ordered by TS_ID, to UTC epoch seconds."""
+"""LMT's local time stamps, ordered by TS_ID, to UTC epoch seconds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 MINUTE = 60
 HOUR = 3600
 DAY = 24 * HOUR
-FIRST, LAST = DAY, 253_370_764_800
-"""Local times that have an instant with a date in any zone: what a damaged file holds may be none."""
-REACH = 3 * HOUR
-"""How far from a window a change of the clocks still matters for telling its time stamps."""
+MIN_LOCAL, MAX_LOCAL = DAY, 253_370_764_800
+"""Local times that have an instant with a date in any zone; a damaged file may contain others."""
+SHIFT_REACH = 3 * HOUR
+"""Seconds from a window within which a change of the clocks affects the meaning of its time stamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +34,22 @@ class Shift:
 
     @property
     def repeated(self) -> tuple[int, int]:
-        """The local times [first, last) that stand for two instants each; empty in spring."""
+        """The local times [first, last) that occur twice; empty in spring."""
         return self.at + self.after, self.at + max(self.before, self.after)
 
 
-# LMT stores what FROM_UNIXTIME made of the time: local time without an offset, so each time stamp of an autumn hour stands for two
-# instants. TS_IDs only grow, so where time stamps ordered by TS_ID go back, by more than NTP would, the clocks were put back, and what
-# follows is the second pass. LMT may have been down just then; so without such a step back, but with time stamps past the repeated hour,
-# the hole that hides it is the widest one. Without either, only the first pass can have happened.
+# LMT stores the result of FROM_UNIXTIME: local time without an offset, so each time stamp of an autumn hour stands for two instants.
+# TS_IDs only grow, so where time stamps ordered by TS_ID go back by more than NTP would move them, the clocks were put back, and what
+# follows is the second pass. LMT may have been down just then: without such a step back, but with time stamps after the repeated hour,
+# the step is in the widest gap. Without either, only the first pass can have happened.
 class LocalTime:
-    """The clocks of an LMT server: which local times to ask for, and which instants they were."""
+    """The clocks of an LMT server: which local times to query, and which instants they were."""
 
     def __init__(self, zone: dt.tzinfo) -> None:
         self.zone = zone
 
     def bounds(self, window: Window) -> tuple[int, int]:
-        """Return the local times [first, last), as seconds since 1970-01-01T00:00 local, that epochs() must see for a window."""
+        """Return the local times [first, last), in seconds since 1970-01-01T00:00 local, that epochs() needs for a window."""
         shifts = self._shifts(window)
         offsets = [self._offset(window.start), self._offset(window.end)]
         first, last = window.start + min(offsets), window.end + max(offsets)
@@ -61,7 +61,7 @@ class LocalTime:
     def epochs(self, local: NDArray[np.int64], window: Window) -> NDArray[np.int64]:
         """Return the instants of local times that are ordered by TS_ID and lie in bounds(window)."""
         shifts = self._shifts(window)
-        offset = np.full(len(local), self._offset(window.start - REACH), np.int64)
+        offset = np.full(len(local), self._offset(window.start - SHIFT_REACH), np.int64)
         for shift in shifts:
             start, end = shift.repeated
             later = local >= shift.at + max(shift.before, shift.after)
@@ -70,12 +70,12 @@ class LocalTime:
         return np.subtract(local, offset, dtype=np.int64)
 
     def instant(self, local: int) -> int:
-        """Return the instant of a local time; the first of two."""
+        """Return the instant of a local time; the first one if there are two."""
         return self.instants(local)[0]
 
     def instants(self, local: int) -> tuple[int, int]:
-        """Return the two instants of a local time, the same but in a repeated hour; of one of before 1970 or after 9998 its bound."""
-        local = min(max(local, FIRST), LAST)
+        """Return both instants of a local time, equal outside of repeated hours. Times before 1970 or after 9998 are clamped."""
+        local = min(max(local, MIN_LOCAL), MAX_LOCAL)
         shown = dt.datetime.fromtimestamp(local, dt.UTC).replace(tzinfo=self.zone)
         return int(shown.timestamp()), int(shown.replace(fold=1).timestamp())
 
@@ -85,7 +85,7 @@ class LocalTime:
 
     def _shifts(self, window: Window) -> list[Shift]:
         shifts = []
-        times = [*range(window.start - REACH, window.end + REACH, HOUR), window.end + REACH]
+        times = [*range(window.start - SHIFT_REACH, window.end + SHIFT_REACH, HOUR), window.end + SHIFT_REACH]
         offsets = [self._offset(time) for time in times]
         for left, right, before, after in zip(times, times[1:], offsets, offsets[1:], strict=False):
             if before != after:
@@ -102,7 +102,7 @@ class LocalTime:
 
 
 def _second_pass(local: NDArray[np.int64], start: int, end: int) -> int:
-    """Return the index from which on local times in [start, end) are those of the second pass."""
+    """Return the index from which local times in [start, end) belong to the second pass."""
     if start >= end:
         return len(local)
     near = np.flatnonzero((local >= start - HOUR) & (local < end + HOUR))
@@ -117,10 +117,10 @@ def _second_pass(local: NDArray[np.int64], start: int, end: int) -> int:
 
 
 def seconds(shown: Sequence[Any]) -> NDArray[np.int64]:
-    """Return local times, text or naive datetimes, as seconds since 1970-01-01T00:00 local."""
+    """Return local times, text or naive datetimes, in seconds since 1970-01-01T00:00 local."""
     return np.array(shown, "datetime64[s]").astype(np.int64)
 
 
 def text(local: int) -> str:
-    """Write a local time the way LMT's databases compare it."""
+    """Return a local time as LMT's databases compare it."""
     return dt.datetime.fromtimestamp(local, dt.UTC).strftime("%Y-%m-%d %H:%M:%S")

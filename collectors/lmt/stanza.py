@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collectors.lmt.config import Config, Saved
     from tokiod.collector import Collector, SavedCollector, Site
 
-MAGIC = b"SQLite format 3\0"
-PORT = 3306
+SQLITE_HEADER = b"SQLite format 3\0"
+DEFAULT_PORT = 3306
 
 
 def connected(config: Config, site: Site) -> Collector:
@@ -65,7 +65,7 @@ def _server(text: str, access: Config | Saved, site: Site) -> Server:
     url = urlsplit(text)
     return Server(
         host=url.hostname or "",
-        port=url.port or PORT,
+        port=url.port or DEFAULT_PORT,
         user=unquote(url.username or ""),
         database=unquote(url.path.strip("/")),
         read_timeout=access.read_timeout,
@@ -83,9 +83,9 @@ def _password(config: Config | Saved, site: Site) -> str:
 def _checked(path: Path) -> Path:
     try:
         with path.open("rb") as file:
-            start = file.read(len(MAGIC))
+            start = file.read(len(SQLITE_HEADER))
     except OSError as error:
         raise TokiodError(f"{path} can't be read: {error.strerror}") from None
-    if start != MAGIC:
+    if start != SQLITE_HEADER:
         raise TokiodError(f"{path} is not a SQLite file: archive lmt reads copies of LMT databases in SQLite")
     return path

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 LCTL = "lctl"
-AGAIN = 1.0
+RETRY_SECONDS = 1.0
 """Seconds after which a command that failed is asked once more: what it would have told of this window can't be had later."""
 
 
@@ -94,8 +94,8 @@ class Lustre:
         """Return what each command told, or why it told nothing; what failed at once while others told something is asked once more."""
         outcomes = await self._asked(self._names(), window)
         failed = [place for place, outcome in enumerate(outcomes) if _is_passing(outcome)]
-        if 0 < len(failed) < len(outcomes) and self._clock.time() + AGAIN < window.end:
-            await self._clock.sleep(AGAIN)
+        if 0 < len(failed) < len(outcomes) and self._clock.time() + RETRY_SECONDS < window.end:
+            await self._clock.sleep(RETRY_SECONDS)
             for place, outcome in zip(failed, await self._asked([self._names()[place] for place in failed], window), strict=True):
                 if not isinstance(outcome, TooLate):
                     outcomes[place] = outcome

@@ -1,4 +1,4 @@
-"""What a [[source]] of this kind, and `tokioctl archive`, may be told."""
+"""What a [[source]] of this kind and `tokioctl archive` take."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """A Lustre file system that is mounted here, or there where the commands are run.
+    """A Lustre file system that is mounted on this host, or on the host where the commands run.
 
-    mounts: its mount point; several are each asked by themselves, and one that doesn't answer leaves its cells missing.
-    lfs, lctl: the commands, with what runs them (sudo, ssh and a host) before them; fullness, failover: which of both is wanted.
-    homes: the NID of the server that a target belongs to, where it can't be learned; command_timeout: of each command.
+    mounts: its mount point. Several are queried one by one; the cells of one that does not answer are missing.
+    lfs, lctl: the commands, after what runs them (sudo, ssh and a host); fullness, failover: which datasets are collected.
+    homes: the NID of the server where a target is at home, if it cannot be learned; command_timeout: of each command.
     """
 
     replayable: ClassVar[bool] = False
@@ -38,39 +38,39 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return int(self.window)
 
     def datasets(self) -> frozenset[str]:
-        """Return the names of what is wanted."""
+        """Return the names of the configured datasets."""
         return frozenset((*(FULLNESS if self.fullness else ()), *(FAILOVER if self.failover else ())))
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the commands and between the times."""
+        """Return the errors of commands and time limits."""
         return list(self._faults())
 
     def _faults(self) -> Iterator[str]:
         if not self.mounts or not all(mount.startswith("/") for mount in self.mounts):
-            yield "mounts: name at least one mount point, each with its whole path"
+            yield "mounts: at least one mount point is required, each an absolute path"
         for name in ("lfs", "lctl"):
             if not all(getattr(self, name) or ("",)):
                 yield f'{name}: expected a command as a list, such as ["sudo", "{name}"]'
         if not self.datasets():
-            yield "fullness: must be true where failover is not, or there is nothing to do"
+            yield "fullness: must be true where failover is false, or nothing is collected"
         if not 0 < self.command_timeout < min(self.timeout, self.window):
-            yield "command_timeout: must be longer than nothing, and shorter than timeout and window"
+            yield "command_timeout: must be greater than zero, and less than timeout and window"
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved outputs."""
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 60
-    time: Annotated[
-        int | None, msgspec.Meta(ge=0, description="When plain outputs were made, epoch seconds.  [default: their files' times]")
-    ] = None
-    filesystem: Annotated[tuple[str, ...], msgspec.Meta(description="Which file systems.  [default: all]")] = ()
-    home: Annotated[tuple[str, ...], msgspec.Meta(description="TARGET=NID: the server that a target belongs to.  [default: learned]")] = ()
+    time: Annotated[int | None, msgspec.Meta(ge=0, description="Time of plain outputs, epoch seconds.  [default: that of their files]")] = (
+        None
+    )
+    filesystem: Annotated[tuple[str, ...], msgspec.Meta(description="File systems to read.  [default: all]")] = ()
+    home: Annotated[tuple[str, ...], msgspec.Meta(description="TARGET=NID: the home server of a target.  [default: learned]")] = ()
 
     def datasets(self) -> frozenset[str]:
-        """Return the names of both outputs' datasets."""
+        """Return the datasets of both outputs."""
         return frozenset((*FULLNESS, *FAILOVER))
 
     def faults(self) -> list[str]:
-        """Return what is wrong with homes."""
+        """Return the errors of homes."""
         return [f"home: expected TARGET=NID, got {one!r}" for one in self.home if not all(one.partition("=")[::2])]

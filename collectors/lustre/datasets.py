@@ -1,6 +1,6 @@
-"""What the outputs of both commands fill."""
+"""The datasets that the outputs of both commands fill."""
 
 FULLNESS = ("fullness/bytes", "fullness/bytestotal")
-"""lfs df: used KiB and all."""
+"""lfs df: used and total KiB."""
 FAILOVER = ("failover/datatargets", "failover/mdtargets")
-"""lctl dl -t: who is away from home."""
+"""lctl dl -t: 1 where a target is served by another server than its home."""

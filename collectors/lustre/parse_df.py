@@ -1,4 +1,4 @@
-r"""What `lfs df` prints, of one file system or of several.
+r"""Parse what `lfs df` prints, of one file system or several.
 
     UUID                   1K-blocks        Used   Available Use% Mounted on
     snx11035-MDT0000_UUID  2255453580   115237564  2106016404   5% /scratch2[MDT:0]
@@ -7,9 +7,9 @@ r"""What `lfs df` prints, of one file system or of several.
 
     filesystem_summary:  2178423632448 1560557556800 594839593984  72% /scratch2
 
-A name may be any file system's, with "-" and "_" in it; its four digits are hexadecimal, the index in brackets is decimal. Flags may
-follow. A row counts only behind a header, which says what its numbers are, and up to the summary: what the beginning of a text was
-lost of could else be taken for another name.
+A name is any file system's, with "-" and "_" in it; its last four digits are hexadecimal, the index in brackets is decimal. Flags may
+follow. A row counts only between a header, which gives the unit of its numbers, and the summary: a name whose beginning was lost could be
+taken for another name.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-# What begins a row decides it: possessive quantifiers, so that no row is looked at twice. Digits that are cut never make another number,
-# for a row counts only with the index in its brackets.
+# Possessive quantifiers: no row is scanned twice. Truncated digits never make another number, because a row counts only with the index
+# in its brackets.
 _ROW = re.compile(
     r"^([!-~]{1,100}+)[ \t]++(\d{1,18})[ \t]++(\d{1,18})[ \t]++\d{1,18}[ \t]++(?:\d{1,3}%|-)"
     r"[ \t]++/[^\[\n]*+(\[(?:OST|MDT):\d{1,9}\])[ \t]*+[A-Za-z?()0-9]*+[ \t\r]*+$",
@@ -33,19 +33,19 @@ _ERROR = re.compile(r"^(?!filesystem)[!-9;-~]++[ \t]*+:[ \t]++([^\n]*\S)[ \t\r]*
 BYTES = "1K-blocks"
 INACTIVE = "target that is inactive"
 ERROR = "target that answered with an error"
-STRAY = "row without a header"
+NO_HEADER = "row without a header"
 INODES = "row of inodes"
 CONTRADICTION = "row that contradicts itself"
-AGAIN = "row of a target that was listed before"
-ODD = "line that is none of lfs df's"
+REPEATED = "row of a target that was listed before"
+UNRECOGNISED = "unrecognised line in lfs df"
 
 
 @dataclass(slots=True)
 class Listing:
     """Size and use of each target in KiB, by name without _UUID; dropped: other lines, by reason.
 
-    The first row of a target counts: a file system may be mounted twice, and what is listed again with other figures belongs to
-    another output, whose beginning was lost.
+    The first row of a target counts: a file system may be mounted twice, and a row with other figures belongs to another output whose
+    beginning was lost.
     """
 
     targets: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -53,65 +53,65 @@ class Listing:
 
 
 def is_df(text: bytes) -> bool:
-    """Whether a text looks like an output of lfs df."""
+    """Return whether a text looks like an output of lfs df."""
     shown = "\n" + text[: 1 << 16].decode("ascii", "replace")
     return any(pattern.search(shown) for pattern in (_HEADER, _ROW))
 
 
 def parse(text: bytes) -> Listing:
-    """Read an output, also one that is cut or damaged."""
+    """Parse an output, also a truncated or damaged one."""
     listing, shown = Listing(), "\n" + text.decode("ascii", "replace")
     headers = list(_HEADER.finditer(shown))
     ends = [*(header.start() for header in headers), len(shown)]
-    known = len(headers) + _stray(shown[: ends[0]], listing)
+    known = len(headers) + _count_without_header(shown[: ends[0]], listing)
     for header, end in zip(headers, ends[1:], strict=True):
         known += _block(header[1], shown[header.end() : end], listing)
-    odd = sum(map(bool, map(str.strip, shown.split("\n")))) - known
-    if odd:
-        listing.dropped[ODD] += odd - _errors(shown, listing.dropped)
+    unrecognised = sum(map(bool, map(str.strip, shown.split("\n")))) - known
+    if unrecognised:
+        listing.dropped[UNRECOGNISED] += unrecognised - _count_errors(shown, listing.dropped)
     listing.dropped = +listing.dropped
     return listing
 
 
 def _block(unit: str, rows: str, listing: Listing) -> int:
-    """Read what is behind a header; return how many lines were understood."""
+    """Read the rows after a header; return how many lines were recognised."""
     summary = _SUMMARY.search(rows)
     found = _ROW.findall(rows[: summary.start()] if summary else rows)
     if unit == BYTES:
-        _take(found, listing)
+        _add_rows(found, listing)
     else:
         listing.dropped[INODES] += len(found)
-    return len(found) + (1 + _stray(rows[summary.end() :], listing) if summary else 0)
+    return len(found) + (1 + _count_without_header(rows[summary.end() :], listing) if summary else 0)
 
 
-def _take(rows: list[tuple[str, str, str, str]], listing: Listing) -> None:
-    """Take a file system's rows: some thousand at most, for which arrays would cost more than this loop."""
+def _add_rows(rows: list[tuple[str, str, str, str]], listing: Listing) -> None:
+    """Add a file system's rows: a few thousand at most, for which arrays would cost more than this loop."""
     targets = listing.targets
     for name, total, used, place in rows:
         figures = int(total), int(used)
-        if not name.endswith(_end(place)) or figures[1] > figures[0]:
+        if not name.endswith(_suffix(place)) or figures[1] > figures[0]:
             listing.dropped[CONTRADICTION] += 1
         elif targets.setdefault(name[:-5], figures) != figures:
-            listing.dropped[AGAIN] += 1
+            listing.dropped[REPEATED] += 1
 
 
 @lru_cache(maxsize=1 << 16)
-def _end(place: str) -> str:
-    """Return how the name of the target at a place such as [OST:21] ends."""
+def _suffix(place: str) -> str:
+    """Return the end of the name of the target at a place such as [OST:21]."""
     return f"-{place[1:4]}{int(place[5:-1]):04x}_UUID"
 
 
-def _stray(lines: str, listing: Listing) -> int:
-    """Count rows that no header tells about; return how many lines were understood."""
+def _count_without_header(lines: str, listing: Listing) -> int:
+    """Count rows without a header; return how many lines were recognised."""
     found = len(_ROW.findall(lines))
-    listing.dropped[STRAY] += found
+    listing.dropped[NO_HEADER] += found
     return found + len(_SUMMARY.findall(lines))
 
 
-def _errors(text: str, dropped: Counter[str]) -> int:
-    """Count targets that answered with an error; return how many."""
-    said = _ERROR.findall(text)
-    inactive = said.count("inactive device")
+def _count_errors(text: str, dropped: Counter[str]) -> int:
+    """Count targets that answered with an error; return how many there are."""
+    errors = _ERROR.findall(text)
+    inactive = errors.count("inactive device")
     dropped[INACTIVE] += inactive
-    dropped[ERROR] += len(said) - inactive
-    return len(said)
+    dropped[ERROR] += len(errors) - inactive
+    return len(errors)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _BEGIN = re.compile(rb"^[^\n]*BEGIN(?P<rest>[^\n]*)\n", re.MULTILINE)
 _EPOCH = re.compile(rb"[ \t]+(\d{1,12})(?:[ \t][ -~]*)?\r?")
-ODD = "line that is none of lfs's or lctl's"
+UNRECOGNISED = "line that is none of lfs's or lctl's"
 LATEST = 253_000_000_000
 
 
@@ -116,8 +116,8 @@ class _Moment:
 def _dropped(text: bytes, of_df: Counter[str], of_dl: Counter[str]) -> Counter[str]:
     """Return what gave no cell of a text that may hold both outputs: a line is odd where it is so to both."""
     lines = sum(map(bool, map(bytes.strip, text.split(b"\n"))))
-    odd = of_df.pop(parse_df.ODD, 0) + of_dl.pop(parse_dl.ODD, 0) - lines
-    return +(of_df + of_dl + Counter({ODD: odd}))
+    odd = of_df.pop(parse_df.UNRECOGNISED, 0) + of_dl.pop(parse_dl.UNRECOGNISED, 0) - lines
+    return +(of_df + of_dl + Counter({UNRECOGNISED: odd}))
 
 
 def _outputs(path: Path, told: int | None) -> Iterator[tuple[int, bytes]]:

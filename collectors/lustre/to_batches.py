@@ -1,4 +1,4 @@
-"""What was seen of targets at one moment, and batches of such."""
+"""What was seen of targets at one moment, to batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-UNKNOWN = "target whose home is not known"
+UNKNOWN_HOME = "target whose home is unknown"
 
 Cells = dict[str, dict[str, float]]
 """The values of one moment, by dataset and column."""
@@ -25,12 +25,12 @@ Cells = dict[str, dict[str, float]]
 
 @dataclass(slots=True)
 class Columns:
-    """All targets that were ever seen, by dataset: one that is missing from a listing is missing, not gone."""
+    """All targets ever seen, by dataset: a target that a listing lacks is missing, not removed."""
 
     _places: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, cells: Cells) -> None:
-        """Take notice of new ones."""
+        """Add new targets."""
         for dataset, values in cells.items():
             known = self._places.get(dataset, {})
             if not values.keys() <= known.keys():
@@ -38,12 +38,12 @@ class Columns:
                 self._places[dataset] = {name: place for place, name in enumerate(names)}
 
     def of(self, dataset: str) -> dict[str, int]:
-        """Return a dataset's in natural order, with their places."""
+        """Return a dataset's targets in natural order, with their columns."""
         return self._places.get(dataset, {})
 
 
 def fullness(targets: Mapping[str, tuple[int, int]]) -> Cells:
-    """Return what lfs df tells: used and total KiB."""
+    """Return the used and total KiB of each target."""
     used, total = FULLNESS
     return {used: {name: float(both[1]) for name, both in targets.items()}, total: {name: float(both[0]) for name, both in targets.items()}}
 
@@ -54,14 +54,14 @@ def failover(away: Mapping[str, bool | None], dropped: Counter[str]) -> Cells:
     cells: Cells = {osts: {}, mdts: {}}
     for name, is_away in away.items():
         if is_away is None:
-            dropped[UNKNOWN] += 1
+            dropped[UNKNOWN_HOME] += 1
         else:
             cells[osts if name[-7:-4] == "OST" else mdts][name] = float(is_away)
     return cells
 
 
 def batches(moments: Sequence[tuple[int, Cells]], step: int, columns: Columns, datasets: Iterable[str]) -> Iterator[Batch]:
-    """Yield a batch per dataset that has columns, of the cells of rows, each a time and what was seen then, oldest first."""
+    """Yield a batch per dataset that has columns. moments: the time of each row and what was seen then, oldest first."""
     for dataset in datasets:
         places = columns.of(dataset)
         if places:

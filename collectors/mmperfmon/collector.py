@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
-from collectors.mmperfmon.command import Asked, command_line, printed
+from collectors.mmperfmon.command import CommandOptions, command_line, printed
 from collectors.mmperfmon.datasets import maps
-from collectors.mmperfmon.parse import UNWHOLE, parse
+from collectors.mmperfmon.parse import INCOMPLETE, parse
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
 from tokiod.errors import Transient
@@ -29,7 +29,7 @@ UTC = ZoneInfo("UTC")
 
 def asking(config: Config) -> Mmperfmon:
     """Return the collector that a stanza describes."""
-    asked = Asked(config.prefix, config.command, config.queries, config.arguments, config.step)
+    asked = CommandOptions(config.prefix, config.command, config.queries, config.arguments, config.step)
     return Mmperfmon(asked, maps(config.lun_map, config.server_map), config.cpu_scale, config.run_timeout)
 
 
@@ -40,7 +40,7 @@ class Mmperfmon:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, asked: Asked, known: Maps, cpu_scale: float, seconds: float) -> None:
+    def __init__(self, asked: CommandOptions, known: Maps, cpu_scale: float, seconds: float) -> None:
         self.step = asked.bucket
         self._asked = asked
         self._cpu_scale = cpu_scale
@@ -77,7 +77,7 @@ class Mmperfmon:
         line = command_line(self._asked, query, window)
         text = printed(await self._commands.run(line, key=query, seconds=self._seconds, environment={"COLUMNS": "30000"}), query)
         output = parse(text)
-        if missing := [reason for reason in UNWHOLE if output.dropped[reason]]:
+        if missing := [reason for reason in INCOMPLETE if output.dropped[reason]]:
             raise Transient(f"query {query}: what was printed is not whole: {', '.join(missing)}")
         if text.strip() and not output.legends:
             raise Transient(f"query {query}: no table was printed but {text.split()[0].decode(errors='replace')[:100]!r}...")

@@ -1,4 +1,4 @@
-"""What mmperfmon is asked for."""
+"""One run of mmperfmon: its command line, and the meaning of its end."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ NAMED = {
     "gpfsNSDDS": ("gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_written"),
     "gpfsNumberOperations": ("gpfs_fs_read_ops", "gpfs_fs_write_ops"),
 }
-"""What mmperfmon's own queries bring of what is known here."""
+"""The metrics of mmperfmon's own queries, as far as they have a dataset."""
 
 REMOTE = ("env", "LC_ALL=C", "TZ=UTC", "COLUMNS=30000")
-"""What runs a command elsewhere, where our environment does not come along."""
+"""Runs a command on another host, which does not inherit our environment."""
 
 
-REMOTE_FAILED = 255
+SSH_FAILED = 255
 CANNOT_RUN = (126, 127)
-TOLD = 4096
+MESSAGE_BYTES = 4096
 _NO_DATA = re.compile(r"(?i)no data (is )?available|no data (was )?found")
-_OURS = re.compile(
+_CONFIGURATION_ERROR = re.compile(
     r"(?i)\busage:|\b(invalid|unknown|incorrect|unrecognized|not a valid|not found in metric|permission denied|not authorized)\b"
 )
 
 
-class Asked(NamedTuple):
-    """What is run, see Config; bucket: seconds."""
+class CommandOptions(NamedTuple):
+    """What is run, see Config. bucket: seconds."""
 
     prefix: tuple[str, ...]
     command: tuple[str, ...]
@@ -48,33 +48,34 @@ class Asked(NamedTuple):
     bucket: int
 
 
-# Documentation does not say whether a time is that of a bucket's end, nor whether the end time's own belongs to the answer; so a bucket
-# more is asked for than needed, and what is in the window is taken by its time stamp.
-def command_line(asked: Asked, query: str, window: Window) -> list[str]:
+# The documentation does not state whether a time is that of a bucket's end, nor whether the end itself is included. So one more bucket is
+# queried, and the time stamps decide what belongs to the window.
+def command_line(asked: CommandOptions, query: str, window: Window) -> list[str]:
     """Return the command and arguments of one run."""
-    elsewhere = [*asked.prefix, *REMOTE] if asked.prefix else []
+    remote = [*asked.prefix, *REMOTE] if asked.prefix else []
     times = (_time(window.start), _time(window.end + asked.bucket))
-    return [*elsewhere, *asked.command, query, *times, "-b", str(asked.bucket), *asked.arguments]
+    return [*remote, *asked.command, query, *times, "-b", str(asked.bucket), *asked.arguments]
 
 
-# IBM documents no more than that a failure is not 0, so what it says decides: of what a person must mend, and of no data, which is an
-# answer. 126 and 127 are what env and shells say of a program that can't be run; 255 is ssh's own, of a node that can't be reached.
+# IBM documents only that a failure exits with another code than 0, so the text decides: errors that an administrator must fix, and "no
+# data", which is an answer. 126 and 127 are what env and shells return for a program that cannot run; 255 is ssh's, for a node that it
+# cannot reach.
 def printed(output: Output, query: str) -> bytes:
-    """Return what a run printed, nothing where there is no data. Raises Fatal for what waits for a person, Transient for the rest."""
-    said = f"{output.stderr}\n{output.stdout[-TOLD:].decode(errors='replace') if output.code else ''}"
+    """Return what a run printed, nothing if there is no data. Raises Fatal for errors of the configuration, Transient for others."""
+    text = f"{output.stderr}\n{output.stdout[-MESSAGE_BYTES:].decode(errors='replace') if output.code else ''}"
     if not output.code:
         return output.stdout
-    if output.code != REMOTE_FAILED and _NO_DATA.search(said):
+    if output.code != SSH_FAILED and _NO_DATA.search(text):
         return b""
-    complaint = output.complaint or next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "nothing")
-    sentence = f"query {query}: ended with {output.code}, and said: {complaint[:400]}"
-    if output.code in CANNOT_RUN or (output.code != REMOTE_FAILED and _OURS.search(said)):
+    complaint = output.complaint or next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing")
+    sentence = f"query {query}: exit code {output.code}: {complaint[:400]}"
+    if output.code in CANNOT_RUN or (output.code != SSH_FAILED and _CONFIGURATION_ERROR.search(text)):
         raise Fatal(sentence)
     raise Transient(sentence)
 
 
 def counters(queries: Sequence[str]) -> list[str]:
-    """Return the counters that queries ask for."""
+    """Return the counters of queries."""
     return [counter for query in queries for counter in NAMED.get(query, query.split(","))]
 
 

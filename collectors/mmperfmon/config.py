@@ -1,4 +1,4 @@
-"""What a [[source]] of this kind, and `tokioctl archive`, may be told."""
+"""What a [[source]] of this kind and `tokioctl archive` take."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tokiod.units import Duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LEAST_SETTLE = 2
-"""Buckets: the last one may lack what nodes have not sent yet."""
+MIN_SETTLE_BUCKETS = 2
+"""The last bucket may lack what nodes have not sent yet."""
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """A command that prints what mmperfmon measured.
 
-    command: what runs, without a shell; prefix: what runs it, such as ssh and a node's name.
-    queries: metrics, joined by commas, or names of queries that mmperfmon knows; each is a run of the command per window.
-    arguments: what else every run is given; bucket: the archive's step; run_timeout: of a run.
+    command: the program to run, without a shell; prefix: what runs it, such as ssh and the name of a node.
+    queries: metrics, joined by commas, or names of queries that mmperfmon knows; each is one run of the command per window.
+    arguments: further arguments of every run; bucket: the step of the archive; run_timeout: of each run.
     lun_map, server_map: which NSDs and servers are metadata, as REGEX=mdtarget and REGEX=mdserver.
-    cpu_scale: what CPU figures are multiplied with.
+    cpu_scale: CPU values are multiplied by it.
     """
 
     settle: Duration = Duration(120)
@@ -47,37 +47,37 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return int(self.bucket)
 
     def datasets(self) -> frozenset[str]:
-        """Return the names of what the queries bring."""
+        """Return the datasets that the queries fill."""
         try:
             return datasets_of(counters(self.queries), maps(self.lun_map, self.server_map))
         except TokiodError:
             return frozenset()
 
     def only(self, datasets: frozenset[str]) -> SourceConfig:
-        """Return the same source without the queries that bring none of some datasets."""
+        """Return the same source without the queries that fill other datasets only."""
         known = maps(self.lun_map, self.server_map)
         wanted = tuple(query for query in self.queries if datasets & datasets_of(counters([query]), known))
         return msgspec.structs.replace(self, queries=wanted or self.queries)
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the maps and the queries."""
+        """Return the errors of maps, queries and time limits."""
         return [*map_faults(self.lun_map, self.server_map), *self._other_faults()]
 
     def _other_faults(self) -> Iterator[str]:
         if not self.command or not self.command[0]:
-            yield "command: name the program that is to be run"
+            yield "command: a program is required"
         if not self.queries:
-            yield "queries: name at least one"
+            yield "queries: at least one is required"
         for query in self.queries:
             if not query or query.startswith("-") or any(letter.isspace() for letter in query):
-                yield f"queries: {query!r} is no metric, no metrics joined by commas and no query's name"
+                yield f"queries: {query!r} is neither a metric, nor metrics joined by commas, nor the name of a query"
         for name in ("bucket", "run_timeout"):
             if getattr(self, name) <= 0:
-                yield f"{name}: must be longer than nothing"
-        if self.settle < LEAST_SETTLE * self.bucket:
-            yield f"settle: must be {LEAST_SETTLE} buckets of {self.bucket} s at least: the last may not be whole yet"
+                yield f"{name}: must be greater than zero"
+        if self.settle < MIN_SETTLE_BUCKETS * self.bucket:
+            yield f"settle: must be at least {MIN_SETTLE_BUCKETS} buckets of {self.bucket} s: the last one may be incomplete"
         if self.run_timeout * len(self.queries) > self.timeout:
-            yield f"timeout: {self.timeout} s are not enough for {len(self.queries)} runs of {self.run_timeout} s, one after the other"
+            yield f"timeout: {self.timeout} s is too short for {len(self.queries)} consecutive runs of up to {self.run_timeout} s"
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
@@ -85,22 +85,20 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows: the length of the query's buckets.")] = 60
     lun_map: Annotated[
-        tuple[str, ...], msgspec.Meta(description="REGEX=datatarget or REGEX=mdtarget, of NSDs' names; if given, others are left out.")
+        tuple[str, ...], msgspec.Meta(description="REGEX=datatarget or REGEX=mdtarget for NSD names; NSDs that match none are dropped.")
     ] = ()
     server_map: Annotated[
-        tuple[str, ...], msgspec.Meta(description="REGEX=dataserver or REGEX=mdserver, of hosts' names; others are data servers.")
+        tuple[str, ...], msgspec.Meta(description="REGEX=dataserver or REGEX=mdserver for host names; default: data server.")
     ] = ()
-    cpu_scale: Annotated[
-        float, msgspec.Meta(gt=0, description="What CPU figures are multiplied with; pytokio's are 100 times percent.")
-    ] = 1.0
+    cpu_scale: Annotated[float, msgspec.Meta(gt=0, description="CPU values are multiplied by this; pytokio's are 100 times percent.")] = 1.0
 
     def datasets(self) -> frozenset[str]:
-        """Return the names of all that mmperfmon measures of what the maps know."""
+        """Return the datasets of all metrics, as far as the maps allow."""
         try:
             return datasets_of(["usage"], maps(self.lun_map, self.server_map))
         except TokiodError:
             return frozenset()
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the maps."""
+        """Return the errors of the maps."""
         return map_faults(self.lun_map, self.server_map)

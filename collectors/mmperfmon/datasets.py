@@ -1,4 +1,4 @@
-"""Which dataset each metric fills, and what of it is metadata."""
+"""The dataset of each metric, and what is metadata."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ KINDS: tuple[Kind, ...] = ("data", "md")
 
 
 class Maps(NamedTuple):
-    """What is metadata, by patterns that the name of an NSD or server begins with; the first that matches counts."""
+    """What is metadata: patterns that are matched at the beginning of the name of an NSD or server; the first match counts."""
 
     nsds: tuple[tuple[re.Pattern[str], Kind], ...] = ()
     servers: tuple[tuple[re.Pattern[str], Kind], ...] = ()
 
     def nsd(self, name: str) -> Kind | None:
-        """Tell what an NSD holds: what the first pattern says, data where there are no patterns, None where none matches."""
+        """Return what an NSD holds: by the first pattern that matches, None if no pattern does; data if there are no patterns."""
         return _first(self.nsds, name) if self.nsds else "data"
 
     def server(self, name: str) -> Kind:
-        """Tell what a server serves; data where no pattern matches."""
+        """Return what a server serves; data where no pattern matches."""
         return _first(self.servers, name) or "data"
 
 
@@ -55,7 +55,7 @@ def _first(patterns: tuple[tuple[re.Pattern[str], Kind], ...], name: str) -> Kin
 
 
 def maps(nsds: Sequence[str], servers: Sequence[str]) -> Maps:
-    """Read REGEX=datatarget|mdtarget and REGEX=dataserver|mdserver. Raises TokiodError that begins with "lun_map: " or "server_map: "."""
+    """Parse REGEX=datatarget|mdtarget and REGEX=dataserver|mdserver. Raises TokiodError with "lun_map: " or "server_map: " in front."""
     return Maps(
         tuple(_pattern(text, "lun_map", "target") for text in nsds), tuple(_pattern(text, "server_map", "server") for text in servers)
     )
@@ -65,15 +65,15 @@ def _pattern(text: str, option: str, what: str) -> tuple[re.Pattern[str], Kind]:
     expression, _, name = text.rpartition("=")
     kind = next((kind for kind in KINDS if name == f"{kind}{what}"), None)
     if kind is None or not expression:
-        raise TokiodError(f"{option}: {text!r} does not read REGEX=data{what} or REGEX=md{what}")
+        raise TokiodError(f"{option}: {text!r} is not REGEX=data{what} or REGEX=md{what}")
     try:
         return re.compile(expression), kind
     except (re.error, OverflowError, RecursionError) as error:
-        raise TokiodError(f"{option}: {expression!r} is no regular expression: {error}") from None
+        raise TokiodError(f"{option}: {expression!r} is not a regular expression: {error}") from None
 
 
 def datasets_of(counters: Sequence[str], maps: Maps) -> frozenset[str]:
-    """Return the datasets that counters can fill; of names that are no counters, the whole of what mmperfmon can."""
+    """Return the datasets that counters can fill; all that mmperfmon can fill if one of the names is not a counter."""
     known = {**OF_SERVER, **OF_TARGET}
     wanted = set(counters) if all(name in known for name in counters) else set(known)
     server = {OF_SERVER[name] for name in wanted & set(OF_SERVER)}
@@ -88,7 +88,7 @@ def datasets_of(counters: Sequence[str], maps: Maps) -> frozenset[str]:
 
 
 def map_faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
-    """Return what is wrong with maps, each as "field: sentence"."""
+    """Return the errors of maps, each as "field: sentence"."""
     found = []
     for text in nsds:
         found += _faults([text], [])

@@ -25,7 +25,7 @@ _NAME = re.compile(rb"\S+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Columns of a legend, from `first` on. stamps: the rows' time stamps, one behind the other; value: f8[rows, columns], NaN: null."""
+    """Columns of a legend, from `first` on. stamps: the rows' time stamps, joined; value: f8[rows, columns], NaN for null."""
 
     legend: Legend
     first: int
@@ -35,7 +35,7 @@ class Table:
 
 @dataclass(slots=True)
 class Output:
-    """What was read of an output. dropped: values that can't be told, or lines where their number can't either, by reason."""
+    """A parsed output. dropped: values that cannot be assigned, or lines where the number of values is unknown, by reason."""
 
     tables: list[Table] = field(default_factory=list)
     legends: list[Legend] = field(default_factory=list)
@@ -43,12 +43,11 @@ class Output:
 
 
 ENTRY = re.compile(rb"(\d{1,9}):[ \t]+(\S.*)")
-LONGEST = 400
-"""Bytes of a key."""
+MAX_KEY_BYTES = 400
 
 
 class Metric(NamedTuple):
-    """`host|sensor|id|...|counter`: none, one (an interface, an NSD) or more ids (a cluster and its file system)."""
+    """`host|sensor|id|...|counter` with no id, one (an interface, an NSD) or more (a cluster and its file system)."""
 
     host: str
     sensor: str
@@ -57,21 +56,21 @@ class Metric(NamedTuple):
 
 
 class Legend:
-    """What columns 1, 2, ... measure, None where that can't be told; counters: the names that the tables' headers must have.
+    """What columns 1, 2, ... measure, None where that is unknown; counters: the names that the tables' headers must have.
 
-    width: how many columns the tables have, as far as the legend tells, its lost lines included.
+    width: the number of columns of the tables as far as the legend shows it, its lost lines included.
 
     A class with an identity, because legends repeat: read_legend() returns the same object for the same bytes, also after unpickling, so
     that what is computed from it can be cached.
     """
 
     def __init__(
-        self, metrics: tuple[Metric | None, ...], width: int = 0, strange: int = 0, text: bytes = b"", *, is_whole: bool = True
+        self, metrics: tuple[Metric | None, ...], width: int = 0, unknown_lines: int = 0, text: bytes = b"", *, is_whole: bool = True
     ) -> None:
         self.metrics = metrics
         self.width = width
         self.counters = [b"" if metric is None else metric.counter.encode() for metric in metrics]
-        self.strange = strange
+        self.unknown_lines = unknown_lines
         self.is_whole = is_whole
         self._text = text
 
@@ -84,30 +83,30 @@ NO_LEGEND = Legend(())
 
 @lru_cache(maxsize=512)
 def read_legend(text: bytes) -> Legend:
-    """Read the lines below "Legend:"; `strange` counts those that are none of it, and entries that name nothing.
+    """Parse the lines below "Legend:"; `unknown_lines` counts other lines, and entries without a valid key.
 
-    Rows among them are those of a table without its header: then the legend is not whole, and no table behind them can be told.
+    Rows among them belong to a table whose header is missing: then the legend is incomplete, and no table after it can be assigned.
     """
     found: dict[int, Metric | None] = {}
-    strange, is_whole = 0, True
+    unknown_lines, is_whole = 0, True
     for line in text.split(b"\n"):
         entry = ENTRY.fullmatch(line.strip())
         if entry is None:
-            strange += bool(line.strip())
+            unknown_lines += bool(line.strip())
             is_whole = is_whole and not looks_like_row(line)
             continue
         metric = _metric(entry[2])
-        strange += metric is None
+        unknown_lines += metric is None
         found[int(entry[1])] = metric
-    # Numbers are those of columns; there can't be more columns than lines, whatever a broken number says.
+    # Entries are numbered like columns. There can't be more columns than lines, whatever a damaged number says.
     width = max(found, default=0)
     metrics = tuple(found.get(number) for number in range(1, 1 + min(len(found), width)))
-    return Legend(metrics, width, strange, text, is_whole=is_whole)
+    return Legend(metrics, width, unknown_lines, text, is_whole=is_whole)
 
 
 def _metric(key: bytes) -> Metric | None:
     parts = key.decode(errors="replace").split("|")
-    if len(key) > LONGEST or len(parts) < 3 or not all(map(_is_name, parts)):  # noqa: PLR2004 - host, sensor, counter
+    if len(key) > MAX_KEY_BYTES or len(parts) < 3 or not all(map(_is_name, parts)):  # noqa: PLR2004 - host, sensor, counter
         return None
     return Metric(parts[0], parts[1], tuple(parts[2:-1]), parts[-1])
 
@@ -117,10 +116,10 @@ def _is_name(part: str) -> bool:
 
 
 def ends(header: bytes) -> list[int]:
-    """Return where the names of a header end, those of "Row" and "Timestamp" first: numbers are right-aligned below them."""
+    """Return the ends of the names of a header, "Row" and "Timestamp" first: numbers are right-aligned below them."""
     return [name.end() for name in _NAME.finditer(header)]
 
 
 def looks_like_row(line: bytes) -> bool:
-    """Tell whether a line begins as a row does."""
+    """Return whether a line begins like a row."""
     return ROW.match(line) is not None

@@ -1,8 +1,8 @@
-"""An output in which all lines of a table are of one length, as nearly every one is: all of its numbers at once.
+"""Parse an output whose tables have lines of one length, as nearly all have: all numbers at once.
 
-Numbers are right-aligned below the names of their columns. So where the first row of a table has its commas, as it were, all others have
-theirs: a table is a rectangle of bytes, and as soon as there are commas between its columns and no units behind its numbers, it is JSON,
-which is read many times as fast as words. Tables of one header and length are such a rectangle together.
+Numbers are right-aligned below the names of their columns. So a table is a rectangle of bytes: with commas between its columns and without
+the units of its numbers it is JSON, which is decoded many times as fast as words are. Tables with the same header and length form one
+rectangle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STAMPS = re.compile(rb"(?:\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)+")
 
 _ENDS_COLUMN = np.isin(np.arange(256), [BLANK, NEWLINE])
 _ENDS_NUMBER = np.isin(np.arange(256), list(b"0123456789l"))
-"""By byte: may a column end with it; may a number without a unit end with it; l is that of null."""
+"""By byte: may a column end with it; may a number without a unit end with it; l is the last letter of null."""
 _SCALES = np.full(256, np.nan)
 for _unit, _scale in UNITS.items():
     _SCALES[_unit.rjust(2)[0]] = _scale
@@ -38,11 +38,11 @@ for _unit, _scale in UNITS.items():
 class _Header(NamedTuple):
     names: tuple[bytes, ...]
     edges: tuple[int, ...]
-    """Where the names end, that of "Timestamp" first."""
+    """The ends of the names, that of "Timestamp" first."""
 
 
 def rectangles(data: bytes) -> list[Table] | None:
-    """Read outputs that begin with a newline and have nothing in them but legends and tables as mmperfmon prints them; None: not such."""
+    """Parse outputs that begin with a newline and consist of legends and regular tables; return None for other outputs."""
     before, *sections = data.split(b"\nLegend:")
     if before.strip():
         return None
@@ -61,7 +61,13 @@ def _section(section: bytes) -> Table | None:
     parted = [table.partition(b"\n") for table in tables]
     headers = [_header(header) for header, _, _ in parted]
     names = [name for header in headers for name in header.names]
-    if legend.strange or not all(header.names for header in headers) or legend.width != len(names) or names != legend.counters or not names:
+    if (
+        legend.unknown_lines
+        or not all(header.names for header in headers)
+        or legend.width != len(names)
+        or names != legend.counters
+        or not names
+    ):
         return None
     values, stamps = [], set()
     for (header, _), alike in groupby(zip(headers, (body.rstrip() for _, _, body in parted), strict=True), _shape):
@@ -81,14 +87,14 @@ def _shape(table: tuple[_Header, bytes]) -> tuple[_Header, int]:
 
 @lru_cache(maxsize=512)
 def _header(behind_row: bytes) -> _Header:
-    """Read the line of names, from behind "Row " on; without names where it is no header."""
+    """Parse the line of names after "Row "; without names if it is not a header."""
     header = b"Row " + behind_row
     first, *names = header.split()[1:] or [b""]
     return _Header(tuple(names) if first == b"Timestamp" else (), tuple(ends(header)[1:]))
 
 
 def _block(header: _Header, bodies: list[bytes]) -> tuple[bytes, NDArray[np.float64]] | None:
-    """Return the time stamps and f8[rows, columns] of tables of one header and length, one beside the other."""
+    """Return the time stamps and f8[rows, columns] of tables with one header and length, side by side."""
     start, *edges = header.edges
     lines = _lines(bodies, edges[-1])
     if lines is None or (lines[:, :, start] != BLANK).any() or not _ENDS_COLUMN[lines[:, :, edges]].all():
@@ -103,7 +109,7 @@ def _block(header: _Header, bodies: list[bytes]) -> tuple[bytes, NDArray[np.floa
     lines[-1, -1, edges[-1]] = BRACKET
     numbers = _numbers(b"[" + lines.tobytes())
     if len(numbers) != tables * rows * len(edges):
-        return None  # there was a comma
+        return None  # the text contained a comma
     value = np.fromiter(numbers, np.float64, len(numbers)).reshape(tables, rows, len(edges)) * scale
     if ((value < 0) | (value == np.inf)).any():
         return None  # no sensor measures that
@@ -112,7 +118,7 @@ def _block(header: _Header, bodies: list[bytes]) -> tuple[bytes, NDArray[np.floa
 
 def _numbers(text: bytes) -> list[float | None]:
     if b"e" in text or b"E" in text:
-        return []  # an exponent may be of any length here
+        return []  # only the slow parser limits exponents
     try:
         return json_to_floats(text)
     except msgspec.DecodeError:
@@ -120,7 +126,7 @@ def _numbers(text: bytes) -> list[float | None]:
 
 
 def _lines(bodies: list[bytes], width: int) -> NDArray[np.uint8] | None:
-    """Return u1[tables, rows, length] of tables without their last blanks, if all lines are of one length, `width` at least."""
+    """Return u1[tables, rows, length] of tables without trailing blanks, if all lines have one length of at least `width`."""
     length = bodies[0].find(b"\n") + 1 or len(bodies[0]) + 1
     before_last, rest = divmod(len(bodies[0]), length)
     if length <= width or not rest:
@@ -138,10 +144,10 @@ def _filled(bodies: Iterable[bytes], size: int) -> Iterable[bytes]:
         yield b"\n"
 
 
-# Outputs of one hour have the same rows, so nearly all are had for the price of a look.
+# Outputs of one hour have the same rows, so nearly all calls are answered from the cache.
 @lru_cache(maxsize=256)
 def _stamps(beginnings: bytes, rows: int) -> bytes:
-    """Return the time stamps of rows that begin so, if they are numbered 1, 2, ...; else nothing."""
+    """Return the time stamps of rows with these beginnings, if they are numbered 1, 2, ...; else b""."""
     if beginnings.translate(None, b"0123456789:- \t"):
         return b""
     length = len(beginnings) // rows
@@ -153,7 +159,7 @@ def _stamps(beginnings: bytes, rows: int) -> bytes:
 
 
 def _without_units(lines: NDArray[np.uint8], last: NDArray[np.int64]) -> NDArray[np.float64] | float | None:
-    """Blank units out; returns what to multiply each number with, None where something else stands at the end of one."""
+    """Replace units by blanks; return the factor of each number, None if something else is at the end of a number."""
     ending = lines[:, :, last]
     if _ENDS_NUMBER[ending].all():
         return 1.0

@@ -1,4 +1,4 @@
-"""From the local time stamps of rows to UTC epoch seconds."""
+"""Local time stamps of rows to UTC epoch seconds."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NEVER = np.iinfo(np.int64).min
-"""The instant of a time stamp that can't be."""
+"""The instant of an impossible time stamp."""
 
-EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from what has lost its zone as well
-SECOND, NONE = dt.timedelta(seconds=1), dt.timedelta(0)
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from naive datetimes
+SECOND, NO_OFFSET = dt.timedelta(seconds=1), dt.timedelta(0)
 
 
-# Files of one hour have the same rows, so all but the first are had for the price of a look.
+# Files of one hour have the same rows, so nearly all calls are answered from the cache.
 @lru_cache(maxsize=256)
-def instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
-    """Return the instants of rows' time stamps, joined and in the order of the rows; NEVER for one that no clock in the zone showed."""
+def to_instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
+    """Return the instants of joined time stamps, in the order of the rows; NEVER for a time that no clock in the zone showed."""
     pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
     first, second = np.array(pairs, np.int64).reshape(-1, 2).T
-    told = np.where(_are_second(first, second), second, first)
-    told.flags.writeable = False
-    return told
+    instants = np.where(_second_pass(first, second), second, first)
+    instants.flags.writeable = False
+    return instants
 
 
 def _instants(stamp: str, zone: ZoneInfo) -> tuple[int, int]:
-    """Return the two instants of a local time, the same but where clocks are put back."""
+    """Return both instants of a local time, equal unless clocks are put back."""
     try:
         local = dt.datetime.fromisoformat(f"{stamp[:10]}T{stamp[11:]}")
         first = _instant(local, zone.utcoffset(local))
         second = _instant(local, zone.utcoffset(local.replace(fold=1)))
     except (ValueError, OverflowError):
         return NEVER, NEVER
-    # Where clocks are put forward, the hour between has instants too, which show another time.
+    # Where clocks are put forward, the hour in between has instants too, which show another time.
     return (first, second) if first <= second else (NEVER, NEVER)
 
 
 def _instant(local: dt.datetime, offset: dt.timedelta | None) -> int:
-    return (local - (offset or NONE) - EPOCH) // SECOND
+    return (local - (offset or NO_OFFSET) - EPOCH) // SECOND
 
 
-# Rows go forward, so where their time stamps go back, the second pass of the repeated hour begins. Without such a step back it is the
-# rows around that tell: those of a run that goes on past the repeated hour lie behind its widest hole, and behind the hole that is before
-# a file's first row, which is without end. A run that nothing follows is the first pass: the other would not be told from it anyhow.
-def _are_second(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
+# Rows go forward, so where their time stamps go back, the second pass of the repeated hour begins. Without such a step back, the rows
+# around decide: if rows after the repeated hour follow, the second pass begins after the widest gap; the gap before the first row of a
+# file counts as infinite. Rows that nothing follows are the first pass: the two could not be distinguished anyway.
+def _second_pass(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.bool_]:
     is_twice = first < second
     if not is_twice.any():
         return is_twice
     edges = np.flatnonzero(np.diff(is_twice, prepend=False, append=False))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        is_twice[start : start + _turn(first[:end], start, is_last=end == len(first))] = False
+        is_twice[start : start + _rows_of_first_pass(first[:end], start, is_last=end == len(first))] = False
     return is_twice
 
 
-def _turn(first: NDArray[np.int64], start: int, *, is_last: bool) -> int:
-    """Return how many rows of a repeated hour, from `start` to the end, are of its first pass."""
+def _rows_of_first_pass(first: NDArray[np.int64], start: int, *, is_last: bool) -> int:
+    """Return how many rows of a repeated hour, from `start` to the end, belong to its first pass."""
     steps = np.diff(first[start:])
     if len(steps) and steps.min() < 0:
         return int(steps.argmin()) + 1

@@ -1,4 +1,4 @@
-"""Outputs to tables, in other processes too where there are many."""
+"""Parse outputs, in worker processes too where there are many."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 
     from collectors.mmperfmon.parse_legend import Output
 
-PIECE = 1 << 20
-"""Bytes of outputs that are parsed at a time."""
-AHEAD = 2
-"""Pieces on their way to each process."""
-WAITING = 64
-"""Pieces that may wait for one before them: as numbers they are a quarter of their text."""
+PIECE_BYTES = 1 << 20
+"""Outputs are parsed in pieces of this size."""
+PIECES_PER_WORKER = 2
+"""Pieces that are submitted to each worker."""
+MAX_WAITING_PIECES = 64
+"""Parsed pieces that may wait for an earlier one; as numbers they take a quarter of their text."""
 
 
-# Who would only wait for the others parses as well: so the third of a second that a process takes to start is no time lost, and on two
-# cores there is only one to start.
+# Instead of waiting, this process parses as well: so the third of a second that a worker takes to start is not lost, and on two cores there
+# is only one to start.
 def parsed(path: Path, coming: Iterable[bytes], count: int) -> Iterator[Output]:
-    """Parse outputs with the help of some processes; yields in the order of their coming. Raises Fatal when a process was killed."""
+    """Yield parsed outputs in their order, with `count` workers. Raises Fatal when a worker was killed."""
     try:
         with workers(count) as pool:
-            yield from _in_order(_pieces(coming), pool, count * AHEAD)
+            yield from _in_order(_pieces(coming), pool, count * PIECES_PER_WORKER)
     except BrokenProcessPool:
-        raise Fatal(f"{path}: a process that parsed it is gone: was it killed, for want of memory?") from None
+        raise Fatal(f"{path}: a worker process has died: did it run out of memory?") from None
 
 
 def _in_order(pieces: Iterable[list[bytes]], pool: Executor, ahead: int) -> Iterator[Output]:
     waiting: deque[Future[list[Output]]] = deque()
     for piece in pieces:
-        while waiting and (waiting[0].done() or len(waiting) >= WAITING):
+        while waiting and (waiting[0].done() or len(waiting) >= MAX_WAITING_PIECES):
             yield from waiting.popleft().result()
         if sum(not future.done() for future in waiting) < ahead:
-            waiting.append(_submitted(pool, piece))
+            waiting.append(_submit(pool, piece))
         else:
             here: Future[list[Output]] = Future()
-            here.set_result(_parsed(piece))
+            here.set_result(_parse(piece))
             waiting.append(here)
     for future in waiting:
         yield from future.result()
@@ -58,31 +58,31 @@ def _pieces(coming: Iterable[bytes]) -> Iterator[list[bytes]]:
     for data in coming:
         piece.append(data)
         length += len(data)
-        if length >= PIECE:
+        if length >= PIECE_BYTES:
             yield piece
             piece, length = [], 0
     yield piece
 
 
-# A pipe takes 64 KiB at a time, and for each of them a thread of ours would have to wait for the parser to let it run; a file in memory is
-# written at once, and is gone with us.
-def _submitted(pool: Executor, piece: list[bytes]) -> Future[list[Output]]:
+# A pipe takes 64 KiB at a time, and for each of them one of our threads would wait for the parser; a file in memory is written at once,
+# and disappears with this process.
+def _submit(pool: Executor, piece: list[bytes]) -> Future[list[Output]]:
     file = os.fdopen(os.memfd_create("tokiod-outputs"), "wb")
     try:
         file.write(b"".join(piece))
         file.flush()
-        future = pool.submit(_parsed_of, f"/proc/{os.getpid()}/fd/{file.fileno()}", [len(data) for data in piece])
+        future = pool.submit(_parse_from, f"/proc/{os.getpid()}/fd/{file.fileno()}", [len(data) for data in piece])
     except BaseException:
-        file.close()  # a pool whose process was killed takes nothing any more
+        file.close()  # a broken pool accepts nothing
         raise
     future.add_done_callback(lambda _: file.close())
     return future
 
 
-def _parsed_of(path: str, lengths: list[int]) -> list[Output]:
-    with open(path, "rb") as file:  # noqa: PTH123 - no place of a file
-        return _parsed([file.read(length) for length in lengths])
+def _parse_from(path: str, lengths: list[int]) -> list[Output]:
+    with open(path, "rb") as file:  # noqa: PTH123 - not a path on a disk
+        return _parse([file.read(length) for length in lengths])
 
 
-def _parsed(piece: list[bytes]) -> list[Output]:
+def _parse(piece: list[bytes]) -> list[Output]:
     return [parse(data) for data in piece]

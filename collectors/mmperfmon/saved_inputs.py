@@ -1,4 +1,4 @@
-"""The outputs in files, directories and archives, one after the other, never all at once and never on disk."""
+"""Outputs in files, directories and archives: read one after the other, never all at once, and never unpacked to disk."""
 
 from __future__ import annotations
 
@@ -17,58 +17,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-LONGEST = 1 << 28
-"""Bytes of one output."""
+MAX_OUTPUT_BYTES = 1 << 28
 
-_PIECE = 1 << 18
-_BUFFER = 1 << 15
-"""Bytes; what is left of them is copied with each header and each member."""
+_READ_BYTES = 1 << 18
+_TAR_BUFFER_BYTES = 1 << 15
+"""The rest of a buffer is copied with each header and each member."""
 
-_AHEAD = 8
-"""Pieces that are unpacked before they are asked for."""
+_PIECES_AHEAD = 8
+"""Pieces that are unpacked in advance."""
 
-_BLOCK = 512
-_TAR = slice(257, 262)
+_TAR_BLOCK_BYTES = 512
+_TAR_MAGIC = slice(257, 262)
 _BROKEN = (tarfile.TarError, BrokenGzip, EOFError, ValueError, ArithmeticError)
 
 
-def outputs(path: Path, told: Callable[[int], None]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and bytes of each file in a directory, with those in it, or in an archive, or of a single one; unpacked.
+def outputs(path: Path, on_read: Callable[[int], None]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and unpacked bytes of each file in a directory (recursively) or an archive, or of a single file.
 
-    told: called with the bytes that were read, by any thread. Raises Fatal for what is broken or too large, OSError.
+    on_read: called with the number of bytes read, from any thread. Raises Fatal for broken or too large files, OSError.
     """
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.is_file():
-                yield from outputs(file, told)
+                yield from outputs(file, on_read)
         return
     try:
-        with closing(_ahead(_unpacked(_pieces(path, told)))) as pieces:
+        with closing(_read_ahead(_unpacked(_pieces(path, on_read)))) as pieces:
             yield from _in_file(path, _Stream(pieces))
     except _BROKEN as error:
-        raise Fatal(f"{path}: broken: {str(error) or 'it ends too early'}") from None
+        raise Fatal(f"{path}: broken: {str(error) or 'it is truncated'}") from None
 
 
 def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
-    if stream.peek(_BLOCK)[_TAR] != b"ustar":
-        yield str(path), _limited(str(path), stream)
+    if stream.peek(_TAR_BLOCK_BYTES)[_TAR_MAGIC] != b"ustar":
+        yield str(path), _read_limited(str(path), stream)
         return
-    with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|", bufsize=_BUFFER) as archive:
+    with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|", bufsize=_TAR_BUFFER_BYTES) as archive:
         for member in archive:
             if member.isfile() and (file := archive.extractfile(member)) is not None:
                 name = f"{path}: {member.name}"
-                yield name, _limited(name, _Stream(_unpacked(iter(partial(file.read, _PIECE), b""))))
+                yield name, _read_limited(name, _Stream(_unpacked(iter(partial(file.read, _READ_BYTES), b""))))
 
 
-def _limited(name: str, stream: _Stream) -> bytes:
-    data = stream.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise Fatal(f"{name}: longer than {LONGEST >> 20} MiB, which is no output of one query")
+def _read_limited(name: str, stream: _Stream) -> bytes:
+    data = stream.read(MAX_OUTPUT_BYTES + 1)
+    if len(data) > MAX_OUTPUT_BYTES:
+        raise Fatal(f"{name}: larger than {MAX_OUTPUT_BYTES >> 20} MiB, the limit of one output")
     return data
 
 
 class _Stream:
-    """What pieces say, as a file."""
+    """Pieces as a file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -76,7 +75,7 @@ class _Stream:
         self._place = 0
 
     def peek(self, size: int) -> bytes:
-        """Return the next bytes and keep them."""
+        """Return the next bytes without consuming them."""
         data = self.read(size)
         self._piece, self._place = data + self._piece[self._place :], 0
         return data
@@ -97,23 +96,23 @@ class _Stream:
         return data
 
 
-def _pieces(path: Path, told: Callable[[int], None]) -> Iterator[bytes]:
+def _pieces(path: Path, on_read: Callable[[int], None]) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            told(len(piece))
+        while piece := file.read(_READ_BYTES):
+            on_read(len(piece))
             yield piece
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack what is gzip, also several behind one another, in pieces; pass on what is not. Raises BrokenGzip."""
+    """Unpack gzip, also several members in a row, in pieces; pass other data on. Raises BrokenGzip."""
     first = next(pieces, b"")
     every = chain([first], pieces)
-    return unpacked(every, 4 * _PIECE) if first.startswith(GZIP) else every
+    return unpacked(every, 4 * _READ_BYTES) if first.startswith(GZIP) else every
 
 
-def _ahead(pieces: Iterator[bytes]) -> Generator[bytes]:
-    """Pass pieces on that a thread makes meanwhile: reading and unpacking hold no lock that parsing needs."""
-    waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
+def _read_ahead(pieces: Iterator[bytes]) -> Generator[bytes]:
+    """Yield pieces that a thread prepares in advance: reading and unpacking do not hold the interpreter's lock."""
+    waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(_PIECES_AHEAD)
     stopping = threading.Event()
 
     def run() -> None:
@@ -122,7 +121,7 @@ def _ahead(pieces: Iterator[bytes]) -> Generator[bytes]:
                 if stopping.is_set():
                     return
                 waiting.put(piece)
-        except BaseException as error:  # noqa: BLE001 - raised where the pieces are wanted
+        except BaseException as error:  # noqa: BLE001 - raised in the consumer
             waiting.put(error)
         else:
             waiting.put(None)
@@ -137,10 +136,10 @@ def _ahead(pieces: Iterator[bytes]) -> Generator[bytes]:
     finally:
         stopping.set()
         while thread.is_alive():
-            _emptied(waiting)
+            _drain(waiting)
             thread.join(0.01)
 
 
-def _emptied(waiting: queue.Queue[bytes | BaseException | None]) -> None:
+def _drain(waiting: queue.Queue[bytes | BaseException | None]) -> None:
     while not waiting.empty():
         waiting.get_nowait()

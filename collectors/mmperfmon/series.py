@@ -1,4 +1,4 @@
-"""Series: the numbers that stand for metrics, and which column of which dataset a number is."""
+"""Series: numbers for metrics, and the column of each number."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LOOPBACK = "lo"
 
 UNKNOWN, NO_LEGEND, LOOPBACK, NO_TYPE = -1, -2, -3, -4
 REASONS = {
-    UNKNOWN: "metric not known",
+    UNKNOWN: "unknown metric",
     NO_LEGEND: "no such column in the legend",
     LOOPBACK: "loopback",
-    NO_TYPE: "NSD of no type",
+    NO_TYPE: "NSD that lun_map does not match",
 }
-"""Why a column of an output gives no cells, by what stands for it instead of a number."""
+"""Why a column of an output gives no cells, by the code that replaces its number."""
 
 
 class Place(NamedTuple):
-    """Where the values of a metric go; part: the interface, of which a server may have several, whose sum the cell is."""
+    """The column of a metric. part: an interface; a server may have several, whose sum is the cell."""
 
     dataset: str
     column: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class Series:
-    """Numbers for all places that were seen, in the order in which they were."""
+    """Numbers for all columns seen, in order of appearance."""
 
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
@@ -49,13 +49,13 @@ class Series:
         return len(self._numbers)
 
     def numbers(self, legend: Legend) -> NDArray[np.int64]:
-        """Return i8[columns], the series of each column of a legend, or one of REASONS."""
+        """Return i8[columns], the series of each column of a legend, or a key of REASONS."""
         if (known := self._of_legend.get(legend)) is None:
             known = self._of_legend[legend] = np.array([self._number(metric) for metric in legend.metrics], np.int64)
         return known
 
     def columns(self) -> dict[str, dict[str, list[int]]]:
-        """Return {dataset: {column: [series]}} of all that was seen."""
+        """Return {dataset: {column: [series]}} of everything seen."""
         if self._columns_of != len(self):
             self._columns, self._columns_of = {}, len(self)
             for place, number in self._numbers.items():

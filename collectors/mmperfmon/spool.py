@@ -1,4 +1,4 @@
-"""Rows of files on their way to windows: on disk, so that memory does not grow with what is read."""
+"""Rows of files on their way to windows: on disk, so that memory does not grow with the input."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 
-BUCKET = 3600
-"""Seconds of time by which rows are found."""
+BUCKET_SECONDS = 3600
 
 
 class _Part(NamedTuple):
-    """Rows whose values are at `offset` of the file, in the order of their time."""
+    """Rows in the order of time; their values are at `offset` of the file."""
 
     time: NDArray[np.int64]
     series: NDArray[np.int64]
@@ -32,10 +31,10 @@ class _Part(NamedTuple):
     offset: int
 
 
-# Files come in any order, and a window needs what all of them say of it. Values take eight bytes each, in a file without a name that is
-# gone with the process; times and columns stay in memory, as files of one hour share theirs.
+# Files are read in any order, and a window needs the rows of all of them. Values take eight bytes each, in a file without a name that
+# disappears with the process; times and columns stay in memory, because files of one hour share theirs.
 class Spool:
-    """Rows, put in in any order, taken out by window in the order in which they were put in. Raises OSError."""
+    """Rows, added in any order of time, returned by window in the order of addition. Raises OSError."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="tokiod-spool-")  # noqa: SIM115 - close() closes it
@@ -44,7 +43,7 @@ class Spool:
         self._end = 0
 
     def add(self, rows: Rows) -> None:
-        """Put rows in."""
+        """Add rows."""
         time, value, records = rows.time, rows.value, rows.records
         if not len(time):
             return
@@ -52,7 +51,7 @@ class Spool:
             order = np.argsort(time, kind="stable")
             time, value, records = time[order], value[order], records[order]
         part = _Part(time, rows.series, records, self._end)
-        for bucket in sorted(set((time // BUCKET).tolist())):
+        for bucket in sorted(set((time // BUCKET_SECONDS).tolist())):
             self._parts[bucket][self._count] = part
         self._count += 1
         self._end += self._file.write(value.tobytes())
@@ -60,7 +59,7 @@ class Spool:
     def within(self, window: Window) -> Iterator[Rows]:
         """Yield the rows of a window."""
         found: dict[int, _Part] = {}
-        for bucket in range(window.start // BUCKET, -(-window.end // BUCKET)):
+        for bucket in range(window.start // BUCKET_SECONDS, -(-window.end // BUCKET_SECONDS)):
             found |= self._parts.get(bucket, {})
         for _, part in sorted(found.items()):
             first, last = np.searchsorted(part.time, [window.start, window.end]).tolist()
@@ -73,7 +72,7 @@ class Spool:
         return spans_of(np.unique(np.concatenate(times)), step) if times else []
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def _read(self, part: _Part, first: int, last: int) -> NDArray[np.float64]:

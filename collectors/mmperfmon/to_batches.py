@@ -1,4 +1,4 @@
-"""Tables to the rows of samples that they hold, and those to a window's batches."""
+"""Tables to rows of samples, and these to a window's batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD
-from collectors.mmperfmon.parse_timestamps import NEVER, instants
+from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
 from collectors.mmperfmon.series import REASONS
 from tokiod.batch import Batch
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from collectors.mmperfmon.series import Series
     from tokiod.window import Window
 
-FEW = 3
-"""Rows: of fewer it can't be told whether their buckets are longer, or whether some are missing."""
+MIN_ROWS_FOR_LENGTH = 3
+"""With fewer rows, longer buckets can't be distinguished from missing ones."""
 
 
 class Buckets(NamedTuple):
-    """What time stamps mean: in which zone they are, and how many seconds before them their buckets begin."""
+    """The meaning of time stamps: their zone, and the seconds by which their buckets begin earlier."""
 
     zone: ZoneInfo
     step: int
 
 
 class Rows(NamedTuple):
-    """What tables measured, bucket by bucket.
+    """The samples of tables, by bucket.
 
-    time: i8[n], when buckets begin, each once; series: i8[columns]; value: f8[n, columns], NaN for none;
-    records: i8[n], how many values each bucket had, also those that give no cell.
+    time: i8[n], the beginnings of buckets, each once; series: i8[columns]; value: f8[n, columns], NaN for missing;
+    records: i8[n], the number of values of each bucket, dropped ones included.
     """
 
     time: NDArray[np.int64]
@@ -52,25 +52,25 @@ class Rows(NamedTuple):
         return self if inside.all() else Rows(self.time[inside], self.series, self.value[inside], self.records[inside])
 
 
-# A time stamp marks the end of its bucket, so the bucket begins a step earlier, if it is as long as a step. Sums over other spans of time
-# would be wrong in the rows of a step, and look right.
+# A time stamp marks the end of its bucket, so the bucket begins a step earlier, if it is as long as a step. Sums over other lengths would
+# be wrong in the rows of a step and look right.
 def measured(table: Table, buckets: Buckets, series: Series, window: Window | None, dropped: Counter[str]) -> Rows:
-    """Return the rows of a table that lie in a window (None: all of them), and of its columns those with a series; count the others."""
+    """Return the rows of a table within a window (None: all), and those of its columns that have a series; count the others."""
     begin, exists, fault, is_repeated = _begins(table.stamps, buckets)
     time, value = begin, table.value
     if exists is not None:
-        dropped["no such time"] += int(np.count_nonzero(~np.isnan(value[~exists])))
+        dropped["time stamp that does not exist"] += int(np.count_nonzero(~np.isnan(value[~exists])))
         time, value = begin[exists], value[exists]
     if is_repeated:
-        time, value = _each_once(time, value)
-    rows = Rows(time, _series(table, series), value, _counted(value))
+        time, value = _merge_repeated(time, value)
+    rows = Rows(time, _series(table, series), value, _value_counts(value))
     if window is not None:
         rows = rows.within(window)
     return _with_series(rows, fault, dropped)
 
 
 class _Begins(NamedTuple):
-    """When the buckets of rows begin; which rows have a time (None: all), what is wrong with the buckets' length, is one there twice."""
+    """The beginnings of buckets; which rows have a time (None: all), what is wrong with the buckets' length, whether one is repeated."""
 
     time: NDArray[np.int64]
     exists: NDArray[np.bool_] | None
@@ -78,10 +78,10 @@ class _Begins(NamedTuple):
     is_repeated: bool
 
 
-# Outputs of one hour have the same stamps, so most of this is asked for again.
+# Outputs of one hour have the same stamps, so most calls are answered from the cache.
 @lru_cache(maxsize=256)
 def _begins(stamps: bytes, buckets: Buckets) -> _Begins:
-    end = instants(stamps, buckets.zone)
+    end = to_instants(stamps, buckets.zone)
     exists = end != NEVER
     begin = end - buckets.step
     begin.flags.writeable = False
@@ -90,10 +90,10 @@ def _begins(stamps: bytes, buckets: Buckets) -> _Begins:
     return _Begins(begin, None if exists.all() else exists, _other_length(there, buckets.step), is_repeated)
 
 
-# mmperfmon prints a bucket twice at times, and the next time that it is asked it does not. A number of records that knew of the second one
-# would look like a window that has shrunk since, so such rows become one before anything is counted. They are few: a loop will do.
-def _each_once(time: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return rows in the order of their time, those of one bucket as one: of two values the later, but none in place of a value."""
+# Sometimes mmperfmon prints a bucket twice, and not on the next run. A count that included the second one would make the window look as if
+# it had shrunk since, so such rows are merged before anything is counted. They are few: a loop is enough.
+def _merge_repeated(time: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return rows in the order of time, rows of one bucket merged: the later of two values counts, but null never replaces a value."""
     each, place = np.unique(time, return_inverse=True)
     found = np.full((len(each), value.shape[1]), np.nan)
     for of, row in zip(place.tolist(), value, strict=True):
@@ -101,7 +101,7 @@ def _each_once(time: NDArray[np.int64], value: NDArray[np.float64]) -> tuple[NDA
     return each, found
 
 
-def _counted(value: NDArray[np.float64]) -> NDArray[np.int64]:
+def _value_counts(value: NDArray[np.float64]) -> NDArray[np.int64]:
     is_none = np.isnan(value)
     height, width = value.shape
     return width - np.count_nonzero(is_none, axis=1) if is_none.any() else np.full(height, width)
@@ -128,13 +128,13 @@ def _other_length(end: NDArray[np.int64], step: int) -> str | None:
     steps = np.diff(end)
     if len(steps) and steps.min() < step:
         return "buckets shorter than the step"
-    if len(steps) >= FEW - 1 and steps.min() == steps.max() > step:
+    if len(steps) >= MIN_ROWS_FOR_LENGTH - 1 and steps.min() == steps.max() > step:
         return "buckets longer than the step"
     return None
 
 
 class Grid(NamedTuple):
-    """A window of all series. value: f8[rows, series], NaN for none; is_null: where there was a bucket and no value."""
+    """All series of a window. value: f8[rows, series], NaN for missing; is_null: where a bucket without a value was printed."""
 
     window: Window
     step: int
@@ -145,12 +145,12 @@ class Grid(NamedTuple):
         """Make a batch of f8[rows, columns]."""
         row, column = np.nonzero(~np.isnan(value))
         time = self.window.start + row * self.step
-        # Adding 0.0 makes a zero of a negative zero, which would say that there is no value.
+        # Adding 0.0 makes a zero of a negative zero, which would mean "missing".
         return Batch(dataset, "gauge", self.step, columns, time, column.astype(np.uint32), value[row, column] + 0.0)
 
 
 def batches(parts: Iterable[Rows], window: Window, step: int, series: Series, cpu_scale: float) -> list[Batch]:
-    """Make a window's batches of rows in it; of two values of one cell the later counts, but none comes in place of a value."""
+    """Return a window's batches; of two values of one cell the later counts, but null never replaces a value."""
     shape = -(-window.seconds // step), len(series)
     grid = Grid(window, step, np.full(shape, np.nan), np.zeros(shape, bool))
     for part in parts:
@@ -167,7 +167,7 @@ def batches(parts: Iterable[Rows], window: Window, step: int, series: Series, cp
 def _put(part: Rows, grid: Grid) -> None:
     row = (part.time - grid.window.start) // grid.step
     is_none = np.isnan(part.value)
-    # Two buckets of one row, or one column twice, come one after the other, so that the later value counts.
+    # Two buckets in one row, or one column twice, are assigned one after the other, so that the later value counts.
     if not is_none.any() and (len(row) < 2 or (np.diff(row) > 0).all()):  # noqa: PLR2004 - of one there are no two
         grid.value[row[:, None], part.series] = part.value
         return
@@ -177,7 +177,7 @@ def _put(part: Rows, grid: Grid) -> None:
 
 
 def _sums(grid: Grid, columns: Mapping[str, list[int]]) -> NDArray[np.float64]:
-    """Return f8[rows, columns]; where a column has parts, the sum of those that are there, unless one of them was null."""
+    """Return f8[rows, columns]; a column with parts is the sum of those present, or missing if one of them was null."""
     if all(len(numbers) == 1 for numbers in columns.values()):
         return grid.value[:, [numbers[0] for numbers in columns.values()]]
     found = []

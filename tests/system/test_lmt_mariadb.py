@@ -16,7 +16,7 @@ from collector_contract import CollectorContract, collected, samples, within
 
 from collectors import lmt
 from collectors.lmt import client_mysql
-from collectors.lmt.client import Ask
+from collectors.lmt.client import RowRange
 from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
@@ -172,7 +172,7 @@ class TestRefusals:
 
     def test_a_wrong_password(self, mariadb, database):
         said = self.refused(live(mariadb, database, password="battery staple"))
-        assert "does not let lwatchclient in" in said
+        assert "rejects user lwatchclient" in said
         assert "check the user in url, its password" in said
         assert "battery staple" not in said
 
@@ -333,9 +333,9 @@ def test_tls_encrypts_checks_the_server_and_shows_our_certificate(mariadb, datab
     try:
         asyncio.run(mariadb.execute("ALTER USER lwatchclient@'%' REQUIRE X509"))
         assert within(live(mariadb, database, **own), lambda c: samples(c, window)) == plain
-        with pytest.raises(Fatal, match="does not let lwatchclient in"):
+        with pytest.raises(Fatal, match="rejects user lwatchclient"):
             within(live(mariadb, database), lambda c: samples(c, window))
-        with pytest.raises(Fatal, match="shows a certificate that is not trusted"):
+        with pytest.raises(Fatal, match="the server's certificate is not trusted"):
             within(live(mariadb, database, tls=True, tls_ca=certificates["other.pem"]), lambda c: samples(c, window))
     finally:
         asyncio.run(mariadb.execute("ALTER USER lwatchclient@'%' REQUIRE NONE"))
@@ -350,11 +350,11 @@ def test_the_server_reads_ranges_of_an_index_in_its_order_and_never_a_whole_tabl
     (table,) = [known for known in TABLES if known.name == table]
     operations = (80, 79) if table.by_operation else ()
     keys = tuple(sorted({row[0] for row in content[table.name]}))
-    ask = Ask(table, table.columns, keys, operations, lmt_database.FIRST_TS_ID + 200, lmt_database.FIRST_TS_ID + 211)
+    ask = RowRange(table, table.columns, keys, operations, lmt_database.FIRST_TS_ID + 200, lmt_database.FIRST_TS_ID + 211)
 
     async def plan(collector):
         await collected(collector, Window(START, START + STEP))
-        return await mariadb.execute(f"EXPLAIN {client_mysql._joined(collector._database._idle[0], ask)}", database=name)
+        return await mariadb.execute(f"EXPLAIN {client_mysql._joined_select(collector._database._idle[0], ask)}", database=name)
 
     ((_, _, _, how, _, key, *_, extra),) = within(live(mariadb, name), plan)
     assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")

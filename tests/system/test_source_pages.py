@@ -124,7 +124,7 @@ def test_the_role_for_elasticsearch_suffices_and_lets_nothing_be_written(search_
     for read in ("scroll", "pit"):
         found = told_by(collectd_es.live(collectd_es.Config(**stanza, index="cori-collectd-*", read=read, **options), site("UTC")), SPAN)
         assert sum(len(batch.value) for batch in found) > 100
-    with pytest.raises(Fatal, match="must be allowed to read other-"):
+    with pytest.raises(Fatal, match="its permission to read other-"):
         told_by(collectd_es.live(collectd_es.Config(**stanza, index="other-index", **options), site("UTC")), SPAN)
     with pytest.raises(Refused):
         client.ask("DELETE", f"/{index}")

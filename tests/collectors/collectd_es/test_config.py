@@ -52,43 +52,46 @@ def test_spans_fields_and_datasets_are_read(load):
 
 
 WRONG = {
-    "a password in the url": ({"url": "https://me:secret@es:9200"}, "url: must not hold a user or a password"),
+    "a password in the url": ({"url": "https://me:secret@es:9200"}, "url: must not contain a user or a password"),
     "no scheme": ({"url": "es:9200"}, 'url: expected "https://host:9200"'),
     "another scheme": ({"url": "mysql://es"}, 'url: expected "https://host:9200"'),
-    "a port that is none": ({"url": "http://es:99999"}, "url: can't be understood"),
-    "capitals in an index": ({"index": "Collectd-*"}, "index: 'Collectd-*' can't be the name of an index"),
-    "no index": ({"index": ""}, "index: '' can't be the name of an index"),
-    "a slash in an index": ({"index": "a/b"}, "index: 'a/b' can't be the name of an index"),
-    "an hour in a template": ({"index": "a-%Y.%m.%d.%H"}, "index: %H is no part of a UTC day"),
-    "a broken expression": ({"hosts": "bb["}, "hosts: no regular expression"),
-    "a user without a password": ({"user": "me"}, "user: goes together with"),
-    "a password without a user": ({"password_env": "P"}, "user: goes together with"),
-    "two passwords": ({"user": "me", "password_env": "P", "password_file": "p"}, "password_env: there is password_file already"),
-    "two keys": ({"api_key_env": "P", "api_key_file": "p"}, "api_key_env: there is api_key_file already"),
-    "a user and a key": ({"user": "me", "password_env": "P", "api_key_env": "K"}, "api_key_env: a user with a password or an API key"),
-    "half a certificate": ({"tls_cert": "c"}, "tls_cert: a certificate of our own needs both"),
+    "a port that is none": ({"url": "http://es:99999"}, "url: is malformed"),
+    "capitals in an index": ({"index": "Collectd-*"}, "index: 'Collectd-*' is not a valid name of an index"),
+    "no index": ({"index": ""}, "index: '' is not a valid name of an index"),
+    "a slash in an index": ({"index": "a/b"}, "index: 'a/b' is not a valid name of an index"),
+    "an hour in a template": ({"index": "a-%Y.%m.%d.%H"}, "index: %H is not supported"),
+    "a broken expression": ({"hosts": "bb["}, "hosts: not a regular expression"),
+    "a user without a password": ({"user": "me"}, "user: requires password_file or password_env"),
+    "a password without a user": ({"password_env": "P"}, "user: requires password_file or password_env"),
+    "two passwords": ({"user": "me", "password_env": "P", "password_file": "p"}, "password_env: password_file is set already"),
+    "two keys": ({"api_key_env": "P", "api_key_file": "p"}, "api_key_env: api_key_file is set already"),
+    "a user and a key": (
+        {"user": "me", "password_env": "P", "api_key_env": "K"},
+        "api_key_env: set either a user with a password or an API key",
+    ),
+    "half a certificate": ({"tls_cert": "c"}, "tls_cert: tls_cert and tls_key are required together"),
     "TLS without https": ({"url": "http://es", "tls_ca": "ca"}, "url: must begin with https://"),
     "no interval": ({"interval": 0}, "interval: must be greater than zero"),
-    "an unknown dataset": ({"collect": ("datatargets/nonsense",)}, "collect: collectd has no datatargets/nonsense"),
-    "no dataset": ({"collect": ()}, "collect: name at least one dataset"),
+    "an unknown dataset": ({"collect": ("datatargets/nonsense",)}, "collect: unknown dataset datatargets/nonsense"),
+    "no dataset": ({"collect": ()}, "collect: at least one dataset is required"),
     "two fields of one name": ({"fields": Fields(host="plugin")}, "fields: "),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_with_its_field_and_never_with_a_secret(name):
+def test_an_error_names_its_field_and_never_contains_a_secret(name):
     options, sentence = WRONG[name]
     (fault,) = config(**options).faults()
     assert fault.startswith(sentence)
     assert "secret" not in fault
 
 
-def test_a_right_stanza_has_no_fault():
+def test_a_valid_section_has_no_error():
     right = config(index="a-%Y.%m.%d", user="me", password_file="p", tls_ca="ca", tls_cert="c", tls_key="k", hosts="bb[0-9]+")
     assert right.faults() == []
 
 
-def test_asked_for_some_datasets_it_brings_no_others():
+def test_a_source_limited_to_some_datasets_brings_no_others():
     some = config().only(frozenset({"dataservers/cpuload", "fullness/bytes"}))
     assert some.datasets() == {"dataservers/cpuload"}
     assert config().only(frozenset(DATASETS)) == config()

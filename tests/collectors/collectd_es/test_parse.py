@@ -70,8 +70,8 @@ def wanted(sources):
     return sorted(found)
 
 
-def read(body, fields=None, **shapes):
-    series = Series(**shapes)
+def read(body, fields=None, **rules):
+    series = Series(**rules)
     samples = Decoder(series, fields).hits(body)
     assert (samples.time.dtype, samples.series.dtype, samples.value.dtype) == (np.int64, np.uint32, np.float64)
     assert np.isfinite(samples.value).all()
@@ -90,7 +90,7 @@ def test_every_number_of_every_document_is_there_however_the_page_is_written(opt
     assert read(memoryview(body))[1] == len(found)
 
 
-def test_a_decoder_that_has_learned_the_names_says_the_same_as_a_new_one():
+def test_a_decoder_that_has_learned_the_names_gives_the_same_as_a_new_one():
     series = Series()
     decoder = Decoder(series)
     for seed in (1, 1, 2, 3, 1):
@@ -105,19 +105,19 @@ def test_a_decoder_that_has_learned_the_names_says_the_same_as_a_new_one():
         ({name: value for name, value in CPU.items() if name != "value"}, "no value"),
         (DISK | {"read": None, "write": None}, "no value"),
         ({name: value for name, value in DISK.items() if name not in {"read", "write"}}, "no value"),
-        (CPU | {"value": "97.5"}, "no number where a value belongs"),
-        (CPU | {"value": True}, "no number where a value belongs"),
-        (CPU | {"value": [97.5]}, "no number where a value belongs"),
-        (CPU | {"value": math.nan}, "not finite"),
-        (CPU | {"value": -math.inf}, "not finite"),
-        (CPU | {"value": 10**400}, "not finite"),
+        (CPU | {"value": "97.5"}, "value that is not a number"),
+        (CPU | {"value": True}, "value that is not a number"),
+        (CPU | {"value": [97.5]}, "value that is not a number"),
+        (CPU | {"value": math.nan}, "value that is not finite"),
+        (CPU | {"value": -math.inf}, "value that is not finite"),
+        (CPU | {"value": 10**400}, "value that is not finite"),
         ({name: value for name, value in CPU.items() if name != "@timestamp"}, "no time stamp"),
         (CPU | {"@timestamp": ""}, "no time stamp"),
         (CPU | {"@timestamp": None}, "no time stamp"),
-        (CPU | {"@timestamp": "2017-13-13T08:36:38.529Z"}, "unreadable time stamp"),
-        (CPU | {"@timestamp": 1513154198529}, "no text where a name belongs"),
+        (CPU | {"@timestamp": "2017-13-13T08:36:38.529Z"}, "malformed time stamp"),
+        (CPU | {"@timestamp": 1513154198529}, "name that is not a text"),
         (CPU | {"hostname": None}, "no host"),
-        (CPU | {"hostname": ["bb181"]}, "no text where a name belongs"),
+        (CPU | {"hostname": ["bb181"]}, "name that is not a text"),
         (CPU | {"hostname": "nid00012"}, "unknown host"),
         (CPU | {"hostname": "bb1\nbb2"}, "unusable name"),
         (CPU | {"plugin_instance": "5\0"}, "unusable name"),
@@ -157,8 +157,8 @@ def test_bytes_that_are_no_utf8_harm_no_other_document():
 def test_of_a_disk_with_one_of_read_and_write_that_one_is_kept(lack, there):
     assert read(page({name: value for name, value in DISK.items() if name != lack})) == ([there], 1, {})
     assert read(page(DISK | {lack: None}, CPU)) == (sorted([there, IDLE]), 2, {})
-    assert read(page(DISK | {lack: "text"})) == ([there], 1, {"no number where a value belongs": 1})
-    assert read(page(DISK | {lack: math.inf})) == ([there], 1, {"not finite": 1})
+    assert read(page(DISK | {lack: "text"})) == ([there], 1, {"value that is not a number": 1})
+    assert read(page(DISK | {lack: math.inf})) == ([there], 1, {"value that is not finite": 1})
 
 
 @pytest.mark.parametrize(("value", "number"), [(5, 5.0), (2**53 + 1, float(2**53)), (10**30, 1e30), (-0.0, 0.0), (5e-324, 5e-324)])
@@ -189,23 +189,31 @@ def test_a_site_names_its_fields_and_a_dot_goes_into_objects():
     assert read(page(source), fields) == (sorted([READ, WRITE]), 1, {})
     assert read(page(source, source | {"host": None}), fields) == (sorted([READ, WRITE]), 2, {"no host": 1})
     assert read(page(source, source | {"host": "bb13"}), fields) == (sorted([READ, WRITE]), 2, {"no host": 1})
-    assert read(page(source | {"v": {"w": DISK["write"], "r": "x"}}), fields) == ([WRITE], 1, {"no number where a value belongs": 1})
+    assert read(page(source | {"v": {"w": DISK["write"], "r": "x"}}), fields) == ([WRITE], 1, {"value that is not a number": 1})
     assert read(page(DISK), fields) == ([], 1, {"unknown plugin": 1})
 
 
-def test_names_of_fields_that_cant_be_are_told():
+def test_contradicting_names_of_fields_are_reported():
     assert faults(Fields()) == []
-    assert faults(Fields(read="value")) == ["read: 'value' is the name of value already"]
-    assert faults(Fields(host="plugin.name")) == ["host: 'plugin.name' can't be inside plugin, which is a field of its own"]
+    assert faults(Fields(read="value")) == ["read: 'value' is already the name of value"]
+    assert faults(Fields(host="plugin.name")) == ["host: 'plugin.name' can't be inside plugin, which is a plain field"]
     for name in ("", ".", "a.", ".a", "a..b"):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({"host": name}, Fields)
 
 
-BAD = [None, [], CPU | {"value": "x"}, CPU | {"value": math.nan}, CPU | {"plugin": "df"}, CPU | {"@timestamp": "x"}, CPU | {"value": None}]
+INVALID = [
+    None,
+    [],
+    CPU | {"value": "x"},
+    CPU | {"value": math.nan},
+    CPU | {"plugin": "df"},
+    CPU | {"@timestamp": "x"},
+    CPU | {"value": None},
+]
 
 
-@given(st.lists(st.sampled_from(BAD), max_size=4), st.integers(0, 2**32), st.lists(st.integers(1, 30), max_size=3))
+@given(st.lists(st.sampled_from(INVALID), max_size=4), st.integers(0, 2**32), st.lists(st.integers(1, 30), max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_good_documents_among_bad_ones_give_all_their_samples_in_any_split(bad, seed, sizes):
     good = list(Documents(seed % 7, hosts=2).sources(START, START + 20))
@@ -256,12 +264,12 @@ def test_an_empty_page_has_no_samples():
     assert read(b"[]") == ([], 0, {})
 
 
-def answer(sources=(DISK, CPU), **said):
+def answer(sources=(DISK, CPU), **fields):
     found = [hit(source) | {"sort": [n, f"key {n}", None]} for n, source in enumerate(sources)]
-    return json.dumps({"took": 5, **said, "hits": {"total": {"value": 2, "relation": "eq"}, "max_score": None, "hits": found}}).encode()
+    return json.dumps({"took": 5, **fields, "hits": {"total": {"value": 2, "relation": "eq"}, "max_score": None, "hits": found}}).encode()
 
 
-def test_an_answer_tells_what_the_server_said_of_it():
+def test_an_answer_contains_the_servers_metadata():
     shards = {"total": 5, "successful": 4, "skipped": 1, "failed": 1, "failures": [{"shard": 0}]}
     body = answer(_scroll_id="abc==", pit_id="def", timed_out=True, terminated_early=False, _shards=shards)
     series = Series()
@@ -290,7 +298,7 @@ def test_an_answer_cut_down_by_filter_path_may_lack_its_hits(body):
 def test_an_answer_with_a_bad_document_loses_that_alone():
     found = Decoder(Series()).answer(answer([DISK, CPU | {"value": "x"}, CPU | {"value": math.nan}, None, CPU], pit_id="p"))
     assert (len(found.samples), found.samples.documents, found.hits, found.pit_id) == (3, 5, 5, "p")
-    assert found.samples.dropped == {"no number where a value belongs": 1, "not finite": 1, "no document": 1}
+    assert found.samples.dropped == {"value that is not a number": 1, "value that is not finite": 1, "no document": 1}
 
 
 @pytest.mark.parametrize(
@@ -319,8 +327,8 @@ def test_a_broken_answer_has_no_sort_values(body):
 
 
 def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
-    monkeypatch.setattr(parse_hits, "MOST_NAMES", 10)
-    monkeypatch.setattr(parse, "MOST_TEXTS", 10)
+    monkeypatch.setattr(parse_hits, "MAX_NAMES", 10)
+    monkeypatch.setattr(parse, "MAX_TEXTS", 10)
     series = Series(hosts=re.compile("bb1"))
     decoder = Decoder(series)
     for n in range(50):
@@ -333,7 +341,7 @@ def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
 
 
 def test_keys_without_end_are_forgotten_and_read_all_the_same(monkeypatch):
-    monkeypatch.setattr(parse, "MOST_KEYS", 10)
+    monkeypatch.setattr(parse, "MAX_KEYS", 10)
     series = Series()
     decoder = Decoder(series)
     for n in range(50):
@@ -343,8 +351,8 @@ def test_keys_without_end_are_forgotten_and_read_all_the_same(monkeypatch):
 
 
 def test_a_page_of_nothing_but_different_hosts_and_devices_is_read_whole(monkeypatch):
-    monkeypatch.setattr(parse, "MOST_PAIRS", 100)
-    monkeypatch.setattr(parse, "FEW", 9)
+    monkeypatch.setattr(parse, "MAX_PAIRS", 100)
+    monkeypatch.setattr(parse, "BATCH_DOCUMENTS", 9)
     series = Series()
     decoder = Decoder(series)
     sources = [DISK | {"hostname": f"bb{n}", "plugin_instance": f"nvme{n}n1"} for n in range(100)]

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collectors.collectd_es.parse_timestamps import BAD, milliseconds
+from collectors.collectd_es.parse_timestamps import INVALID, milliseconds
 
 ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d)(?::?(\d\d))?)", re.ASCII)
 
 
 def reference(text):
-    """What a time stamp says, or BAD."""
+    """What a time stamp says, or INVALID."""
     match = ISO.fullmatch(text)
     if match is None:
-        return BAD
+        return INVALID
     whole, fraction, sign, hours, minutes = match.groups()
     try:
         time = dt.datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=dt.UTC)
         offset = dt.timedelta(hours=dt.time(int(hours or 0)).hour, minutes=dt.time(minute=int(minutes or 0)).minute)
     except ValueError:
-        return BAD
+        return INVALID
     seconds = (time - dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - (offset if sign == "+" else -offset)) // dt.timedelta(seconds=1)
     return seconds * 1000 + int(f"{fraction or 0:0<3}"[:3])
 
@@ -50,9 +50,9 @@ def broken_time_stamps(draw):
 @example("2018-01-01T00:00:00Z")
 @example("2016-02-29T00:00:00.000000001+23:59")
 @example("1969-12-31T23:59:59.9999Z")
-def test_any_time_stamp_is_what_datetime_says(text):
+def test_any_time_stamp_is_read_as_datetime_reads_it(text):
     wanted = reference(text)
-    assert wanted != BAD
+    assert wanted != INVALID
     assert milliseconds([text]).tolist() == [wanted]
     if len(ISO.fullmatch(text)[2] or "") <= 6:
         exact = dt.datetime.fromisoformat(text) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -104,5 +104,5 @@ def test_a_page_of_one_form_is_read_in_any_order_of_days(days):
 )
 def test_what_is_no_time_of_any_calendar_or_has_no_zone_is_bad_and_never_a_number(text):
     good = "2017-12-13T08:30:43.951Z"
-    assert milliseconds([text]).tolist() == [BAD]
-    assert milliseconds([good, text, good]).tolist() == [1_513_153_843_951, BAD, 1_513_153_843_951]
+    assert milliseconds([text]).tolist() == [INVALID]
+    assert milliseconds([good, text, good]).tolist() == [1_513_153_843_951, INVALID, 1_513_153_843_951]

@@ -15,28 +15,28 @@ from collectd_documents import Documents
 
 from collectors.collectd_es import parse_workers, saved_inputs
 from collectors.collectd_es.datasets import Fields
-from collectors.collectd_es.parse_workers import Shapes, parsed
+from collectors.collectd_es.parse_workers import NameRules, parsed
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal
 
 START = 1_513_153_800
-SHAPES = Shapes(None, None, Fields())
+SHAPES = NameRules(None, None, Fields())
 
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     """A file of pages with other hosts in each, so that no process knows all names."""
-    monkeypatch.setattr(parse_workers, "FEW", 1000)
+    monkeypatch.setattr(parse_workers, "MIN_BYTES_FOR_WORKERS", 1000)
     found = [Documents(prefix=f"p{n}bb", hosts=2, cores=2).hits(START, START + 20) for n in range(40)]
     path = tmp_path / "pages.json"
     path.write_text(json.dumps(found))
     return path
 
 
-def rows(path, workers, seen=lambda _bytes: None):
+def rows(path, workers, on_read=lambda _bytes: None):
     """(time, name, value) of every sample, in order."""
     series, found = Series(), []
-    for samples in parsed(path, SHAPES, series, workers, seen):
+    for samples in parsed(path, SHAPES, series, workers, on_read):
         names = series.names()
         found += [(t, names[s], v) for t, s, v in zip(*(c.tolist() for c in (samples.time, samples.series, samples.value)), strict=True)]
     return found
@@ -48,15 +48,15 @@ def children():
 
 
 def test_samples_come_in_the_file_s_order_with_the_names_of_their_documents(path):
-    seen = []
-    alone = rows(path, 0, seen.append)
-    assert sum(seen) == path.stat().st_size
+    on_read = []
+    alone = rows(path, 0, on_read.append)
+    assert sum(on_read) == path.stat().st_size
     assert len({name.column for _, name, _ in alone}) > 80
     assert rows(path, 2) == alone
     assert not children()
 
 
-def test_series_of_documents_are_numbered_once_whoever_saw_them_first(path):
+def test_series_of_documents_are_numbered_once_whichever_process_saw_them_first(path):
     series = Series()
     numbers = np.concatenate([samples.series for samples in parsed(path, SHAPES, series, 2, lambda _bytes: None)])
     assert set(numbers.tolist()) == set(range(len(series)))
@@ -76,10 +76,10 @@ def test_pages_that_were_cut_inside_of_a_text_are_joined_again(workers, path):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_joining_ends_with_the_longest_page_there_is(workers, path, monkeypatch):
-    monkeypatch.setattr(parse_workers, "LONGEST", 10_000)
-    monkeypatch.setattr(saved_inputs, "LONGEST", 10_000)
+    monkeypatch.setattr(parse_workers, "MAX_PAGE_BYTES", 10_000)
+    monkeypatch.setattr(saved_inputs, "MAX_PAGE_BYTES", 10_000)
     path.write_text("[" + ",".join(['[{"_source": ]'] * 10_000) + "]")
-    with pytest.raises(Fatal, match=r"byte 1: no page begins here"):
+    with pytest.raises(Fatal, match=r"byte 1: not a page"):
         rows(path, workers)
 
 
@@ -88,7 +88,7 @@ def test_a_process_that_is_killed_is_an_error_and_no_hang(path):
     next(coming)
     for pid in children():
         os.kill(pid, signal.SIGKILL)
-    with pytest.raises(Fatal, match=f"{path}: a process that parsed it is gone"):
+    with pytest.raises(Fatal, match=f"{path}: a worker process has died"):
         list(coming)
     assert not children()
 
@@ -103,7 +103,7 @@ def test_ctrl_c_is_the_parent_s_alone(path):
 
 
 @pytest.mark.parametrize(("number", "wait"), [(signal.SIGINT, 0), (signal.SIGINT, 0.3), (signal.SIGKILL, 0.3)])
-def test_a_command_that_is_ended_leaves_no_process_and_says_next_to_nothing(number, wait, path):
+def test_a_command_that_is_ended_leaves_no_process_and_prints_next_to_nothing(number, wait, path):
     # Larger than what can be parsed until it is ended.
     text = path.read_text()[1:-1]
     with path.open("w") as file:
@@ -116,10 +116,10 @@ def test_a_command_that_is_ended_leaves_no_process_and_says_next_to_nothing(numb
         time.sleep(wait)
         # As a terminal does it: to all processes.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        _, said = process.communicate(timeout=20)
+        _, fields = process.communicate(timeout=20)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
-    assert "Traceback" not in said
-    assert len(said.splitlines()) <= 2
+    assert "Traceback" not in fields
+    assert len(fields.splitlines()) <= 2
     for _ in range(100):
         if not group(process.pid):
             break

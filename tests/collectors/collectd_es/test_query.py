@@ -6,13 +6,13 @@ import re
 import msgspec
 import pytest
 
-from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, check_all_read, check_shards, check_whole, refused
+from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, check_all_read, check_shards, check_whole, status_error
 from collectors.collectd_es.collector import indices
 from collectors.collectd_es.datasets import DATASETS, Fields
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.parse_hits import Shards
-from collectors.collectd_es.query import TERMS, Wanted, asked_for, query, usable_names
-from collectors.collectd_es.search import Search, named, sort_order, total_found
+from collectors.collectd_es.query import TERMS, Wanted, mapped_fields, query, usable_names
+from collectors.collectd_es.search import Search, find_id, sort_order, total_hits
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Transient
 from tokiod.window import Window
@@ -33,7 +33,7 @@ def conditions(wanted):
     return others
 
 
-def test_one_plugins_datasets_are_asked_for_by_type_and_instance():
+def test_one_plugins_datasets_are_queried_by_type_and_instance():
     (found,) = conditions(Wanted(frozenset({"dataservers/memfree", "dataservers/memused"})))
     wanted = [
         {"term": {"plugin": "memory"}},
@@ -53,10 +53,10 @@ def test_several_plugins_are_alternatives_and_prefixes_narrow_hosts_and_disks():
     assert plugins[0][1] == {"terms": {"collectd_type.keyword": ["disk_octets", "disk_ops"]}}
 
 
-def test_what_is_filtered_by_is_what_the_mapping_is_asked_for():
+def test_the_mapping_is_queried_for_the_filtered_fields():
     assert Wanted(frozenset()).filtered == TERMS
     assert Wanted(frozenset(), "bb", "nvme").filtered == (*TERMS, "host", "plugin_instance")
-    assert asked_for(Fields(type="t"), TERMS) == "@timestamp,plugin,t,type_instance"
+    assert mapped_fields(Fields(type="t"), TERMS) == "@timestamp,plugin,t,type_instance"
 
 
 def mapped(**fields):
@@ -81,24 +81,24 @@ def test_a_field_inside_an_object_is_found_by_its_whole_name():
 
 
 @pytest.mark.parametrize(
-    ("mapping", "said"),
+    ("mapping", "fields"),
     [
         ({"i": mapped(**{"@timestamp": DATE, "hostname": {"type": "text"}})}, "i: hostname is mapped as text"),
-        ({"i": mapped(**{"@timestamp": {"type": "text"}})}, "i: @timestamp is no date but text"),
+        ({"i": mapped(**{"@timestamp": {"type": "text"}})}, "i: @timestamp is mapped as text, not as a date"),
         ({"i": mapped(**{"@timestamp": DATE, "hostname": KEYWORD | {"index": False}})}, "i: hostname is mapped as keyword"),
         (
             {"i": mapped(**{"@timestamp": DATE, "hostname": KEYWORD}), "j": mapped(**{"@timestamp": DATE, "hostname": TEXT})},
-            "p: the indices don't agree on hostname: it is hostname in i, hostname.keyword in j",
+            "p: the indices differ on hostname: hostname in i, hostname.keyword in j",
         ),
     ],
 )
-def test_a_mapping_that_can_not_be_used_is_an_error_that_names_field_and_index(mapping, said):
+def test_a_mapping_that_can_not_be_used_is_an_error_that_names_field_and_index(mapping, fields):
     with pytest.raises(Fatal) as caught:
         usable_names(mapping, Fields(), ("host",), "p")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(fields)
 
 
-def test_a_template_names_the_utc_days_of_a_window_and_those_beside_it():
+def test_a_template_names_the_utc_days_of_a_window_and_the_days_next_to_it():
     midnight = 1_513_123_200
     assert indices("c-%Y.%m.%d", Window(midnight - 60, midnight)) == ("c-2017.12.11,c-2017.12.12,c-2017.12.13", True)
     assert indices("c-%Y.%m.%d", Window(midnight, midnight + 60)) == ("c-2017.12.12,c-2017.12.13,c-2017.12.14", True)
@@ -106,39 +106,39 @@ def test_a_template_names_the_utc_days_of_a_window_and_those_beside_it():
     assert (indices("c-*", WINDOW), indices("c", WINDOW)) == (("c-*", True), ("c", False))
 
 
-def said(kind, reason, **more):
+def fields(kind, reason, **more):
     return json.dumps({"error": {"type": kind, "reason": reason, **more}, "status": 0}).encode()
 
 
 REFUSALS = [
-    (401, said("security_exception", "missing credentials"), Fatal, "password"),
-    (403, said("security_exception", "no permissions"), Fatal, "allowed to read logs"),
-    (404, said("index_not_found_exception", "no such index [logs]"), NoIndex, "no index and no alias logs"),
-    (404, said("search_context_missing_exception", "No search context found for id [7]"), ContextGone, "No search context"),
+    (401, fields("security_exception", "missing credentials"), Fatal, "password"),
+    (403, fields("security_exception", "no permissions"), Fatal, "permission to read logs"),
+    (404, fields("index_not_found_exception", "no such index [logs]"), NoIndex, "no index or alias matches logs"),
+    (404, fields("search_context_missing_exception", "No search context found for id [7]"), ContextGone, "No search context"),
     (
         404,
-        said("search_phase_execution_exception", "all", root_cause=[{"type": "search_context_missing_exception", "reason": "gone"}]),
+        fields("search_phase_execution_exception", "all", root_cause=[{"type": "search_context_missing_exception", "reason": "gone"}]),
         ContextGone,
         "gone",
     ),
-    (429, said("circuit_breaking_exception", "Data too large"), Transient, "Data too large"),
-    (500, said("x", "Trying to create too many scroll contexts"), Transient, "too many"),
-    (400, said("x", "Trying to create too many scroll contexts"), Transient, "too many"),
-    (400, said("illegal_argument_exception", "Result window is too large"), Fatal, "Result window is too large"),
+    (429, fields("circuit_breaking_exception", "Data too large"), Transient, "Data too large"),
+    (500, fields("x", "Trying to create too many scroll contexts"), Transient, "too many"),
+    (400, fields("x", "Trying to create too many scroll contexts"), Transient, "too many"),
+    (400, fields("illegal_argument_exception", "Result window is too large"), Fatal, "Result window is too large"),
     (502, b"<html>nginx</html>", Transient, "no JSON"),
     (503, b"", Transient, "no JSON"),
     (302, b"", Transient, "no JSON"),
-    (408, said("timeout", "too slow"), Transient, "too slow"),
+    (408, fields("timeout", "too slow"), Transient, "too slow"),
     (404, b"<html>not here</html>", Transient, "no JSON"),
-    (404, b"{}", NoIndex, "no index and no alias logs"),
+    (404, b"{}", NoIndex, "no index or alias matches logs"),
     (403, b"<html>go away</html>", Fatal, "password"),
     (405, b'{"error":"Incorrect HTTP method"}', Fatal, "Incorrect HTTP method"),
 ]
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "text"), REFUSALS)
-def test_a_refusal_has_its_class_and_says_what_the_server_said(status, body, kind, text):
-    error = refused(status, body, "https://es", "logs", "me")
+def test_an_error_has_its_class_and_contains_the_servers_reason(status, body, kind, text):
+    error = status_error(status, body, "https://es", "logs", "me")
     assert type(error) is kind
     assert text in str(error)
     assert "https://es" in str(error)
@@ -175,7 +175,7 @@ def test_an_answer_that_is_not_all_is_incomplete_though_its_status_is_200(more):
 
 def test_fewer_or_more_documents_than_the_server_had_found_are_incomplete():
     for read in (4, 6):
-        with pytest.raises(Incomplete, match=f"{read} documents came of 5"):
+        with pytest.raises(Incomplete, match=f"read {read} documents of 5"):
             check_all_read(read, 5)
     with pytest.raises(Incomplete):
         check_shards(Shards(total=3, successful=2))
@@ -192,30 +192,30 @@ def test_fewer_or_more_documents_than_the_server_had_found_are_incomplete():
     ],
 )
 def test_the_number_of_documents_is_read_from_the_head_of_an_answer(head, total):
-    assert total_found(head) == total
+    assert total_hits(head) == total
 
 
 @pytest.mark.parametrize("length", [10, 4_000, 100_000])
-def test_an_id_may_be_as_long_as_there_are_shards_and_the_total_is_found_behind_it(length):
+def test_an_id_may_be_as_long_as_there_are_shards_and_the_total_is_found_after_it(length):
     body = json.dumps({"_scroll_id": "s" * length, "pit_id": "p" * length, "took": 1, "hits": {"total": {"value": 17, "relation": "eq"}}})
-    assert total_found(body.encode()) == 17
+    assert total_hits(body.encode()) == 17
     for name, letter in (("_scroll_id", "s"), ("pit_id", "p")):
-        assert named(re.compile(rf'"{name}"\s*:\s*"([^"]+)"'.encode()), body.encode()) == letter * length
+        assert find_id(re.compile(rf'"{name}"\s*:\s*"([^"]+)"'.encode()), body.encode()) == letter * length
 
 
-def test_what_looks_like_an_id_inside_a_document_is_none():
+def test_what_looks_like_an_id_inside_a_document_is_ignored():
     body = b'{"took":1,"hits":{"total":{"value":1,"relation":"eq"},"hits":[{"_source":{"_scroll_id":"evil"}}]}}'
-    assert named(re.compile(rb'"_scroll_id"\s*:\s*"([^"]+)"'), body) is None
+    assert find_id(re.compile(rb'"_scroll_id"\s*:\s*"([^"]+)"'), body) is None
 
 
 def test_names_stand_in_a_url_as_they_are_or_quoted():
     search = Search("a-*,b/c?", True, {}, (), 10, 60)
-    assert (search.path, search.leniency) == ("a-*,b%2Fc%3F", "&ignore_unavailable=true&allow_no_indices=true")
+    assert (search.path, search.allow_missing) == ("a-*,b%2Fc%3F", "&ignore_unavailable=true&allow_no_indices=true")
     assert (search.filter, search.body(0, 1)) == ("", {"size": 10, "query": {}, "track_total_hits": True})
     assert search.body(1, 3)["slice"] == {"id": 1, "max": 3}
 
 
-def test_elasticsearch_has_an_order_of_its_own_and_opensearch_needs_all_that_tells_documents_apart():
+def test_elasticsearch_has_an_order_of_its_own_and_opensearch_needs_all_fields_that_distinguish_documents():
     assert sort_order("elasticsearch", "@timestamp", ("hostname",)) == ["_shard_doc"]
     names = [next(iter(one)) for one in sort_order("opensearch", "@timestamp", ("hostname", "plugin"))]
     assert names == ["@timestamp", "hostname", "plugin", "_seq_no"]

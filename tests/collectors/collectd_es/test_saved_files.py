@@ -137,18 +137,18 @@ def test_windows_longer_than_a_bucket_of_time_are_one_batch_per_dataset(tmp_path
 @pytest.fixture
 def large(tmp_path, monkeypatch):
     """Files that are worth processes."""
-    monkeypatch.setattr(parse_workers, "FEW", 1000)
+    monkeypatch.setattr(parse_workers, "MIN_BYTES_FOR_WORKERS", 1000)
     hits = Documents(hosts=20).hits(START, START + 60)
     pages = paged(hits, 97)
     return [write(tmp_path / "a.json", pages[::2]), write(tmp_path / "b.json.gz", pages[1::2], packed=True)]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_processes_give_the_same_bytes_as_none(workers, large):
+def test_workers_give_the_same_bytes_as_one_process(workers, large):
     assert exactly(told(saved(*large, parse_workers=workers))[0]) == exactly(told(saved(*large, parse_workers=0))[0])
 
 
-def test_what_was_dropped_is_told_once_and_by_reason(tmp_path):
+def test_dropped_records_are_reported_once_and_by_reason(tmp_path):
     source = {
         "plugin": "memory",
         "collectd_type": "memory",
@@ -168,7 +168,7 @@ def test_what_was_dropped_is_told_once_and_by_reason(tmp_path):
 
     first, second = within(collector, twice)
     assert first == {
-        "no value": 1, "no number where a value belongs": 1, "unknown plugin": 1, "unreadable time stamp": 1, "unknown host": 1,
+        "no value": 1, "value that is not a number": 1, "unknown plugin": 1, "malformed time stamp": 1, "unknown host": 1,
         "no time stamp": 1, "duplicate": 1,
     }  # fmt: skip
     assert second == {"duplicate": 1}
@@ -191,24 +191,24 @@ def test_fields_hosts_devices_and_step_are_options(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "fields"),
     [
         (b"", "expected saved pages"),
-        (b'{"took": 1, "hits": {"hits": [{"_source": {}}', "no page begins here"),
-        (b'[[{"_source": {}}], [{"_source"', "in the middle of the page that begins at byte 20"),
-        (b'[[{"_source": {}}], [{"_source": }], []]', "byte 20: no page begins here"),
-        (b"[[1, 2], [x]]", "byte 9: no page begins here"),
-        (b'{"hits": 3}', "byte 0: no page begins here"),
+        (b'{"took": 1, "hits": {"hits": [{"_source": {}}', "not a page"),
+        (b'[[{"_source": {}}], [{"_source"', "truncated in the page that begins at byte 20"),
+        (b'[[{"_source": {}}], [{"_source": }], []]', "byte 20: not a page"),
+        (b"[[1, 2], [x]]", "byte 9: not a page"),
+        (b'{"hits": 3}', "byte 0: not a page"),
         (b"\x1f\x8b\x08\x00", "it is gzip and cut off"),
     ],
 )
-def test_a_broken_file_fails_every_window_with_its_place(content, said, tmp_path):
+def test_a_broken_file_fails_every_window_with_its_place(content, fields, tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(content)
 
     async def twice(c):
         for _ in range(2):
-            with pytest.raises(Fatal, match=said) as caught:
+            with pytest.raises(Fatal, match=fields) as caught:
                 await collected(c, WINDOW)
             assert str(path) in str(caught.value)
 
@@ -224,7 +224,7 @@ def test_a_file_that_is_cut_off_fails_in_other_processes_too(cut, large):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_reading_is_told_byte_by_byte_to_who_shows_it(workers, large):
+def test_all_bytes_read_are_reported_to_the_callback(workers, large):
     told_bytes = []
     site = Site(Calendar("UTC"), FakeClock(), read=told_bytes.append)
     told(collectd_es.saved(large, collectd_es.Saved(parse_workers=workers), site))
@@ -246,11 +246,11 @@ def test_files_and_options_that_can_not_be_are_refused_at_once(tmp_path):
         saved(tmp_path)
     with pytest.raises(TokiodError, match="--hosts: '\\(' is no regular expression"):
         saved(path, hosts="(")
-    with pytest.raises(TokiodError, match="--plugin-field: 'plugin' is the name of host already"):
+    with pytest.raises(TokiodError, match="--plugin-field: 'plugin' is already the name of host"):
         saved(path, host_field="plugin")
 
 
-def test_a_full_disk_for_the_samples_is_said_to_be_that(tmp_path, monkeypatch):
+def test_a_full_disk_for_the_samples_is_reported_as_such(tmp_path, monkeypatch):
     path = write(tmp_path / "x.json", [Documents().hits(START, START + 60)])
     with Path("/dev/full").open("r+b", buffering=0) as full:
         monkeypatch.setattr("collectors.collectd_es.spool.tempfile.TemporaryFile", lambda **_named: full)
@@ -305,11 +305,11 @@ def test_the_capture_gives_every_cell_of_the_golden_file(shared, tmp_path, split
     assert difference.returncode == 0, difference.stdout
 
 
-def test_the_command_says_what_is_wrong_in_a_line_and_writes_nothing(tmp_path):
+def test_the_command_reports_an_error_in_one_line_and_writes_nothing(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b'[[{"_source": {}}], [{"_sou')
     result = archived(tmp_path / "out.hdf5", path)
     assert (result.returncode, result.stdout) == (2, "")
     assert len(result.stderr.strip().splitlines()) == 1
-    assert "in the middle of the page" in result.stderr
+    assert "truncated in the page" in result.stderr
     assert not (tmp_path / "out.hdf5").exists()

@@ -24,9 +24,9 @@ def sized(monkeypatch):
     """Sets the size of the buffer, and what is looked at again at its edge."""
 
     def set_to(read):
-        monkeypatch.setattr(module, "READ", read)
-        monkeypatch.setattr(module, "SHORTEST", 128)
-        monkeypatch.setattr(module, "LONG", 100)
+        monkeypatch.setattr(module, "READ_BYTES", read)
+        monkeypatch.setattr(module, "LOOKAHEAD_BYTES", 128)
+        monkeypatch.setattr(module, "HITS_PAGE_BYTES", 100)
 
     return set_to
 
@@ -114,8 +114,8 @@ def test_any_json_in_the_pages_leaves_them_whole(tmp_path_factory, wanted, read,
     path = tmp_path_factory.getbasetemp() / "any.json"
     path.write_bytes(written(wanted, indent))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "READ", read)
-        patch.setattr(module, "SHORTEST", 64)
+        patch.setattr(module, "READ_BYTES", read)
+        patch.setattr(module, "LOOKAHEAD_BYTES", 64)
         assert values(path) == wanted
 
 
@@ -131,7 +131,7 @@ def test_a_file_that_is_cut_off_anywhere_is_an_error(name, packed, sized, tmp_pa
             values(path)
 
 
-def test_answers_behind_one_another_are_cut_off_unseen_only_between_two(sized, tmp_path):
+def test_answers_in_a_row_lose_their_end_unnoticed_only_between_two(sized, tmp_path):
     sized(512)
     text, path = b"\n".join(map(written, ANSWERS)), tmp_path / "lines"
     ends = set(itertools.accumulate(len(written(answer)) + 1 for answer in ANSWERS))
@@ -145,21 +145,21 @@ def test_answers_behind_one_another_are_cut_off_unseen_only_between_two(sized, t
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "fields"),
     [
         (b"", "byte 0: expected saved pages"),
         (b" \n ", "byte 3: expected saved pages"),
         (b"17", "byte 0: expected saved pages"),
         (b"[1,2]", "byte 1: expected saved pages"),
         (b"plainly no JSON", "byte 0: expected saved pages"),
-        (b"[] []", "byte 3: there is something behind its end"),
-        (b"[[],[", "ends in the middle of the page that begins at byte 4"),
+        (b"[] []", "byte 3: unexpected data after the end of the list"),
+        (b"[[],[", "truncated in the page that begins at byte 4"),
     ],
 )
-def test_a_file_that_holds_something_else_is_refused_with_its_place(text, said, tmp_path):
+def test_a_file_that_holds_something_else_is_refused_with_its_place(text, fields, tmp_path):
     path = tmp_path / "other.json"
     path.write_bytes(text)
-    with pytest.raises(Fatal, match=said) as caught:
+    with pytest.raises(Fatal, match=fields) as caught:
         values(path)
     assert str(caught.value).startswith(f"{path}: ")
 
@@ -177,12 +177,12 @@ def test_broken_gzip_is_refused(tmp_path):
 
 
 def test_pieces_say_where_they_stand_and_how_much_of_the_file_was_read(tmp_path):
-    path, seen = tmp_path / "pages.json", []
+    path, on_read = tmp_path / "pages.json", []
     text = written(PAGES)
     path.write_bytes(text)
-    for piece in pieces(path, seen.append):
+    for piece in pieces(path, on_read.append):
         assert piece.data == text[piece.start : piece.stop]
-    assert sum(seen) == len(text)
+    assert sum(on_read) == len(text)
     assert all(piece.data is None for piece in pieces(path, copied=False))
 
 
@@ -194,7 +194,7 @@ def test_memory_does_not_grow_with_the_file(sized, tmp_path):
     largest = 0
     original = module.Sliding
     made = []
-    module.Sliding = lambda *given, **named: made.append(original(*given, **named)) or made[-1]
+    module.Sliding = lambda *given, **find_id: made.append(original(*given, **find_id)) or made[-1]
     try:
         largest = max(len(piece.data) for piece in pieces(path))
     finally:

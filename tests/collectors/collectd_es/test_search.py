@@ -68,19 +68,19 @@ def _at_once(monkeypatch):
 
 
 @pytest.mark.parametrize("total", [0, 1, 3, 4, 6, 7, 20])
-def test_every_page_is_read_and_no_more_is_asked_than_there_is(total):
+def test_every_page_is_read_and_no_further_one_is_requested(total):
     server = Server(whole(total))
     assert read(server) == total
     assert server.asked == list(range(0, max(total, 1), SIZE))
 
 
-def test_where_the_server_does_not_count_it_is_asked_until_nothing_comes():
+def test_where_the_server_does_not_count_pages_are_requested_until_an_empty_one():
     server = Server(whole(7, count=False))
     assert read(server) == 7
     assert server.asked == [0, 3, 6, 7]
 
 
-def test_the_next_page_is_asked_for_before_this_one_is_decoded():
+def test_the_next_page_is_requested_before_this_one_is_decoded():
     server = Server(whole(9))
     seen = []
     decode = Decoder(Series()).answer
@@ -88,7 +88,7 @@ def test_the_next_page_is_asked_for_before_this_one_is_decoded():
     assert seen == [2, 3, 3]
 
 
-BROKEN = {
+DECODE_ERRORS = {
     "a refusal": Transient("busy"),
     "no JSON": b"<html>",
     "half of the JSON": page([3, 4, 5])[:-20],
@@ -98,16 +98,16 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", DECODE_ERRORS)
 def test_a_broken_page_ends_a_scroll(name):
-    server = Server(lambda place, _: BROKEN[name] if place == 3 else whole(9)(place, 1))
+    server = Server(lambda place, _: DECODE_ERRORS[name] if place == 3 else whole(9)(place, 1))
     with pytest.raises(Transient):
         read(server)
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_page_is_asked_for_again_where_that_is_allowed(name):
-    server = Server(lambda place, attempt: BROKEN[name] if place == 3 and attempt == 1 else whole(9)(place, 1), retries=1)
+@pytest.mark.parametrize("name", DECODE_ERRORS)
+def test_a_broken_page_is_requested_again_where_that_is_allowed(name):
+    server = Server(lambda place, attempt: DECODE_ERRORS[name] if place == 3 and attempt == 1 else whole(9)(place, 1), retries=1)
     assert read(server) == 9
     assert server.asked.count(3) == 2
 
@@ -117,14 +117,14 @@ def test_a_first_page_that_is_broken_is_not_believed_in_its_total():
     assert read(server) == 9
 
 
-def test_it_is_not_asked_for_more_often_than_allowed():
+def test_it_is_not_requested_more_often_than_allowed():
     server = Server(lambda place, _: Transient("busy") if place == 3 else whole(9)(place, 1), retries=2)
     with pytest.raises(Transient, match="busy"):
         read(server)
     assert server.asked.count(3) == 3
 
 
-def test_a_context_that_is_gone_is_not_asked_again():
+def test_a_context_that_is_gone_is_not_requested_again():
     server = Server(lambda place, _: ContextGone("gone") if place == 3 else whole(9)(place, 1), retries=5)
     with pytest.raises(ContextGone):
         read(server)
@@ -137,11 +137,11 @@ def test_a_short_page_in_the_middle_is_no_end():
 
 
 def test_documents_that_never_come_are_missed():
-    with pytest.raises(Incomplete, match="7 documents came of 9"):
+    with pytest.raises(Incomplete, match="read 7 documents of 9"):
         read(Server(lambda place, _: page(range(place, min(place + SIZE, 7)), 9)))
 
 
-def test_cancelled_it_leaves_no_question_behind():
+def test_cancelled_it_leaves_no_request_running():
     async def cancelled():
         stuck = asyncio.Event()
 

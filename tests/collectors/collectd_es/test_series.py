@@ -70,13 +70,13 @@ def test_a_documents_names_tell_the_dataset_column_and_core_of_each_of_its_value
         (memory(plugin_instance="numa0"), "unknown plugin instance"),
     ],
 )
-def test_what_is_of_no_series_says_why_and_adds_none(key, reason):
+def test_a_key_without_a_series_has_a_reason_and_adds_no_name(key, reason):
     series = Series(re.compile("bb[0-9]+"), re.compile("nvme[0-9]n1"))
     assert series.resolve(key) == reason
     assert len(series) == 0
 
 
-def test_the_shape_of_devices_is_asked_of_disks_alone():
+def test_the_pattern_of_devices_applies_to_disks_alone():
     series = Series(devices=re.compile("nvme.*"))
     assert not isinstance(series.resolve(cpu()), str)
     assert not isinstance(series.resolve(memory()), str)
@@ -99,7 +99,7 @@ def test_columns_do_not_depend_on_the_order_in_which_names_arrive(seed):
     assert cores == [[("dataservers/cpuload", host, core) for host in ("bb2", "bb10")] for core in ("0", "9", "10")]
 
 
-def test_a_column_keeps_its_place_and_later_ones_come_behind():
+def test_a_column_keeps_its_place_and_later_ones_follow():
     series = Series()
     series.number(Name("dataservers/memused", "bb7"))
     assert series.layout().columns["dataservers/memused"] == ("bb7",)
@@ -126,7 +126,7 @@ def test_places_name_each_series_once_in_the_column_of_its_name():
     assert layout.complement.tolist() == [name.dataset == "dataservers/cpuload" for name in series.names()]
 
 
-def test_another_process_numbers_are_told_by_its_names():
+def test_another_process_numbers_are_mapped_by_its_names():
     ours, theirs = Series(), Series()
     ours.resolve(memory(host="bb2"))
     theirs.resolve(memory(host="bb1"))

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.collectd_es.spool import BUCKET, Spool
+from collectors.collectd_es.spool import BUCKET_MILLISECONDS, Spool
 from tokiod.window import Window
 
 START = 1_513_152_000
-sample = st.tuples(st.integers(START * 1000 - 2 * BUCKET, START * 1000 + 4 * BUCKET), st.integers(0, 2**32 - 1), st.floats(allow_nan=False))
+sample = st.tuples(
+    st.integers(START * 1000 - 2 * BUCKET_MILLISECONDS, START * 1000 + 4 * BUCKET_MILLISECONDS),
+    st.integers(0, 2**32 - 1),
+    st.floats(allow_nan=False),
+)
 window = st.tuples(st.integers(-700, 1300), st.integers(1, 1500)).map(lambda t: Window(START + t[0], START + t[0] + t[1]))
 
 

@@ -127,12 +127,12 @@ def sources(draw):
 @settings(max_examples=150, deadline=None)
 def test_any_order_split_and_repetition_of_documents_gives_the_right_cells_and_the_same_bytes(found, chance, most):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_CELLS", most)
+        patch.setattr(module, "MAX_CELLS", most)
         first = collected([found])
         assert_right(shown(first), cells(found, WINDOW.start, WINDOW.end, 10))
         chance.shuffle(found)
         cut = chance.randint(0, len(found))
-        patch.setattr(module, "MOST_CELLS", chance.choice([7, 2_000_000]))
+        patch.setattr(module, "MAX_CELLS", chance.choice([7, 2_000_000]))
         assert bare(collected([found[:cut], [], found[cut:]])) == bare(first)
         repeated, _ = bare(collected([found, found[:cut]]))
         assert repeated == bare(first)[0]
@@ -202,7 +202,7 @@ def test_a_window_without_samples_has_every_dataset_and_the_columns_that_are_kno
         assert [len(b) for b in without.batches] == [0] * len(DATASETS)
 
 
-def test_a_new_host_gets_columns_behind_those_that_are_known():
+def test_a_new_host_gets_columns_after_the_known_ones():
     series = Series()
     decoder = Decoder(series)
     for seen, count in enumerate((2, 4), 1):

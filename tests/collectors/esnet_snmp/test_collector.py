@@ -10,7 +10,7 @@ from collector_contract import CollectorContract, samples, within
 from esnet_server import INTERVAL, EsnetServer, rate
 
 from collectors import esnet_snmp
-from collectors.esnet_snmp.parse import INFINITE, NEGATIVE, ODD
+from collectors.esnet_snmp.parse import INFINITE, MALFORMED, NEGATIVE
 from tokiod.collector import Site, Tally
 from tokiod.errors import Fatal, Transient
 from tokiod.testing.clock import FakeClock
@@ -114,7 +114,7 @@ class TestContractOfPointsThatComeTwiceAtTimes(CollectorContract):
         return frozenset({"datatargets/readrates", "datatargets/writerates"})
 
 
-def test_every_point_of_the_window_is_a_cell_and_none_from_around_it(server):
+def test_exactly_the_points_of_the_window_are_cells(server):
     cells, tally = asked(live(server))
     assert cells == right()
     assert (tally.records, tally.dropped) == (2 * 3 * 20, {})
@@ -134,7 +134,7 @@ def test_rows_longer_than_points_are_means_of_our_own(server):
     assert not any("calc" in query for _, query in server.asked)
 
 
-def test_a_service_that_does_not_give_the_interval_asked_for_is_believed_in_what_it_says(server):
+def test_the_interval_that_the_service_reports_replaces_the_requested_one(server):
     async def coarse(request):
         times = range(int(request.query["begin"]) // 60 * 60, int(request.query["end"]) + 1, 60)
         return web.json_response({"agg": "60", "data": [[t, float(t)] for t in times]})
@@ -159,7 +159,7 @@ def test_null_is_not_yet_and_counted_again_it_has_grown(server):
     assert within(collector, use) == ([30, 30], 60, 120, 120)
 
 
-def test_an_unknown_interface_is_left_out_and_asked_for_again_after_a_while(server):
+def test_an_unknown_interface_is_left_out_and_queried_again_after_a_while(server):
     clock = FakeClock(START)
     config = esnet_snmp.Config(name="e", kind="esnet_snmp", system="s", url=server.url, interfaces=(*NAMES, "x:y"), rate=10_000.0)
 
@@ -179,7 +179,7 @@ def test_an_unknown_interface_is_left_out_and_asked_for_again_after_a_while(serv
 
 
 def test_where_no_interface_is_known_a_person_must_look(server):
-    with pytest.raises(Fatal, match="knows none of the interfaces, among them a:b"):
+    with pytest.raises(Fatal, match="does not know any of the interfaces, such as a:b"):
         asked(live(server, interfaces=("a:b", "c:d")))
 
 
@@ -222,25 +222,25 @@ def moves(where, status=302):
 @pytest.mark.parametrize(
     ("fault", "error", "sentence"),
     [
-        (says(status=503, headers={"Retry-After": "7"}), Transient, "HTTP status 503 Service Unavailable; it asks us to wait 7 s"),
+        (says(status=503, headers={"Retry-After": "7"}), Transient, "HTTP status 503 Service Unavailable; retry after 7 s"),
         (says(status=429), Transient, "429"),
         (says(status=500, text="oops"), Transient, "500"),
         (says(status=400, text="bad calc_func"), Fatal, "400"),
-        (says(status=403), Fatal, "we are not allowed to ask for that"),
+        (says(status=403), Fatal, "access is denied"),
         (says(text="<html><body>log in</body></html>", content_type="text/html"), Transient, "answered with HTML"),
-        (says(text='{"agg": "30", "data": [[1549875600, 1.0], [15498'), Transient, "with what is no list of points"),
-        (says(text='{"error": "none"}'), Transient, "with what is no list of points"),
-        (says(text=""), Transient, "with what is no list of points"),
-        (says(text="[" * 100_000), Transient, "with what is no list of points"),
-        (_reset, Transient, "can't be asked now"),
-        (_torn, Transient, "can't be asked now"),
-        (_slow, Transient, "has not answered within 1 s"),
-        (moves("http://elsewhere.example/x"), Fatal, r"sends us on to http://elsewhere\.example/x: set url to that"),
-        (moves("/snmp/again"), Fatal, "sends us from one place to the next"),
-        (moves("ftp://127.0.0.1/x"), Fatal, "sends us on to"),
+        (says(text='{"agg": "30", "data": [[1549875600, 1.0], [15498'), Transient, "without a list of points"),
+        (says(text='{"error": "none"}'), Transient, "without a list of points"),
+        (says(text=""), Transient, "without a list of points"),
+        (says(text="[" * 100_000), Transient, "without a list of points"),
+        (_reset, Transient, "the request failed"),
+        (_torn, Transient, "the request failed"),
+        (_slow, Transient, "did not answer within 1 s"),
+        (moves("http://elsewhere.example/x"), Fatal, r"redirects to http://elsewhere\.example/x; set url to that"),
+        (moves("/snmp/again"), Fatal, "more than 3 redirects"),
+        (moves("ftp://127.0.0.1/x"), Fatal, "redirects to"),
     ],
 )
-def test_whatever_is_no_answer_fails_the_window_by_its_class_and_the_next_one_is_had(server, fault, error, sentence):
+def test_a_failed_request_fails_the_window_by_its_class_and_the_next_one_succeeds(server, fault, error, sentence):
     server.faults.append(fault)
     collector = live(server, request_timeout=1)
 
@@ -275,13 +275,13 @@ def test_a_redirect_on_the_same_host_is_followed(server):
     assert asked(live(server))[0] == right()
 
 
-def test_points_that_are_none_are_counted_and_the_others_taken(server):
+def test_malformed_points_are_counted_and_the_others_used(server):
     odd = [[START, 1.5], [START + 30, "many"], [START + 60, -1], [START + 90, None], ["x", 2], [START + 120], [START + 150, True], 7]
     text = json.dumps({"agg": "30", "data": odd})[:-2] + f", [{START + 180}, NaN], [{START + 210}, Infinity], [{START + 240}, 3]]" + "}"
     server.faults.append(says(text=text))
     cells, tally = asked(live(server, interfaces=NAMES[:1]))
     assert cells["datatargets/readrates"] == {(START, NAMES[0]): 1.5, (START + 240, NAMES[0]): 3.0}
-    assert tally.dropped == {ODD: 10, NEGATIVE: 2, INFINITE: 2}
+    assert tally.dropped == {MALFORMED: 10, NEGATIVE: 2, INFINITE: 2}
 
 
 def test_no_data_is_a_value(server):
@@ -304,7 +304,7 @@ def test_only_so_many_requests_are_underway_and_only_so_many_are_sent_in_a_secon
 
 def test_a_server_that_is_not_there_is_transient():
     config = esnet_snmp.Config(name="e", kind="esnet_snmp", system="s", url="http://127.0.0.1:9/x", interfaces=NAMES)
-    with pytest.raises(Transient, match="can't be asked now"):
+    with pytest.raises(Transient, match="the request failed"):
         asked(esnet_snmp.live(config, SITE))
 
 
@@ -312,12 +312,12 @@ def test_a_server_that_is_not_there_is_transient():
     ("options", "fault"),
     [
         ({"url": "ftp://x"}, 'url: expected "https://host/path"'),
-        ({"url": "http://x:y/"}, "url: can't be understood"),
-        ({"interfaces": ()}, "interfaces: name at least one"),
+        ({"url": "http://x:y/"}, "url: is malformed"),
+        ({"interfaces": ()}, "interfaces: at least one is required"),
         ({"interfaces": ("sunn-cr5",)}, "interfaces: 'sunn-cr5' is not ROUTER:IFNAME"),
         ({"interval": 0}, "interval: must be greater than zero"),
     ],
 )
-def test_what_is_wrong_in_a_stanza_is_told(options, fault):
+def test_the_errors_of_a_section_are_reported(options, fault):
     given = {"name": "e", "kind": "esnet_snmp", "system": "s", "url": "http://x/", "interfaces": NAMES}
     assert [found for found in esnet_snmp.Config(**(given | options)).faults() if found.startswith(fault)]

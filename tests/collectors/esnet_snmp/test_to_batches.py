@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.esnet_snmp.to_batches import latest, rows, told
+from collectors.esnet_snmp.to_batches import covered_rows, each_time_once, rows
 from tokiod.window import Window
 
 WINDOW = Window(600, 720)
@@ -38,8 +38,8 @@ def test_a_point_is_its_rows_where_both_are_as_long():
     assert not np.signbit(rate).any()
 
 
-def test_the_last_value_stands_and_null_replaces_none():
-    time, rate = latest(np.array([60, 30, 60, 30, 90]), np.array([1.0, 2.0, 3.0, np.nan, np.nan]))
+def test_the_last_value_counts_and_null_never_replaces_one():
+    time, rate = each_time_once(np.array([60, 30, 60, 30, 90]), np.array([1.0, 2.0, 3.0, np.nan, np.nan]))
     assert time.tolist() == [30, 60]
     assert rate.tolist() == [2.0, 3.0]
 
@@ -48,19 +48,19 @@ steps = st.sampled_from([20, 30, 60])
 
 
 @given(st.sets(st.integers(500, 800)), st.integers(1, 200), steps)
-def test_what_is_told_of_a_window_is_what_is_told_of_its_parts(times, interval, step):
+def test_what_is_covered_rows_of_a_window_is_what_is_covered_rows_of_its_parts(times, interval, step):
     time = np.array(sorted(times), np.int64)
-    halves = (told(time, interval, step, Window(*edges)) for edges in ((600, 660), (660, 720)))
-    assert sum(halves) == told(time, interval, step, WINDOW)
+    halves = (covered_rows(time, interval, step, Window(*edges)) for edges in ((600, 660), (660, 720)))
+    assert sum(halves) == covered_rows(time, interval, step, WINDOW)
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.integers(10, 200), steps, st.integers(0, 30))
-def test_a_point_that_becomes_known_is_told_of_every_window_that_it_changes(before, more, interval, step, phase):
+def test_a_point_that_becomes_known_is_covered_rows_of_every_window_that_it_changes(before, more, interval, step, phase):
     """Points of a service are an interval apart."""
     one, other = (np.array(sorted(some), np.int64) * interval + phase for some in (before, before | more))
     for window in (Window(start, start + 60) for start in range(600, 1200, 60)):
         rate = [points.astype(float) for points in (one, other)]
         (_, old), (_, new) = (rows(points, of, interval, step, window) for points, of in zip((one, other), rate, strict=True))
-        grown = told(other, interval, step, window) - told(one, interval, step, window)
+        grown = covered_rows(other, interval, step, window) - covered_rows(one, interval, step, window)
         assert (grown > 0) == (old.tolist() != new.tolist())
         assert grown >= 0

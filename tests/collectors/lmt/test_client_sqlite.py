@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from collectors import lmt
 from collectors.lmt import client_sqlite
-from collectors.lmt.client import Ask
-from collectors.lmt.client_sqlite import Copy, Zones
+from collectors.lmt.client import RowRange
+from collectors.lmt.client_sqlite import BlockIndex, Copy
 from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site, Tally
 from tokiod.errors import Fatal, NotYet, TokiodError, Transient
@@ -113,7 +113,7 @@ def contents(draw):
 
 
 @given(contents(), st.sampled_from(KEYS), st.sampled_from(["mdt", "host"]), st.sampled_from([5, 10]))
-def test_any_rows_mean_what_the_slow_reference_says(tmp_path_factory, content, keys, mdt_names, step):
+def test_any_rows_give_the_cells_of_the_slow_reference(tmp_path_factory, content, keys, mdt_names, step):
     path = lmt_database.save(tmp_path_factory.mktemp("lmt") / "copy.sqlite3", content, keys)
     window = Window(START, START + 30)
     found = within(saved(path, mdt_names=mdt_names, step=step), lambda c: collected(c, window))
@@ -210,7 +210,7 @@ class TestSeveralCopies:
 
 
 class TestWithoutHarm:
-    def test_a_copy_is_not_written_to_and_nothing_appears_beside_it(self, tmp_path):
+    def test_a_copy_is_not_written_to_and_no_file_appears_next_to_it(self, tmp_path):
         path = lmt_database.save(tmp_path / "copy", lmt_database.tables())
         path.chmod(stat.S_IRUSR)
         before = path.read_bytes(), path.stat()
@@ -225,18 +225,18 @@ class TestWithoutHarm:
         if order == "component":
             content["OST_DATA"].sort()
         copy = Copy(lmt_database.save(tmp_path / "copy", content, keys), finished=True)
-        ask = Ask(TABLES[0], TABLES[0].columns, (1, 2, 3, 4), (), FIRST + 2000, FIRST + 2011)
+        ask = RowRange(TABLES[0], TABLES[0].columns, (1, 2, 3, 4), (), FIRST + 2000, FIRST + 2011)
         copy.numbers(ask)
         touched = sum(
             copy.db.execute(f"SELECT count(*) FROM OST_DATA WHERE {where.split(' AND +TS_ID')[0]}").fetchone()[0]
-            for where in copy._places(ask)
+            for where in copy._conditions(ask)
         )
         copy.db.close()
         assert touched <= 8 * 1024
 
     def test_memory_does_not_grow_with_the_rows_of_a_window(self, tmp_path):
         copy = Copy(lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=50)), finished=True)
-        ask = Ask(TABLES[0], TABLES[0].columns, tuple(range(10_000)), (), FIRST, FIRST + 49)
+        ask = RowRange(TABLES[0], TABLES[0].columns, tuple(range(10_000)), (), FIRST, FIRST + 49)
         with closing(copy.db):
             assert {(part.first, part.last) for part in lmt_parts(ask)} == {
                 (FIRST + k, min(FIRST + k + 5, FIRST + 49)) for k in range(0, 50, 6)
@@ -253,7 +253,7 @@ def lmt_parts(ask):
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=60), st.integers(1, 9), st.integers(0, 99), st.integers(0, 30))
 def test_zones_name_every_block_that_may_hold_a_ts_id_and_no_other(ts_ids, size, first, length):
     blocks = [ts_ids[at : at + size] for at in range(0, len(ts_ids), size)]
-    zones = Zones(10, size, np.array([min(block) for block in blocks]), np.array([max(block) for block in blocks]))
+    zones = BlockIndex(10, size, np.array([min(block) for block in blocks]), np.array([max(block) for block in blocks]))
     last = first + length
     named = {at for start, end in zones.ranges(first, last) for at in range(start, end + 1)}
     hit = [k for k, block in enumerate(blocks) if min(block) <= last and max(block) >= first]
@@ -355,7 +355,7 @@ class TestReplacedFiles:
         with pytest.raises(Fatal, match="damaged"):
             means(saved(path), self.window)
 
-    def test_a_file_that_somebody_writes_to_is_waited_for(self, tmp_path, monkeypatch):
+    def test_a_file_that_another_process_writes_to_is_waited_for(self, tmp_path, monkeypatch):
         monkeypatch.setattr(client_sqlite, "BUSY_SECONDS", 0.05)
         path = lmt_database.save(tmp_path / "live", lmt_database.tables())
 
@@ -410,18 +410,18 @@ class TestRefusals:
         columns = lmt_database.COLUMNS | {"OST_DATA": ("OST", *lmt_database.COLUMNS["OST_DATA"][1:])}
         assert "has no OST_DATA.OST_ID:" in self.refused(saved(lmt_database.save(tmp_path / "copy", content, columns=columns)))
 
-    def test_a_copy_without_time_stamps_says_so(self, tmp_path):
+    def test_a_copy_without_time_stamps_is_an_error(self, tmp_path):
         content = lmt_database.tables() | {"TIMESTAMP_INFO": []}
         path = lmt_database.save(tmp_path / "copy", content)
         assert "has no time stamps" in self.refused(saved(path))
         assert "has no time stamps" in self.refused(live(path), NotYet)
 
-    def test_what_is_not_there_yet_is_told_with_the_zone_it_was_read_in(self, tmp_path):
+    def test_a_missing_window_is_reported_with_the_zone_of_the_time_stamps(self, tmp_path):
         path = lmt_database.save(tmp_path / "live", lmt_database.tables(steps=3))
         said = self.refused(live(path), NotYet)
         assert said == f"{path} has got to 2018-01-28T08:00:10Z (2018-01-28 00:00:10 in {ZONE}), not yet to 2018-01-28T08:00:30Z"
 
-    def test_a_file_that_is_not_there_or_not_sqlite_is_refused_before_anything_is_asked(self, tmp_path):
+    def test_a_file_that_is_missing_or_not_sqlite_is_refused_at_once(self, tmp_path):
         (tmp_path / "text").write_text("hello")
         with pytest.raises(TokiodError, match="is not a SQLite file"):
             saved(tmp_path / "text")

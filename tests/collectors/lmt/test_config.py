@@ -30,14 +30,14 @@ def test_urls_of_files_and_servers_are_right(url):
 @pytest.mark.parametrize(
     ("url", "fault"),
     [
-        ("mysql://u:hunter2@h/db", "url: must not hold a password"),
-        ("mysql://u:hunter2/x@h/db", "url: can't be understood; is there a password in it?"),
-        ("mysql://h/db", "there is no user"),
-        ("mysql://u@/db", "there is no host"),
-        ("mysql://u@h", "there is no database"),
-        ("mysql://", "there is no user and no host and no database"),
-        ("mysql://u@h:0/db", "there is no port"),
-        ("mysql://u@h:99999/db", "url: can't be understood"),
+        ("mysql://u:hunter2@h/db", "url: must not contain a password"),
+        ("mysql://u:hunter2/x@h/db", "url: is malformed; does it contain a password?"),
+        ("mysql://h/db", "missing: user"),
+        ("mysql://u@/db", "missing: host"),
+        ("mysql://u@h", "missing: database"),
+        ("mysql://", "missing: user, host, database"),
+        ("mysql://u@h:0/db", "missing: port"),
+        ("mysql://u@h:99999/db", "url: is malformed"),
         ("sqlite://var/lib/copy", "url: expected three slashes"),
         ("sqlite:copy", "url: expected three slashes"),
         ("postgres://u@h/db", 'url: expected "sqlite:///path" or'),
@@ -62,7 +62,7 @@ def test_a_wrong_url_is_one_fault_that_does_not_repeat_it(url, fault):
         ({"tls_ca": "ca.pem"}, "tls"),
     ],
 )
-def test_options_that_make_no_sense_are_told_by_their_field(options, field):
+def test_invalid_options_are_reported_by_their_field(options, field):
     (said,) = stanza(MYSQL, **options).faults()
     assert said.startswith(f"{field}: ")
 
@@ -72,7 +72,7 @@ def test_a_file_has_no_password_and_no_tls(options):
     assert stanza(SQLITE, **options).faults() == ["url: a SQLite file has no password and no TLS"]
 
 
-def test_it_tells_its_step_and_all_its_datasets():
+def test_it_has_its_step_and_all_its_datasets():
     assert (stanza(SQLITE).step, stanza(SQLITE, interval=Duration(10)).step) == (5, 10)
     operations = "opens closes mknods links unlinks mkdirs rmdirs renames getxattrs statfss setattrs getattrs"
     assert stanza(SQLITE).datasets() == {
@@ -121,6 +121,6 @@ def test_a_servers_zone_counts_if_it_is_one(told, system, zone):
     assert client_mysql.zone(told, system) == zone
 
 
-def test_nothing_is_opened_before_the_first_window_is_asked_for(tmp_path):
+def test_nothing_is_opened_before_the_first_window_is_collected(tmp_path):
     assert lmt.live(stanza((tmp_path / "not-there-yet").as_uri().replace("file", "sqlite")), Site(Calendar("UTC"), FakeClock()))
     assert list(tmp_path.iterdir()) == []

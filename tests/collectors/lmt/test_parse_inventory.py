@@ -34,17 +34,17 @@ def test_of_two_file_systems_one_whose_name_begins_like_the_other_gets_its_own_o
     assert tuple(roster.names for roster in (stock.osts, stock.osss, stock.mdss, stock.mdts)) == names
 
 
-def test_with_several_and_none_chosen_the_choices_are_told():
-    with pytest.raises(Fatal, match='several file systems are in this database: set filesystem to one of "lc1", "lc10"'):
+def test_with_several_and_no_choice_the_names_are_reported():
+    with pytest.raises(Fatal, match='the database holds several file systems: set filesystem to one of "lc1", "lc10"'):
         inventory(TWO, None, "mdt")
 
 
 def test_a_file_system_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(Fatal, match='no file system "lc2" is in this database: set filesystem to one of "lc1", "lc10"'):
+    with pytest.raises(Fatal, match='the database holds no file system "lc2": set filesystem to one of "lc1", "lc10"'):
         inventory(TWO, "lc2", "mdt")
 
 
-def test_strangers_that_lmts_prefix_let_in_are_left_out_with_their_servers():
+def test_targets_of_other_file_systems_with_lmts_prefix_are_left_out_with_their_servers():
     rows = TWO | {"FILESYSTEM_INFO": [(1, "lc1")], "OSS_INFO": [(1, 1, "a"), (2, 1, "b"), (3, 1, "c")]}
     stock = inventory(rows, None, "mdt")
     assert (stock.filesystem, stock.osts.names, stock.osss.names) == ("lc1", ("lc1-OST0000", "lc1-OST0001"), ("a", "c"))
@@ -86,7 +86,7 @@ def test_operations_are_known_by_name_and_those_without_a_dataset_are_left_out()
     assert len(stock.operations) == 12
 
 
-def test_a_component_without_a_name_is_none():
+def test_a_component_without_a_name_is_left_out():
     stock = inventory(info(osts=[(1, 1, None), (2, 1, ""), (3, 1, "lc1-OST0000")]), None, "mdt")
     assert (stock.osts.names, stock.osts.ids.tolist()) == (("lc1-OST0000",), [3])
 
@@ -95,7 +95,7 @@ def test_a_component_without_a_name_is_none():
     st.lists(st.tuples(st.integers(-5, 2**40), st.sampled_from(["a", "b", "c", None])), unique_by=lambda c: c[0]),
     st.lists(st.integers(-9, 99)),
 )
-def test_a_roster_finds_the_column_of_every_id_and_of_no_stranger(components, asked):
+def test_a_roster_finds_the_column_of_every_id_and_of_no_unknown_one(components, asked):
     roster = Roster(components)
     named = dict(components)
     asked += list(named)
@@ -104,12 +104,12 @@ def test_a_roster_finds_the_column_of_every_id_and_of_no_stranger(components, as
     assert roster.columns(np.array(asked, np.float64)).tolist() == wanted
 
 
-def test_a_name_that_is_none_is_left_out_and_counted():
+def test_an_invalid_name_is_left_out_and_counted():
     roster = Roster([(1, "oss1"), (2, "oss\x002"), (3, " oss3"), (4, b"oss4"), (5, None)])
     assert (roster.names, roster.unnamed) == (("oss1",), 3)
 
 
-def test_an_id_that_is_none_is_left_out_and_counted():
+def test_an_invalid_id_is_left_out_and_counted():
     roster = Roster([(1, "oss1"), (None, "oss2"), ("3", "oss3"), (4.5, "oss4"), (b"5", "oss5")])
     assert (roster.ids.tolist(), roster.names, roster.unnamed) == ([1], ("oss1",), 4)
     damaged = info(osts=[(1, 1, "lc1-OST0000")]) | {"OPERATION_INFO": [(None, "open"), (7, "close"), ("8) OR (1", "close")]}
@@ -117,6 +117,6 @@ def test_an_id_that_is_none_is_left_out_and_counted():
     assert (operations["open"], operations["close"]) == ((), (7,))
 
 
-def test_a_file_system_whose_name_is_a_number_as_in_a_damaged_file_is_none():
+def test_a_file_system_whose_name_is_a_number_as_in_a_damaged_file_is_left_out():
     damaged = info(filesystems=[(1, "lc1"), (2, 17)], osts=[(1, 1, "lc1-OST0000"), (2, 1, 18)], mdss=[(1, 1, 19, "m")])
     assert inventory(damaged, None, "mdt").osts.names == ("lc1-OST0000",)

@@ -73,7 +73,7 @@ BEFORE, AFTER = range(CHANGE - 2 * HOUR, CHANGE - HOUR, 60), range(CHANGE + HOUR
         pytest.param([*REPEATED[0][10:]], id="nothing but a part of the first pass is there"),
     ],
 )
-def test_the_order_of_ts_ids_tells_the_passes_of_the_repeated_hour_apart(instants):
+def test_the_order_of_ts_ids_distinguishes_the_passes_of_the_repeated_hour(instants):
     for window in (Window(CHANGE - 600, CHANGE + 600), Window(CHANGE - 3 * HOUR, CHANGE + 3 * HOUR)):
         truth, found = as_a_database_does(instants, window, "America/Los_Angeles")
         np.testing.assert_array_equal(found, truth)

@@ -115,13 +115,13 @@ def test_a_window_holds_what_both_commands_say_now(client):
     assert dropped == {}
 
 
-def test_devices_of_other_file_systems_are_none_of_this_ones(client):
+def test_devices_of_other_file_systems_are_left_out(client):
     cells, _ = asked(client, mounts=("/b",))
     assert cells["failover/datatargets"] == {"b-OST0000": 0.0}
 
 
 @pytest.mark.parametrize("window", [Window(START - STEP, START), Window(START + STEP, START + 2 * STEP)])
-def test_a_window_that_is_not_now_can_not_be_had(client, window):
+def test_a_window_of_another_time_can_not_be_collected(client, window):
     with pytest.raises(Transient, match="is not now"):
         asked(client, window)
 
@@ -147,7 +147,7 @@ def test_a_mount_that_hangs_leaves_the_others_their_cells_and_is_counted(client,
     assert (cells["fullness/bytes"], dropped) == ({"b-OST0000": 5.0}, {"/a: no answer in time": 1})
 
 
-def test_after_a_hang_the_mount_is_asked_again_and_its_targets_stay_columns(client):
+def test_after_a_hang_the_mount_is_queried_again_and_its_targets_stay_columns(client):
     async def use(c):
         first = await samples(c, NOW)
         client.lfs("sleep 600")
@@ -178,7 +178,7 @@ def test_an_exit_code_with_a_listing_is_a_listing(client):
         ("exit 1", Transient),
     ],
 )
-def test_a_command_that_prints_nothing_fails_with_what_it_said(client, text, error):
+def test_a_command_that_prints_nothing_fails_with_its_message(client, text, error):
     client.lfs(text)
     client.lctl("exit 1")
     with pytest.raises(error, match=r"lfs df -l /a ended with \d+") as raised:
@@ -186,7 +186,7 @@ def test_a_command_that_prints_nothing_fails_with_what_it_said(client, text, err
     assert type(raised.value) is error
 
 
-def test_a_command_that_fails_beside_others_is_asked_once_more(client, tmp_path):
+def test_a_command_that_fails_while_others_succeed_runs_once_more(client, tmp_path):
     log = tmp_path / "asked"
     client.lfs(f"echo $3 >> {log}; case $3 in /a) [ $(grep -c /a {log}) = 2 ] || exit 1; cat <<'END'\n{df(A, '/a')}END\n;; "
                f"/b) cat <<'END'\n{df(B, '/b')}END\n;; esac")  # fmt: skip
@@ -216,7 +216,7 @@ def test_without_lctl_the_fullness_is_had_and_what_is_missing_counted(client):
     assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
 
 
-def test_only_what_is_wanted_is_asked_for(client):
+def test_only_the_configured_datasets_are_queried(client):
     client.lctl("exit 1")
     assert set(asked(client, failover=False)[0]) == {"fullness/bytes", "fullness/bytestotal"}
 
@@ -232,7 +232,7 @@ def test_a_target_that_moves_is_away_until_it_is_back(client):
     assert within(client.collector(), use) == [set(), {"a-OST0001"}, set()]
 
 
-def test_cancelled_at_any_moment_it_leaves_no_command_running_and_can_be_asked_again(client, tmp_path):
+def test_cancelled_at_any_moment_it_leaves_no_command_running_and_can_be_used_again(client, tmp_path):
     client.lfs(f"echo $$ >> {tmp_path}/pids; sleep 0.3; cat <<'END'\n{df(A, '/a')}END")
 
     async def use(c):
@@ -250,13 +250,13 @@ def test_cancelled_at_any_moment_it_leaves_no_command_running_and_can_be_asked_a
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"mounts": ()}, "mounts: name at least one mount point"),
-        ({"mounts": ("scratch",)}, "mounts: name at least one mount point"),
+        ({"mounts": ()}, "mounts: at least one mount point is required"),
+        ({"mounts": ("scratch",)}, "mounts: at least one mount point is required"),
         ({"lfs": ()}, "lfs: expected a command as a list"),
-        ({"fullness": False, "failover": False}, "fullness: must be true where failover is not"),
-        ({"command_timeout": 60}, "command_timeout: must be greater than zero, and shorter than timeout and window"),
+        ({"fullness": False, "failover": False}, "fullness: must be true where failover is false"),
+        ({"command_timeout": 60}, "command_timeout: must be greater than zero, and less than timeout and window"),
     ],
 )
-def test_what_is_wrong_in_a_stanza_is_told(options, fault):
+def test_the_errors_of_a_section_are_reported(options, fault):
     config = lustre.Config(**({"name": "l", "kind": "lustre", "system": "s", "mounts": ("/a",)} | options))
     assert [found for found in config.faults() if found.startswith(fault)]

@@ -38,7 +38,7 @@ def test_what_was_seen_at_home_is_known_to_be_away_later_and_back_again(gone):
 
 @pytest.mark.parametrize("lost", range(1, 11))
 @pytest.mark.parametrize("way", [1, -1])
-def test_the_first_look_tells_who_is_away_by_the_order_of_targets_and_servers(lost, way):
+def test_the_first_output_shows_targets_away_from_home_by_the_order_of_targets_and_servers(lost, way):
     served = HOME | {OSTS[lost]: HOME[OSTS[lost + way]]}
     assert (away(served), unknown(served)) == ({OSTS[lost]}, set())
 
@@ -50,7 +50,7 @@ def test_several_targets_to_a_server_are_no_guests():
     assert (away(moved), unknown(moved)) == ({OSTS[4], OSTS[5]}, set())
 
 
-def test_where_the_order_says_nothing_the_home_is_not_known():
+def test_where_the_order_is_ambiguous_the_home_is_unknown():
     served = {
         "fs-OST0000": "a@tcp",
         "fs-OST0001": "a@tcp",
@@ -63,7 +63,7 @@ def test_where_the_order_says_nothing_the_home_is_not_known():
     assert not away(served)
 
 
-def test_what_is_told_wins():
+def test_a_configured_home_wins():
     assert away(HOME, Homes({OSTS[3]: "10.9.9.9@tcp"})) == {OSTS[3]}
 
 

@@ -67,9 +67,9 @@ def test_a_file_system_may_have_any_name(name):
         ("fs-OST0003_UUID             100          50          50  50% /scratch[OST:4]", parse_df.CONTRADICTION),
         ("fs-OST0003_UUID             100          50          50  50% /scratch[MDT:3]", parse_df.CONTRADICTION),
         ("fs-OST0003_UUID             100         150           0 100% /scratch[OST:3]", parse_df.CONTRADICTION),
-        ("fs-OST0003_UUID             1.2T        150G          0 100% /scratch[OST:3]", parse_df.ODD),
-        ("fs-OST0003_UUID             100          50          50  50% /scratch[OST:3", parse_df.ODD),
-        ("lfs: df: cannot be read", parse_df.ODD),
+        ("fs-OST0003_UUID             1.2T        150G          0 100% /scratch[OST:3]", parse_df.UNRECOGNISED),
+        ("fs-OST0003_UUID             100          50          50  50% /scratch[OST:3", parse_df.UNRECOGNISED),
+        ("lfs: df: cannot be read", parse_df.UNRECOGNISED),
     ],
 )
 def test_a_line_that_gives_no_cell_is_counted_by_its_reason_and_the_rest_is_read(line, reason):
@@ -77,10 +77,10 @@ def test_a_line_that_gives_no_cell_is_counted_by_its_reason_and_the_rest_is_read
     listing = parse_df.parse("".join([header, first, line + "\n", *rest]).encode())
     assert listing.targets == TARGETS
     assert sum(listing.dropped.values()) == 1
-    assert listing.dropped[reason] == 1 or reason == parse_df.ODD
+    assert listing.dropped[reason] == 1 or reason == parse_df.UNRECOGNISED
 
 
-def test_rows_without_a_header_are_none_for_their_beginning_may_be_lost():
+def test_rows_without_a_header_do_not_count_for_their_beginning_may_be_lost():
     text = df_of(TARGETS)
     listing = parse_df.parse(text[len(HEADER) + 1 :].encode())
     assert (listing.targets, sum(listing.dropped.values())) == ({}, len(TARGETS))
@@ -103,13 +103,13 @@ def test_a_device_counts_only_when_it_is_up_and_has_a_server():
         "UP osc fs-OST0003", "IN osc fs-OST0003"
     )
     devices = parse_dl.parse(text.encode())
-    assert (devices.served, devices.dropped) == (NIDS, Counter({parse_dl.NOWHERE: 2, parse_dl.DOWN: 1}))
+    assert (devices.served, devices.dropped) == (NIDS, Counter({parse_dl.NO_SERVER: 2, parse_dl.DOWN: 1}))
 
 
 def test_a_line_that_is_cut_off_is_not_read():
     text = dl_of(NIDS).encode()
     cut = parse_dl.parse(text[:-2])
-    assert (set(NIDS) - set(cut.served), cut.dropped) == ({"fs-OST0015"}, Counter({parse_dl.ODD: 1}))
+    assert (set(NIDS) - set(cut.served), cut.dropped) == ({"fs-OST0015"}, Counter({parse_dl.UNRECOGNISED: 1}))
 
 
 @given(st.data(), st.sampled_from([df_of(TARGETS).encode(), dl_of(NIDS).encode()]))

@@ -88,7 +88,7 @@ def test_files_in_any_order_packed_or_not_give_the_same(tmp_path):
     assert told(saved(tmp_path / "b", tmp_path / "a.gz"), WHOLE) == right(range(9))
 
 
-def test_a_plain_output_is_of_the_time_that_is_told_or_of_its_files(tmp_path):
+def test_a_plain_output_has_the_given_time_or_that_of_its_file(tmp_path):
     (tmp_path / "df").write_text(df(listing(4)))
     (tmp_path / "dl").write_text(dl(served(4)))
     for name in ("df", "dl"):
@@ -106,7 +106,7 @@ def test_of_two_outputs_in_a_row_the_later_one_counts(tmp_path):
     )
 
 
-def test_only_the_file_systems_that_are_wanted_are_taken(tmp_path):
+def test_only_the_wanted_file_systems_are_read(tmp_path):
     (tmp_path / "a").write_text(f"BEGIN {START}\n" + df(listing(0)) + df({"other-OST0000": (10, 1)}, "/other"))
     cells = told(saved(tmp_path / "a", filesystem=("other",)), WHOLE)
     assert cells["fullness/bytes"] == [(START, "other-OST0000", 1.0)]
@@ -133,12 +133,12 @@ def test_a_file_that_is_neither_is_refused(tmp_path, content, sentence):
         within(saved(tmp_path / "a"), lambda c: collected(c, WHOLE))
 
 
-def test_a_home_that_is_told_is_where_a_target_belongs(path):
+def test_a_given_home_is_used(path):
     cells = told(saved(path, home=("fs-OST0000=10.9.9.9@tcp",)), WHOLE)["failover/datatargets"]
     assert {value for _, name, value in cells if name == "fs-OST0000"} == {1.0}
 
 
-def test_missing_files_and_homes_that_are_none_are_told_at_once(tmp_path):
+def test_missing_files_and_malformed_homes_are_reported_at_once(tmp_path):
     with pytest.raises(TokiodError, match="can't be read: No such file"):
         saved(tmp_path / "none")
     with pytest.raises(TokiodError, match="--home: expected TARGET=NID, got 'fs-OST0000'"):

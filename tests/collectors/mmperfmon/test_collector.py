@@ -121,11 +121,11 @@ def test_a_prefix_runs_it_elsewhere_with_the_same_environment(tmp_path):
 @pytest.mark.parametrize(
     ("body", "error", "sentence"),
     [
-        ("echo connection refused >&2; exit 1", Transient, "query usage: ended with 1, and said: connection refused"),
+        ("echo connection refused >&2; exit 1", Transient, "query usage: exit code 1: connection refused"),
         ("echo Unknown metric cpu_usr >&2; exit 1", Fatal, "Unknown metric cpu_usr"),
-        ("echo Permission denied >&2; exit 255", Transient, "ended with 255"),
-        ("echo env: mmperfmon: not found >&2; exit 127", Fatal, "ended with 127"),
-        ("kill -9 $$", Transient, "ended with -9"),
+        ("echo Permission denied >&2; exit 255", Transient, "exit code 255"),
+        ("echo env: mmperfmon: not found >&2; exit 127", Fatal, "exit code 127"),
+        ("kill -9 $$", Transient, "exit code -9"),
         ("echo welcome", Transient, "no table was printed but 'welcome'"),
         ("printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n'", Transient, "is not whole: no table for a column"),
         (
@@ -136,7 +136,7 @@ def test_a_prefix_runs_it_elsewhere_with_the_same_environment(tmp_path):
         ("sleep 60", Transient, "has not ended"),
     ],
 )
-def test_a_run_that_fails_is_classed_and_says_why(tmp_path, body, error, sentence):
+def test_a_failed_run_has_its_class_and_reason(tmp_path, body, error, sentence):
     run = command(tmp_path, "failing", body)
     with pytest.raises(error, match=sentence):
         within(opened(run, run_timeout=1), lambda c: collected(c, WINDOW))
@@ -162,7 +162,7 @@ def test_a_count_is_what_the_tally_has(printing):
     assert records == count > 0
 
 
-def test_a_stanza_tells_what_it_fills_and_can_be_asked_for_less():
+def test_a_section_lists_its_datasets_and_can_be_limited():
     config = stanza(("mmperfmon",), queries=("cpu_user,cpu_sys", "gpfs_nsdds_bytes_read"), lun_map=("a=mdtarget",))
     assert config.datasets() == {"dataservers/cpuuser", "dataservers/cpusys", "dataservers/cpuload", "mdtargets/readbytes"}
     assert config.only(frozenset({"mdtargets/readbytes"})).queries == ("gpfs_nsdds_bytes_read",)

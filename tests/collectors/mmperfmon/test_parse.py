@@ -82,7 +82,7 @@ def test_other_blanks_say_the_same(change):
     assert cells(parse(change(output(columns, times)))) == wanted(columns, times)
 
 
-def test_outputs_behind_one_another_are_each_read_with_their_own_legend():
+def test_outputs_in_a_row_are_each_read_with_their_own_legend():
     first, second = filled(3, KEYS[:2]), filled(2, KEYS[2:], value=100)
     times = stamps(HOUR, 3)
     found = parse(output(first, times) + output(second, times[:2]))
@@ -113,9 +113,9 @@ def test_half_a_number_is_counted_and_no_cell():
     text = output(columns, times).rstrip()
     for shorter in (text, text[:-1], text[:-3]):
         found = parse(shorter)
-        assert found.dropped == {"cut short": 1}
+        assert found.dropped == {"truncated": 1}
         assert cells(found) == wanted({KEYS[3]: [12345]}, times[:1])
-        assert parse(shorter + b"\n" + text + b"\n").dropped["cut short"] == (shorter != text)
+        assert parse(shorter + b"\n" + text + b"\n").dropped["truncated"] == (shorter != text)
 
 
 def test_rows_that_do_not_agree_with_those_before_are_counted():
@@ -123,13 +123,13 @@ def test_rows_that_do_not_agree_with_those_before_are_counted():
     text = output(columns, times, 40)
     place = text.rindex(times[1].encode())
     found = parse(text[:place] + b"2019-05-15-23:02:00" + text[place + 19 :])
-    assert found.dropped == {"stamps disagree": 1}
+    assert found.dropped == {"contradicting time stamps": 1}
     there = wanted(columns, times)
     del there[KEYS[4], times[1]]
     assert cells(found) == there
 
 
-def test_tables_behind_one_that_the_legend_does_not_know_are_nobodys():
+def test_tables_after_one_that_the_legend_does_not_know_are_not_assigned():
     columns, times = filled(2, [*KEYS[3:5], KEYS[0]]), stamps(HOUR, 2)
     text = output(columns, times, 40)
     head, _, tail = text.partition(b"gpfs_nsdds_bytes_read \n")
@@ -139,7 +139,7 @@ def test_tables_behind_one_that_the_legend_does_not_know_are_nobodys():
 
 @pytest.mark.parametrize("broken", [0, 1, 2])
 @pytest.mark.parametrize("instead", [b"Row           Tmestamp gpfs_nsdds_bytes_read", b"Row", b""], ids=["misspelt", "cut", "gone"])
-def test_a_broken_header_takes_its_table_and_those_behind_it_along(broken, instead):
+def test_a_broken_header_drops_its_table_and_those_after_it(broken, instead):
     keys = [KEYS[3], KEYS[4], KEYS[4].replace("dt01", "dt02")]
     columns, times = filled(2, keys), stamps(HOUR, 2)
     parts = output(columns, times, 40).split(b"Row           Timestamp gpfs_nsdds_bytes_read")
@@ -170,7 +170,7 @@ def test_a_negative_zero_is_a_zero():
     assert cells(parse(text)) == {(KEYS[3], "2019-05-15-12:01:00"): 0.0}
 
 
-def test_a_blank_cell_is_told_by_the_columns_around_it():
+def test_a_blank_cell_is_found_by_the_columns_around_it():
     text = output(filled(3, KEYS[3:5], value=42), stamps(HOUR, 3), 100)
     lines = text.split(b"\n")
     line = lines.index(next(line for line in lines if line.startswith(b"  2 ")))
@@ -250,6 +250,6 @@ def test_a_table_that_stands_there_twice_gives_its_rows_to_no_other(twice):
     assert sum(dropped.values())
 
 
-def test_a_name_with_a_blank_at_its_end_is_none():
+def test_a_name_with_a_blank_at_its_end_is_invalid():
     text = output(FOUR, stamps(dt.datetime(2019, 5, 15, 12, 1), 2), width=500)  # noqa: DTZ001 - as it is printed
     assert parse(text.replace(b"|ddn1|", b"|ddn1 |")).legends[0].metrics[1] is None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.mmperfmon.parse_timestamps import NEVER, instants
+from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
 
 PACIFIC = ZoneInfo("America/Los_Angeles")
 AUTUMN = int(dt.datetime(2019, 11, 3, 9, tzinfo=dt.UTC).timestamp())
@@ -14,11 +14,11 @@ AUTUMN = int(dt.datetime(2019, 11, 3, 9, tzinfo=dt.UTC).timestamp())
 
 def told(times, zone=PACIFIC):
     shown = [dt.datetime.fromtimestamp(time, zone).strftime("%Y-%m-%d-%H:%M:%S") for time in times]
-    return instants("".join(shown).encode(), zone).tolist()
+    return to_instants("".join(shown).encode(), zone).tolist()
 
 
 @given(st.integers(-300, 120), st.integers(2, 300), st.sampled_from([60, 300]))
-def test_rows_across_the_repeated_hour_are_told_where_something_else_follows_or_time_goes_back(first, rows, bucket):
+def test_rows_across_the_repeated_hour_are_distinguished_where_others_follow_or_time_goes_back(first, rows, bucket):
     times = [AUTUMN + 60 * first + bucket * n for n in range(rows)]
     starts_in_second = 0 <= first < 60
     ends_in_hour = times[-1] < AUTUMN + 3600
@@ -31,7 +31,7 @@ def test_a_file_within_the_repeated_hour_alone_is_of_its_first_pass():
     assert told(times) == [time - 3600 for time in times]
 
 
-def test_behind_the_widest_hole_begins_the_second_pass():
+def test_the_second_pass_begins_after_the_widest_gap():
     times = [*range(AUTUMN - 4200, AUTUMN - 1800, 60), *range(AUTUMN + 2400, AUTUMN + 4200, 60)]
     assert told(times) == times
 
@@ -43,7 +43,7 @@ def test_repeated_rows_are_no_step_back():
 
 def test_an_hour_that_clocks_skipped_and_days_that_are_in_no_calendar_never_were():
     shown = ["2019-03-10-01:59:00", "2019-03-10-02:30:00", "2019-03-10-03:00:00", "2019-02-30-01:00:00", "0000-01-01-00:00:00"]
-    assert instants("".join(shown).encode(), PACIFIC).tolist() == [1552211940, NEVER, 1552212000, NEVER, NEVER]
+    assert to_instants("".join(shown).encode(), PACIFIC).tolist() == [1552211940, NEVER, 1552212000, NEVER, NEVER]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])

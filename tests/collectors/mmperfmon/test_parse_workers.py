@@ -24,7 +24,7 @@ PATH = Path("some.tgz")
 @pytest.fixture
 def outputs(monkeypatch):
     """Whole outputs and others, each with its number as a value, in pieces of a few."""
-    monkeypatch.setattr(parse_workers, "PIECE", 10_000)
+    monkeypatch.setattr(parse_workers, "PIECE_BYTES", 10_000)
     found = []
     for number in range(200):
         columns = {f"h{number % 7}|CPU|cpu_user": [number] * 60, f"h{number % 7}|CPU|cpu_sys": [None, *range(59)]}
@@ -48,7 +48,7 @@ def children():
 
 @pytest.mark.parametrize("waiting", [1, 64])
 def test_outputs_come_in_order_as_they_would_be_parsed_here(waiting, outputs, monkeypatch):
-    monkeypatch.setattr(parse_workers, "WAITING", waiting)
+    monkeypatch.setattr(parse_workers, "MAX_WAITING_PIECES", waiting)
     assert told(parsed(PATH, outputs, 1)) == told(map(parse, outputs))
     assert not children()
 
@@ -60,19 +60,19 @@ def test_a_legend_from_another_process_is_the_one_of_the_same_bytes():
 
 @pytest.mark.parametrize("noticed", [0.0, 0.5])
 def test_a_process_that_is_killed_is_an_error_and_no_hang(outputs, monkeypatch, noticed):
-    monkeypatch.setattr(parse_workers, "WAITING", 1)
+    monkeypatch.setattr(parse_workers, "MAX_WAITING_PIECES", 1)
     coming = parsed(PATH, outputs, 1)
     next(coming)
     for pid in children():
         os.kill(pid, signal.SIGKILL)
     time.sleep(noticed)  # whether the pool knows before it is given more
-    with pytest.raises(Fatal, match=f"{PATH}: a process that parsed it is gone"):
+    with pytest.raises(Fatal, match=f"{PATH}: a worker process has died"):
         list(coming)
     assert not children()
 
 
 def test_ctrl_c_is_the_parent_s_alone(outputs, monkeypatch):
-    monkeypatch.setattr(parse_workers, "WAITING", 1)
+    monkeypatch.setattr(parse_workers, "MAX_WAITING_PIECES", 1)
     coming = parsed(PATH, outputs, 1)
     next(coming)
     (pid,) = children()

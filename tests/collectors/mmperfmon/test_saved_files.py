@@ -154,10 +154,10 @@ def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
-        ("nsd1|GPFSNSDDisk|other|gpfs_nsdds_bytes_read", "NSD of no type"),
-        ("nsd1|GPFSNSDDisk|gpfs_nsdds_bytes_read", "metric not known"),
-        ("nsd1|CPU|cpu_wait", "metric not known"),
-        ("nsd1|Network|net_r", "metric not known"),
+        ("nsd1|GPFSNSDDisk|other|gpfs_nsdds_bytes_read", "NSD that lun_map does not match"),
+        ("nsd1|GPFSNSDDisk|gpfs_nsdds_bytes_read", "unknown metric"),
+        ("nsd1|CPU|cpu_wait", "unknown metric"),
+        ("nsd1|Network|net_r", "unknown metric"),
         ("nsd1", "no such column in the legend"),
     ],
 )
@@ -184,10 +184,10 @@ def test_cpu_figures_are_scaled_and_their_sum_with_them(tmp_path):
 def test_an_hour_that_never_was_is_counted(tmp_path):
     text = one(NSD, [5, 6], begin="2019-03-10T02:00:00")
     _, tally = of(opened(written(tmp_path, [text])))
-    assert tally.dropped == {"no such time": 2}
+    assert tally.dropped == {"time stamp that does not exist": 2}
 
 
-def test_files_that_are_no_output_are_counted_beside_those_that_are(tmp_path):
+def test_files_that_are_no_output_are_counted_next_to_outputs(tmp_path):
     found, tally = of(opened(written(tmp_path, [b"some notes\n", one(NSD, [5]), b""])))
     assert (len(found), tally.dropped) == (1, {"file without a legend": 2})
 
@@ -216,7 +216,7 @@ def test_expressions_may_hold_equals_signs_and_the_first_that_matches_counts(tmp
         "mdtargets/readbytes": ["nsd1:a=b"],
         "datatargets/readbytes": ["nsd1:a"],
     }
-    assert tally.dropped == {"NSD of no type": 1}
+    assert tally.dropped == {"NSD that lun_map does not match": 1}
 
 
 def test_spans_are_where_rows_are(tmp_path):

@@ -20,8 +20,8 @@ def archived(path, mode, files=FILES):
     return path
 
 
-def read(path, told=lambda _bytes: None):
-    return [data for _, data in outputs(path, told)]
+def read(path, on_read=lambda _bytes: None):
+    return [data for _, data in outputs(path, on_read)]
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -47,11 +47,11 @@ def test_a_directory_is_its_files_in_order_with_those_of_its_directories(tmp_pat
     assert read(tmp_path) == [b"1", b"2", b"3"]
 
 
-def test_all_bytes_are_told_as_they_are_read(tmp_path):
-    told = []
+def test_all_bytes_are_reported_as_they_are_read(tmp_path):
+    on_read = []
     path = archived(tmp_path / "some.tgz", "w:gz")
-    read(path, told.append)
-    assert sum(told) == path.stat().st_size
+    read(path, on_read.append)
+    assert sum(on_read) == path.stat().st_size
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:2000] + b"?" * 50 + data[2050:], lambda data: data[:100]])
@@ -68,9 +68,9 @@ def test_a_broken_archive_is_a_sentence_with_its_name(tmp_path, damage, mode):
 
 
 def test_an_output_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("collectors.mmperfmon.saved_inputs.LONGEST", 1 << 20)
+    monkeypatch.setattr("collectors.mmperfmon.saved_inputs.MAX_OUTPUT_BYTES", 1 << 20)
     (tmp_path / "some.gz").write_bytes(gzip.compress(b"\0" * (1 << 24)))
-    with pytest.raises(Fatal, match="longer than"):
+    with pytest.raises(Fatal, match="larger than"):
         read(tmp_path / "some.gz")
 
 
