@@ -1,4 +1,4 @@
-"""What is drawn is what the cells are: means over what is there, sums, times at the site, missing cells apart from zeros."""
+"""The drawing shows the cells: means over the values, sums, the site's times, missing cells unlike zeros."""
 
 import datetime as dt
 import re
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tokiod.reports.heat_map import Picture, amount, characters, drawn, shrunk
+from tokiod.reports.heat_map import HeatMap, downsample, draw_figure, draw_text, format_amount
 
 NAN = np.nan
 EPOCH = 1_517_212_800
@@ -20,39 +20,39 @@ EPOCH = 1_517_212_800
 def picture(values, units="bytes", *, is_amount=True, step=3600, zone="America/Los_Angeles", start=EPOCH):
     values = np.array(values, float)
     columns = tuple(f"OST{i:04x}" for i in range(values.shape[1]))
-    return Picture("day: datatargets/readbytes", units, start, step, columns, values, ZoneInfo(zone), is_amount)
+    return HeatMap("day: datatargets/readbytes", units, start, step, columns, values, ZoneInfo(zone), is_amount)
 
 
 def lines(shown, width=80, height=24):
-    return characters(shown, width, height).plain.splitlines()
+    return draw_text(shown, width, height).plain.splitlines()
 
 
 cells = st.one_of(st.just(NAN), st.integers(0, 9).map(float))
 
 
 @given(arrays(float, st.tuples(st.integers(1, 12), st.integers(1, 12)), elements=cells), st.integers(1, 6), st.integers(1, 6))
-def test_each_shrunk_cell_is_the_mean_of_those_it_stands_for_and_missing_only_where_all_are(values, rows, columns):
+def test_a_downsampled_cell_is_the_mean_of_its_cells_and_missing_only_where_all_are(values, rows, columns):
     rows, columns = min(rows, values.shape[0]), min(columns, values.shape[1])
-    found = shrunk(values, rows, values.shape[1])
+    found = downsample(values, rows, values.shape[1])
     edges = [i * len(values) // rows for i in range(rows)] + [len(values)]
     for i, j in np.ndindex(found.shape):
         there = [value for value in values[edges[i] : edges[i + 1], j] if not np.isnan(value)]
         np.testing.assert_allclose(found[i, j], np.mean(there) if there else NAN)
-    assert shrunk(values, rows, columns).shape == (rows, columns)
-    np.testing.assert_array_equal(np.isnan(shrunk(values, 1, 1)).all(), np.isnan(values).all())
+    assert downsample(values, rows, columns).shape == (rows, columns)
+    np.testing.assert_array_equal(np.isnan(downsample(values, 1, 1)).all(), np.isnan(values).all())
 
 
 @pytest.mark.parametrize(
     ("units", "is_amount", "above", "beside"),
     [("bytes", True, [1, 7, NAN], [5, 3]), ("bytes/sec", False, [1, 7, NAN], [2.5, 3]), ("%", False, [1, 3.5, NAN], [2.5, 3])],
 )
-def test_sums_are_of_what_is_there_and_means_where_a_sum_means_nothing(units, is_amount, above, beside):
+def test_sums_leave_out_missing_cells_and_values_that_are_no_amounts_have_means(units, is_amount, above, beside):
     shown = picture([[1, NAN], [4, 3], [NAN, NAN]], units, is_amount=is_amount)
     np.testing.assert_array_equal(shown.over_time, above)
     np.testing.assert_array_equal(shown.of_columns, beside)
 
 
-def test_a_terminals_map_tells_missing_from_zero_and_the_largest_from_all_others():
+def test_a_terminals_map_shows_missing_unlike_zero_and_the_largest_unlike_all_others():
     values = np.full((24, 2), NAN)
     values[:8, 0], values[8:12, 0], values[12:16, 1] = 0.0, 2**30, 5 * 2**20
     shown = lines(picture(values))
@@ -63,7 +63,7 @@ def test_a_terminals_map_tells_missing_from_zero_and_the_largest_from_all_others
 
 
 @pytest.mark.parametrize("width", [0, 8, 20, 24])
-def test_where_a_terminal_is_too_narrow_the_map_is_wider_than_it_and_not_gone(width):
+def test_a_map_keeps_its_least_width_in_a_narrower_terminal(width):
     found = lines(picture([[1.0, 9.0]] * 40), width)
     assert found[2:4] == ["OST0000 " + ":" * 16 + "  40 B", "OST0001 " + "@" * 16 + " 360 B"]
 
@@ -89,7 +89,7 @@ def test_a_terminals_map_keeps_to_its_width_and_height_and_to_plain_characters(r
         (EPOCH + 1800, 24, ["06:00", "12:00", "18:00", "00:00"]),
     ],
 )
-def test_times_are_those_of_the_sites_clock(start, rows, told):
+def test_times_are_the_sites(start, rows, told):
     shown = picture(np.zeros((rows, 1)), start=start)
     ticks = list(shown.times(4))
     assert [text for _, text in ticks] == told
@@ -112,13 +112,13 @@ def test_times_are_those_of_the_sites_clock(start, rows, told):
     ],
 )
 def test_an_amount_is_written_with_its_prefix(value, units, said):
-    assert amount(value, units) == said
+    assert format_amount(value, units) == said
 
 
-def test_the_figure_holds_the_cells_masked_where_missing_with_units_on_every_axis():
+def test_the_figure_holds_the_cells_masked_where_missing_with_units_on_every_axis_label():
     pytest.importorskip("matplotlib")
     values = np.array([[1.0, NAN], [0.0, 4.0], [NAN, NAN]])
-    above, main, beside, scale = drawn(picture(values)).axes
+    above, main, beside, scale = draw_figure(picture(values)).axes
     (image,) = main.images
     held = image.get_array()
     np.testing.assert_array_equal(held.filled(-1), [[1, 0, -1], [-1, 4, -1]])
@@ -136,7 +136,7 @@ def test_a_picture_in_a_file_shows_missing_zero_and_largest_in_different_colours
 
     values = np.zeros((30, 3))
     values[:, 0], values[:, 2] = NAN, 1.0
-    figure = drawn(picture(values))
+    figure = draw_figure(picture(values))
     figure.savefig(tmp_path / "x.png", dpi=100)
     main = figure.axes[1]
     pixels = imread(tmp_path / "x.png")[..., :3]

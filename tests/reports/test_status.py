@@ -65,7 +65,7 @@ def daemon(config):
 NOW = NOON + SETTLE
 
 
-def test_a_source_that_keeps_up_is_fine_and_its_line_says_all_about_it(config, ledger):
+def test_a_source_that_keeps_up_is_fine_with_a_complete_line(config, ledger):
     store(ledger, MIDNIGHT, NOON - WINDOW, cells=10_000, dropped={"not a number": 3})
     store(ledger, NOON - WINDOW, NOON, cells=600)
     with daemon(config) as pid:
@@ -94,7 +94,7 @@ def test_a_source_is_late_once_more_than_three_windows_are_due(config, ledger, u
         assert status(config, ledger, NOW).health == health
 
 
-def test_holes_are_counted_and_make_an_archive_degraded_though_the_newest_window_is_there(config, ledger):
+def test_gaps_are_counted_and_make_an_archive_degraded_though_the_newest_window_is_stored(config, ledger):
     store(ledger, MIDNIGHT, NOON - 7200)
     store(ledger, NOON - 3600, NOON - 1800)
     store(ledger, NOON - 1200, NOON)
@@ -104,7 +104,7 @@ def test_holes_are_counted_and_make_an_archive_degraded_though_the_newest_window
     assert (now.sources[0].gaps, now.sources[0].watermark, now.sources[0].lag) == (Gaps(2, 4200, 0), NOON - 7200, SETTLE)
 
 
-def test_what_is_lost_is_told_apart_and_no_gap_any_more(config, ledger):
+def test_lost_spans_are_counted_separately_and_are_no_gaps(config, ledger):
     store(ledger, MIDNIGHT, NOON - 7200)
     ledger.lost("one", Window(NOON - 7200, NOON - 3600), "Expired", "older than the retention", NOON)
     store(ledger, NOON - 3600, NOON)
@@ -123,7 +123,7 @@ def test_the_newest_failure_is_the_last_error(config, ledger):
 
 
 @pytest.mark.parametrize(("state", "health"), [("running", "fine"), ("stopped", "fine"), ("waiting", "degraded"), ("fatal", "degraded")])
-def test_a_source_that_waits_for_its_server_or_for_a_person_makes_an_archive_degraded(config, ledger, state, health):
+def test_a_source_that_is_waiting_or_fatal_makes_an_archive_degraded(config, ledger, state, health):
     store(ledger, MIDNIGHT, NOON)
     ledger.set_state("one", state, "no permission", NOON)
     with daemon(config):
@@ -131,7 +131,7 @@ def test_a_source_that_waits_for_its_server_or_for_a_person_makes_an_archive_deg
     assert (now.health, now.sources[0].state, now.sources[0].reason) == (health, state, "no permission")
 
 
-def test_without_a_daemon_it_is_down_whatever_the_ledger_says(config, ledger):
+def test_without_a_daemon_the_health_is_down(config, ledger):
     store(ledger, MIDNIGHT, NOON)
     now = status(config, ledger, NOW)
     assert (now.writer, now.health, now.sources[0].watermark) == (None, "down", NOON)

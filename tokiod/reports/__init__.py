@@ -1,1 +1,1 @@
-"""What is reported of an archive without its daemon: status, gaps, heat maps, comparisons with a source."""
+"""Reports about an archive that need no daemon: status, gaps, heat maps, comparisons with a source."""

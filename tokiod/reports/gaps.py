@@ -1,4 +1,4 @@
-"""What `tokioctl gaps` tells: every span of a source that is expected and not stored, and why."""
+"""The gaps of `tokioctl gaps`: every span of a source that is expected and not stored, and why."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Kind = Literal["due", "failed", "rejected", "lost"]
 class Gap(msgspec.Struct, frozen=True):
     """A span [start, end) of a source that is not stored. Times are UTC epoch seconds.
 
-    state: due (not asked for since it was missing), failed (asked for in vain, and again at next_try), rejected (the writer can't store
-    it, a person must look), lost (can't be had any more); error_class, reason: of the last attempt; attempts: 0 where there was none.
+    state: due (no attempt yet), failed (an attempt failed, the next one follows at next_try), rejected (the writer can't store it, see
+    reason), lost (no longer available); error_class, reason: of the last attempt; attempts: 0 without one.
     """
 
     source: str
@@ -38,34 +38,34 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()) -> list[Gap]:
-    """Return the gaps of all sources, or of the named ones, by source and oldest first; of watched folders there are none.
+    """Return the gaps of all sources, or of the named ones, by source and oldest first.
 
-    What a source that was never heard of should have is not known: it has no gaps before it was registered.
+    A watched folder has no gaps, and a source has none before its registration: what they should hold is unknown.
     """
     calendar, known = Calendar(config.timezone), {source.name: source.since for source in ledger.sources()}
     chosen = [source for source in config.source if source.polled and (not names or source.name in names)]
-    return [gap for source in chosen for gap in _of(source, known.get(source.name), ledger, calendar, now)]
+    return [gap for source in chosen for gap in _gaps_of(source, known.get(source.name), ledger, calendar, now)]
 
 
-def _of(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
-    due = calendar.window(int(now - source.settle), source.window).start
+def _gaps_of(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
+    settled = calendar.window(int(now - source.settle), source.window).start
     unstored = ledger.unstored(source.name)
-    begin = due if since is None else since
-    rest = Ranges((hole.start, hole.end) for hole in ledger.stored(source.name).holes(begin, due)) if begin < due else Ranges()
-    found = [_told(source.name, one) for one in unstored]
+    begin = settled if since is None else since
+    due_spans = Ranges((hole.start, hole.end) for hole in ledger.stored(source.name).holes(begin, settled)) if begin < settled else Ranges()
+    found = [_recorded(source.name, one) for one in unstored]
     for one in unstored:
-        rest.remove(one.window.start, one.window.end)
-    found += [Gap(source.name, start, end, "due") for start, end in rest]
+        due_spans.remove(one.window.start, one.window.end)
+    found += [Gap(source.name, start, end, "due") for start, end in due_spans]
     yield from _joined(sorted(found, key=lambda gap: gap.start))
 
 
-def _told(source: str, one: Unstored) -> Gap:
+def _recorded(source: str, one: Unstored) -> Gap:
     window = one.window
     return Gap(source, window.start, window.end, one.state, one.error, one.error_class, one.attempts, one.last_try, one.next_try)
 
 
 def _joined(gaps: list[Gap]) -> Iterator[Gap]:
-    """Join neighbours that are missing for the same reason: a night without the source is one line, not hundreds."""
+    """Join neighbours with the same reason: a night without the source is one line, not hundreds."""
     before: Gap | None = None
     for gap in gaps:
         if before is not None and (before.end, before.state, before.error_class, before.reason) == (
@@ -88,5 +88,5 @@ def _joined(gaps: list[Gap]) -> Iterator[Gap]:
 
 
 def seconds(gaps: list[Gap]) -> int:
-    """Return how many seconds gaps are in all."""
+    """Return the sum of the gaps' lengths."""
     return sum(Window(gap.start, gap.end).seconds for gap in gaps)

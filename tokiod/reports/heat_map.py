@@ -1,4 +1,4 @@
-"""A heat map of a dataset: components over time, with sums above and beside; drawn by matplotlib, or with characters for a terminal."""
+"""A heat map of a dataset: components over time, with sums over each; drawn by matplotlib, or with characters for a terminal."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHADES = ".:-=+*#%@"
-"""From zero to the largest value; a blank is a missing cell."""
+"""From zero to the largest value; a blank means missing."""
 COLORS = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#fde725")
-PIXELS = 1600, 1000
-LEAST = 16
-"""Characters that a map is wide at least: in a terminal too narrow for that its lines go on below."""
+MAX_PIXELS = 1600, 1000
+MIN_CHARACTERS = 16
+"""Least width of a map: a narrower terminal wraps its lines."""
 _PREFIXES = ((1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class HeatMap:
     """A dataset over a span: values f8[rows, columns], NaN where missing.
 
-    start: UTC epoch seconds of the first row's left edge; step: seconds between rows; zone: what times are told in.
-    is_amount: what passed in a step (bytes, operations), whose sum over time means something; of all else the mean is told.
+    start: UTC epoch seconds of the first row's left edge; step: seconds between rows; zone: time zone of the labels.
+    is_amount: values are amounts per step (bytes, operations), which are summed over time; of all others the mean is shown.
     """
 
     title: str
@@ -45,12 +45,12 @@ class Picture:
 
     @property
     def over_time(self) -> NDArray[np.float64]:
-        """Of each row the sum over all components, of percentages the mean; NaN where all are missing."""
+        """f8[rows]: the sum over all components, of percentages the mean; NaN where all are missing."""
         return _folded(self.values, 1, mean=self.units == "%")
 
     @property
     def of_columns(self) -> NDArray[np.float64]:
-        """Of each component the sum over time, the mean of what is no amount; NaN where all is missing."""
+        """f8[columns]: the sum over time of amounts, the mean of all others; NaN where all are missing."""
         return _folded(self.values, 0, mean=not self.is_amount)
 
     @property
@@ -59,12 +59,12 @@ class Picture:
         return f"{self.units} in {self.step} s" if self.is_amount else self.units
 
     def times(self, count: int) -> Iterator[tuple[float, str]]:
-        """Yield about so many places in rows with the local times to write there, on round times of the day."""
+        """Yield about `count` labels: a place in rows and its local time, on round times of the day."""
         span = len(self.values) * self.step
         every = next((step for step in _TICKS if span / step <= count), 86400)
         local = dt.datetime.fromtimestamp(self.start, self.zone)
         first = self.start + -(local.hour * 3600 + local.minute * 60 + local.second) % every
-        # Where the clocks change the places stay even, and the hours follow.
+        # Across a clock change the places stay even and the hours follow.
         for time in range(first, self.start + span + 1, every):
             text = dt.datetime.fromtimestamp(time, self.zone).strftime("%H:%M:%S" if every % 60 else "%H:%M")
             yield (time - self.start) / self.step, text
@@ -73,8 +73,8 @@ class Picture:
 _TICKS = (5, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400)
 
 
-def shrunk(values: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
-    """Return at most so many rows and columns, each the mean of those that it stands for; NaN where all of them are missing."""
+def downsample(values: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
+    """Return at most so many rows and columns, each the mean of several; NaN where all of them are missing."""
     for axis, most in ((0, rows), (1, columns)):
         size = values.shape[axis]
         if size > most:
@@ -85,7 +85,7 @@ def shrunk(values: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.f
     return values
 
 
-def amount(value: float, units: str) -> str:
+def format_amount(value: float, units: str) -> str:
     """Write a number with a prefix: `1.5 GiB`; `-` for NaN."""
     if np.isnan(value):
         return "-"
@@ -99,8 +99,8 @@ def amount(value: float, units: str) -> str:
     return f"{value:.3g} {word}".rstrip()
 
 
-def drawn(picture: Picture) -> Figure:
-    """Draw with matplotlib. Raises ImportError where it is not installed."""
+def draw_figure(picture: HeatMap) -> Figure:
+    """Draw with matplotlib. Raises ImportError if it is not installed."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and slow to import
 
     figure = Figure(figsize=(11, 7), layout="constrained")
@@ -108,8 +108,8 @@ def drawn(picture: Picture) -> Figure:
     rows, count = len(picture.values), len(picture.columns)
     above, main = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     beside, scale = figure.add_subplot(grid[1, 1], sharey=main), figure.add_subplot(grid[1, 2])
-    cells = np.ma.masked_invalid(shrunk(picture.values, *PIXELS).T)
-    # What is missing is hatched: no colour of the scale could be taken for it.
+    cells = np.ma.masked_invalid(downsample(picture.values, *MAX_PIXELS).T)
+    # Missing cells are hatched, unlike any colour of the scale.
     main.set_facecolor("white")
     main.patch.set(hatch="////", edgecolor="0.8")
     image = main.imshow(cells, aspect="auto", origin="upper", interpolation="nearest", extent=(0, rows, count - 0.5, -0.5), cmap="viridis")
@@ -120,7 +120,7 @@ def drawn(picture: Picture) -> Figure:
     day = dt.datetime.fromtimestamp(picture.start, picture.zone)
     main.set_xlabel(f"{day:%Y-%m-%d} {day.tzname()}")
     figure.colorbar(image, cax=scale, label=picture.per_step)
-    folded = shrunk(picture.over_time[:, np.newaxis], PIXELS[0], 1)[:, 0]
+    folded = downsample(picture.over_time[:, np.newaxis], MAX_PIXELS[0], 1)[:, 0]
     above.stairs(folded, np.linspace(0, rows, len(folded) + 1), color="#31688e")
     above.set(xlim=(0, rows), xticks=[], title=picture.title, ylabel=f"{'mean' if picture.units == '%' else 'sum'}\n{picture.per_step}")
     beside.barh(range(count), np.nan_to_num(picture.of_columns), height=1.0, color="#31688e")
@@ -129,18 +129,18 @@ def drawn(picture: Picture) -> Figure:
     return figure
 
 
-def characters(picture: Picture, width: int, height: int) -> Text:
-    """Draw with characters, so wide if there is room for a map at all, at most so many components high; in colour where there is any."""
-    shown = shrunk(picture.values, len(picture.values), height)
+def draw_text(picture: HeatMap, width: int, height: int) -> Text:
+    """Draw with characters, in colour on a terminal that has it: `width` wide, at least MIN_CHARACTERS, and at most `height` bands."""
+    shown = downsample(picture.values, len(picture.values), height)
     names = _labels(picture.columns, len(shown[0]))
     label = max(map(len, names), default=0)
-    sums = [amount(value, picture.units) for value in _bands(picture, len(names))]
+    sums = [format_amount(value, picture.units) for value in _bands(picture, len(names))]
     folded = "sum" if picture.is_amount else "mean"
     side = max(map(len, [folded, *sums]))
-    cells = shrunk(shown, max(width - label - side - 2, LEAST), height).T
-    # A mean of percentages can't be above all of them; the map's own largest value is the scale's end.
+    cells = downsample(shown, max(width - label - side - 2, MIN_CHARACTERS), height).T
+    # The scale ends at the largest value of the map.
     most = float(np.nanmax(cells, initial=0.0)) or 1.0
-    total = shrunk(picture.over_time[:, np.newaxis], cells.shape[1], 1)[:, 0]
+    total = downsample(picture.over_time[:, np.newaxis], cells.shape[1], 1)[:, 0]
     text = Text(f"{picture.title}\n", no_wrap=True)
     text.append(f"{'mean' if picture.units == '%' else 'sum':>{label}} ").append_text(
         _line(total, float(np.nanmax(total, initial=0.0)) or 1.0)
@@ -149,10 +149,12 @@ def characters(picture: Picture, width: int, height: int) -> Text:
     for name, row, total_of_row in zip(names, cells, sums, strict=True):
         text.append(f"{name:<{label}} ").append_text(_line(row, most)).append(f" {total_of_row:>{side}}\n")
     text.append(" " * (label + 1)).append(_axis(picture, cells.shape[1]))
-    return text.append(f"\n'.' {amount(0.0, picture.units)} to '@' {amount(most, picture.units)} {_in(picture)}, blank: missing")
+    return text.append(
+        f"\n'.' {format_amount(0.0, picture.units)} to '@' {format_amount(most, picture.units)} {_in(picture)}, blank: missing"
+    )
 
 
-def _in(picture: Picture) -> str:
+def _in(picture: HeatMap) -> str:
     return f"in {picture.step} s".strip() if picture.is_amount else "(mean)"
 
 
@@ -167,7 +169,7 @@ def _line(values: NDArray[np.float64], most: float) -> Text:
     return line
 
 
-def _axis(picture: Picture, width: int) -> str:
+def _axis(picture: HeatMap, width: int) -> str:
     line, end = [" "] * width, -1
     for place, text in picture.times(max(1, width // 12)):
         at = int(place / len(picture.values) * width)
@@ -178,13 +180,13 @@ def _axis(picture: Picture, width: int) -> str:
 
 
 def _labels(columns: tuple[str, ...], bands: int) -> list[str]:
-    """Name each band of components: by its first, and how many follow."""
+    """Label each band of components: its first, and how many follow."""
     edges = [i * len(columns) // bands for i in range(bands)] + [len(columns)]
     more = [after - first - 1 for first, after in pairwise(edges)]
     return [columns[first][-16:] + (f" +{n}" if n else "") for first, n in zip(edges, more, strict=False)]
 
 
-def _bands(picture: Picture, bands: int) -> list[float]:
+def _bands(picture: HeatMap, bands: int) -> list[float]:
     values = picture.of_columns
     edges = [i * len(values) // bands for i in range(bands)] + [len(values)]
     parts = (values[first:after] for first, after in pairwise(edges))

@@ -1,4 +1,4 @@
-"""What `tokioctl status` tells, gathered from the ledger, the lock and the file names: the same with the daemon up or down."""
+"""The status of `tokioctl status`, from the ledger, the lock and the file names: the same with and without a daemon."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tokiod.ledger.ledger import SourceRow
     from tokiod.window import Day
 
-LATE = 3
-"""A source is late once the newest stored window, or all that is due and not stored, is more than so many windows."""
+LATE_WINDOWS = 3
+"""A source is late when its newest stored window is older than this, or more than this is due and not stored."""
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """What is due and not stored: number of spans, seconds in them; lost: seconds that can't be had any more."""
+    """The gaps of a source: number of spans that are due and not stored, seconds in them; lost: seconds that are no longer available."""
 
     spans: int
     seconds: int
@@ -34,8 +34,8 @@ class Gaps(msgspec.Struct, frozen=True):
 class SourceLine(msgspec.Struct, frozen=True):
     """One source. Times are UTC epoch seconds.
 
-    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that is still to come, as
-    for a source that tells what is now; cells_per_second: cells of the last window by its length.
+    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that end lies in the
+    future, as for a source that is not replayable; cells_per_second: cells of the last window by its length.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SourceLine(msgspec.Struct, frozen=True):
 
 
 class FileLine(msgspec.Struct, frozen=True):
-    """One file that is being filled: filled is the share of its day's windows, over all sources of its system, that are stored."""
+    """One file that is being filled; filled: share of its day's windows, over all sources of its system, that are stored."""
 
     path: str
     system: str
@@ -66,7 +66,7 @@ class FileLine(msgspec.Struct, frozen=True):
 
 
 class JobLine(msgspec.Struct, frozen=True):
-    """One backfill that is not finished; seconds_left: of its span; error: why it waits, where it does."""
+    """One backfill that is not finished; seconds_left: of its span; error: why it waits, if it does."""
 
     id: int
     source: str
@@ -80,7 +80,7 @@ class JobLine(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The whole picture at a time. writer: the process that holds the archive, None when the daemon is down."""
+    """The status of all sources, files and jobs at a time. writer: the process that locks the archive, None when the daemon is down."""
 
     time: float
     archive: str
@@ -92,7 +92,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def status(config: Config, ledger: Ledger | None, now: float) -> Status:
-    """Gather the status; ledger: None where there is none yet."""
+    """Return the status; ledger: None before the first start."""
     known = {} if ledger is None else {s.name: s for s in ledger.sources()}
     calendar = Calendar(config.timezone)
     sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
@@ -104,11 +104,11 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
 
 
 def read(config: Config, now: float) -> Status:
-    """Gather the status from the ledger's file. Raises TokiodError where that can't be read."""
+    """Return the status from the ledger's file. Raises TokiodError where that can't be read."""
     if not config.archive.ledger.exists():
         return status(config, None, now)
     try:
-        with Ledger.open_readonly(config.archive.ledger, checked=False) as ledger:  # looking through a year's takes 10 ms and more
+        with Ledger.open_readonly(config.archive.ledger, checked=False) as ledger:  # a check of all pages takes 10 ms and more for a year
             return status(config, ledger, now)
     except LedgerNotReady:
         return status(config, None, now)
@@ -117,12 +117,12 @@ def read(config: Config, now: float) -> Status:
 
 
 def stale(now: Status, config: Config) -> list[str]:
-    """Return the names of the sources that are late, or wait for their server or a person."""
+    """Return the names of the sources that are late, waiting or fatal."""
     return [line.name for line, source in zip(now.sources, config.source, strict=True) if _is_stale(line, source)]
 
 
 def _is_stale(line: SourceLine, source: SourceConfig) -> bool:
-    return line.state not in {"running", "stopped"} or _late(line, source)
+    return line.state not in {"running", "stopped"} or _is_late(line, source)
 
 
 def _jobs(ledger: Ledger) -> Iterator[JobLine]:
@@ -132,10 +132,10 @@ def _jobs(ledger: Ledger) -> Iterator[JobLine]:
         yield JobLine(job.id, job.source, job.start, job.end, job.state, job.windows, job.records, left, job.error)
 
 
-def _late(line: SourceLine, source: SourceConfig) -> bool:
+def _is_late(line: SourceLine, source: SourceConfig) -> bool:
     if not source.polled:
         return False
-    tolerated = LATE * source.window
+    tolerated = LATE_WINDOWS * source.window
     return (line.lag or 0) > tolerated + source.settle or line.gaps.seconds > tolerated
 
 
@@ -170,7 +170,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
 
 
 def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
-    """Tell of a watched folder: it is never late and has no gaps, for nobody knows which files there should be."""
+    """Return the line of a watched folder: it is never late and has no gaps, because the files to expect are unknown."""
     last = known.last
     return SourceLine(
         name=config.name,
@@ -188,7 +188,7 @@ def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
 
 
 def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int, Gaps]:
-    """Return a source's watermark, and what is missing in [since, due), in one pass over its spans, of which a year has thousands."""
+    """Return a source's watermark and its gaps in [since, due), in one pass over its spans, of which a year has thousands."""
     lost = ledger.lost_seconds(source)
     if since is None:
         return ledger.watermark(source), Gaps(0, 0, lost)

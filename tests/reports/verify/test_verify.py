@@ -21,7 +21,7 @@ from tokiod.config.load import ArchiveConfig
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.verify.scratch_archive import TRIES, Source
-from tokiod.reports.verify.tts_diff import SHOWN
+from tokiod.reports.verify.tts_diff import SHOWN_CELLS
 from tokiod.reports.verify.verify import Verification, Verified
 from tokiod.sink import Collected
 from tokiod.testing.clock import FakeClock
@@ -170,7 +170,7 @@ def test_each_of_100_holes_shifts_and_swapped_columns_is_found_at_its_place(arch
         cells = planted[one.window.start]
         assert total([one]) == len(cells)
         assert {(cell.dataset, cell.column, cell.time) for cell in one.cells} <= cells
-        assert len(one.cells) == min(SHOWN, len(cells))
+        assert len(one.cells) == min(SHOWN_CELLS, len(cells))
 
 
 def test_columns_whose_names_were_swapped_differ_everywhere(archive):

@@ -18,7 +18,7 @@ from tokiod.cli.common.tables import Printer
 from tokiod.cli.common.times import epoch_or_ago, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
-from tokiod.reports.heat_map import Picture, characters, drawn
+from tokiod.reports.heat_map import HeatMap, draw_figure, draw_text
 from tokiod.tts.layout import NotLive, open_for_reading
 from tokiod.tts.read import Reader
 from tokiod.tts.schema import group_of, units
@@ -64,7 +64,7 @@ def plot_command(
         _save(picture, output)
         return
     console = Printer(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    console.print(characters(picture, min(console.width, 200), HEIGHT), soft_wrap=True)
+    console.print(draw_text(picture, min(console.width, 200), HEIGHT), soft_wrap=True)
 
 
 def _file(what: str, config_path: Path, clock: Clock) -> tuple[Path, str]:
@@ -87,7 +87,7 @@ def _file(what: str, config_path: Path, clock: Clock) -> tuple[Path, str]:
     return config.archive.file(day, system), config.timezone
 
 
-def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) -> Picture:
+def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) -> HeatMap:
     try:
         with Reader(path) as reader:
             known = reader.datasets()
@@ -104,7 +104,7 @@ def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) ->
         raise Failed(f"{path} has no rows of {dataset} between --start and --end")
     step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else 86400
     unit = units(dataset, source)
-    return Picture(f"{path.name}: {dataset}", unit, int(time[0]), step, columns, values, zone, _is_amount(dataset, unit))
+    return HeatMap(f"{path.name}: {dataset}", unit, int(time[0]), step, columns, values, zone, _is_amount(dataset, unit))
 
 
 def _source(path: Path, dataset: str) -> str:
@@ -118,11 +118,11 @@ def _is_amount(dataset: str, unit: str) -> bool:
     return unit == "ops" or (unit == "bytes" and not dataset.partition("/")[2].startswith("mem"))
 
 
-def _save(picture: Picture, output: Path) -> None:
+def _save(picture: HeatMap, output: Path) -> None:
     # matplotlib warns of a home directory that it can't write to, and draws all the same.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
-        figure = drawn(picture)
+        figure = draw_figure(picture)
     except ImportError:
         raise Failed(NO_MATPLOTLIB) from None
     try:

@@ -14,7 +14,7 @@ from tokiod.reports.verify.verify import Verified
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from tokiod.reports.verify.tts_diff import Cell, Differing
+    from tokiod.reports.verify.tts_diff import DifferentCell, WindowDifferences
 
 
 _CLEAR_LINE = "\r\x1b[K"
@@ -93,7 +93,7 @@ class VerifyOutput:
         self._source, self._span, self._left_out, self._as_json = source, span, left_out, as_json
         self._found: list[DifferingWindow] = []
 
-    def add(self, differing: Differing) -> None:
+    def add(self, differing: WindowDifferences) -> None:
         """Print a differing window, or keep it for the JSON."""
         self.windows += 1
         if self._as_json:
@@ -122,7 +122,7 @@ class VerifyOutput:
         return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._left_out)
 
 
-def _lines(differing: Differing) -> list[str]:
+def _lines(differing: WindowDifferences) -> list[str]:
     sums = {kind: sum(counts[kind] for counts in differing.counts.values()) for kind in ("missing", "extra", "different")}
     counts = [f"{count} {kind}" for kind, count in sums.items() if count]
     if differing.records is not None:
@@ -130,12 +130,12 @@ def _lines(differing: Differing) -> list[str]:
     return [f"{differing.window}: {', '.join(counts)}", *(f"    {cell}" for cell in differing.cells)]
 
 
-def _window(differing: Differing) -> DifferingWindow:
+def _window(differing: WindowDifferences) -> DifferingWindow:
     datasets = {dataset: {kind: count for kind, count in counts.items() if count} for dataset, counts in differing.counts.items()}
     records = None if differing.records is None else Records(*differing.records)
     return DifferingWindow(differing.window.start, differing.window.end, datasets, records, [_cell(cell) for cell in differing.cells])
 
 
-def _cell(cell: Cell) -> DifferingCell:
+def _cell(cell: DifferentCell) -> DifferingCell:
     archive, source = (None if math.isnan(value) else value for value in (cell.archive, cell.source))
     return DifferingCell(cell.kind, cell.dataset, cell.column, cell.time, archive, source)

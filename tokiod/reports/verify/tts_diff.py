@@ -1,4 +1,4 @@
-"""Where two TTS files differ, cell by cell, bit by bit, told window by window; both are read in slices, live or sealed."""
+"""The cells in which two TTS files differ in any bit, by window; both files are read in slices, live or sealed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar, Window
 
 Kind = Literal["missing", "extra", "different"]
-"""What an archive's cell is: missing where the source has a value, extra where it has none, different where it has another."""
+"""missing: the source has a value; extra: the source has no value; different: the source has another value."""
 
-SHOWN = 3
-"""Cells of a dataset and window that are named; all are counted."""
+SHOWN_CELLS = 3
+"""Cells of a dataset and window that are listed; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class DifferentCell:
     """A cell in which archive and source differ; time: UTC epoch seconds of its row; NaN: missing."""
 
     kind: Kind
@@ -43,7 +43,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Differing:
+class WindowDifferences:
     """A window in which archive and source differ.
 
     counts: cells by dataset and kind; cells: the first few of each dataset; records: the ledger's and the source's, where these differ.
@@ -51,80 +51,80 @@ class Differing:
 
     window: Window
     counts: dict[str, Counter[Kind]] = field(default_factory=dict)
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[DifferentCell] = field(default_factory=list)
     records: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Looked:
-    """A slice of a dataset as both hold it: f8[rows, columns], NaN where missing; compared: bool[rows], which rows are."""
+class ComparedSlice:
+    """A slice of a dataset in both files: f8[rows, columns], NaN where missing; rows: bool[rows], those to compare."""
 
     dataset: str
     columns: tuple[str, ...]
     time: NDArray[np.int64]
-    compared: NDArray[np.bool_]
+    rows: NDArray[np.bool_]
     archive: NDArray[np.float64]
     source: NDArray[np.float64]
 
     @property
-    def wrong(self) -> NDArray[np.bool_]:
-        """Which cells differ by any bit."""
-        return np.asarray((self.archive.view(np.int64) != self.source.view(np.int64)) & self.compared[:, np.newaxis])
+    def differs(self) -> NDArray[np.bool_]:
+        """bool[rows, columns]: the compared cells that differ in any bit."""
+        return np.asarray((self.archive.view(np.int64) != self.source.view(np.int64)) & self.rows[:, np.newaxis])
 
 
-def look(dataset: str, span: Window, step: int, archive: Reader | None, source: Reader | None) -> Looked:
-    """Read a slice of a dataset from both files, where they are there, and lay it side by side by time and column name."""
+def compare_slice(dataset: str, span: Window, step: int, archive: Reader | None, source: Reader | None) -> ComparedSlice:
+    """Read a slice of a dataset from the files that exist, aligned by time and column name."""
     time = np.arange(span.start, span.end, step)
     read = [_read(reader, dataset, span) for reader in (archive, source)]
     columns = tuple(dict.fromkeys(name for _, names, _ in read for name in names))
-    both = [_laid_out(time, columns, *one) for one in read]
-    return Looked(dataset, columns, time, np.ones(len(time), bool), *both)
+    both = [_align(time, columns, *one) for one in read]
+    return ComparedSlice(dataset, columns, time, np.ones(len(time), bool), *both)
 
 
-def tell(looked: Looked, windows: dict[int, Differing], calendar: Calendar, length: int) -> None:
-    """Put a slice's differing cells to the windows of `length` seconds that they lie in."""
-    wrong = looked.wrong
-    rows = np.flatnonzero(wrong.any(axis=1))
-    # A turn for each window that differs: those of a sound archive cost nothing.
+def add_differences(compared: ComparedSlice, windows: dict[int, WindowDifferences], calendar: Calendar, length: int) -> None:
+    """Add a slice's differing cells to their windows of `length` seconds."""
+    differs = compared.differs
+    rows = np.flatnonzero(differs.any(axis=1))
+    # One turn per window that differs: an archive without differences costs nothing.
     while len(rows):
-        window = calendar.window(int(looked.time[rows[0]]), length)
-        within = rows[: np.searchsorted(looked.time[rows], window.end)]
-        _note(looked, wrong, slice(int(within[0]), int(within[-1]) + 1), windows.setdefault(window.start, Differing(window)))
+        window = calendar.window(int(compared.time[rows[0]]), length)
+        within = rows[: np.searchsorted(compared.time[rows], window.end)]
+        _add(compared, differs, slice(int(within[0]), int(within[-1]) + 1), windows.setdefault(window.start, WindowDifferences(window)))
         rows = rows[len(within) :]
 
 
 def _read(reader: Reader | None, dataset: str, span: Window) -> tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64]]:
-    nothing = np.empty(0, np.int64), (), np.empty((0, 0))
+    empty = np.empty(0, np.int64), (), np.empty((0, 0))
     if reader is None:
-        return nothing
+        return empty
     try:
         return reader.read(dataset, span.start, span.end)
     except KeyError:
-        return nothing
+        return empty
 
 
-def _laid_out(
-    time: NDArray[np.int64], columns: tuple[str, ...], stamps: NDArray[np.int64], names: tuple[str, ...], values: NDArray[np.float64]
+def _align(
+    time: NDArray[np.int64], columns: tuple[str, ...], times: NDArray[np.int64], names: tuple[str, ...], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    laid = np.full((len(time), len(columns)), np.nan)
+    aligned = np.full((len(time), len(columns)), np.nan)
     index = {name: i for i, name in enumerate(columns)}
-    here = np.fromiter((index[name] for name in names), np.intp, len(names))
-    known = np.isin(stamps, time)
-    laid[np.ix_(np.searchsorted(time, stamps[known]), here)] = values[known]
-    # One sort of NaN, so that missing is missing bit by bit.
-    laid[np.isnan(laid)] = np.nan
-    return laid
+    place = np.fromiter((index[name] for name in names), np.intp, len(names))
+    known = np.isin(times, time)
+    aligned[np.ix_(np.searchsorted(time, times[known]), place)] = values[known]
+    # One bit pattern of NaN, so that missing cells are equal bit by bit.
+    aligned[np.isnan(aligned)] = np.nan
+    return aligned
 
 
-def _note(looked: Looked, wrong: NDArray[np.bool_], rows: slice, told: Differing) -> None:
-    """Count a window's differing cells, and name the first of its dataset."""
-    at = np.argwhere(wrong[rows])
-    archive, source = (side[rows][tuple(at.T)] for side in (looked.archive, looked.source))
-    counts = told.counts.setdefault(looked.dataset, Counter())
+def _add(compared: ComparedSlice, differs: NDArray[np.bool_], rows: slice, differences: WindowDifferences) -> None:
+    """Count a window's differing cells and list the first of its dataset."""
+    at = np.argwhere(differs[rows])
+    archive, source = (side[rows][tuple(at.T)] for side in (compared.archive, compared.source))
+    counts = differences.counts.setdefault(compared.dataset, Counter())
     counts["missing"] += int(np.isnan(archive).sum())
     counts["extra"] += int(np.isnan(source).sum())
     counts["different"] += int((~np.isnan(archive) & ~np.isnan(source)).sum())
-    known = sum(cell.dataset == looked.dataset for cell in told.cells)
-    for (row, column), have, want in zip(at[: SHOWN - known].tolist(), archive.tolist(), source.tolist(), strict=False):
+    known = sum(cell.dataset == compared.dataset for cell in differences.cells)
+    for (row, column), have, want in zip(at[: SHOWN_CELLS - known].tolist(), archive.tolist(), source.tolist(), strict=False):
         kind: Kind = "missing" if math.isnan(have) else "extra" if math.isnan(want) else "different"
-        told.cells.append(Cell(kind, looked.dataset, looked.columns[column], int(looked.time[rows][row]), have, want))
+        differences.cells.append(DifferentCell(kind, compared.dataset, compared.columns[column], int(compared.time[rows][row]), have, want))

@@ -16,7 +16,7 @@ import numpy as np
 
 from tokiod.errors import TokiodError
 from tokiod.reports.verify.scratch_archive import Scratch
-from tokiod.reports.verify.tts_diff import Differing, look, tell
+from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
 from tokiod.sink import Refused
 from tokiod.tts.layout import NotLive
 from tokiod.tts.read import Reader
@@ -69,7 +69,7 @@ class Verification:
     directory: Path | None = None
     progress: Callable[[int], None] = _untold
 
-    async def run(self, span: Window, verified: Verified) -> AsyncIterator[Differing]:
+    async def run(self, span: Window, verified: Verified) -> AsyncIterator[WindowDifferences]:
         """Yield each window of a span where archive and source differ, oldest first, a day at a time.
 
         span: on the edges of the source's windows, all of it settled. Raises CollectError where the source can't be asked, and
@@ -115,13 +115,13 @@ class _Going:
     stored: Ranges
     whole: Window
     verified: Verified
-    windows: dict[int, Differing] = field(default_factory=dict)
+    windows: dict[int, WindowDifferences] = field(default_factory=dict)
 
     @property
     def _counts(self) -> Counts:
         return self.of.ledger.counts(self.of.source.config.name)
 
-    async def through(self, days: list[Window]) -> AsyncIterator[Differing]:
+    async def through(self, days: list[Window]) -> AsyncIterator[WindowDifferences]:
         """Yield what differs in each day, of which the first has been collected."""
         for i, day in enumerate(days):
             if i:
@@ -172,7 +172,7 @@ class _Going:
             for part in parts:
                 await self._count(part, await source.collector.count(part))
             return
-        self.windows.setdefault(span.start, Differing(span)).records = known, found
+        self.windows.setdefault(span.start, WindowDifferences(span)).records = known, found
 
     def _compare(self, day: Window) -> None:
         """Compare the cells of a day or a part of it."""
@@ -188,21 +188,21 @@ class _Going:
             there = {name for reader in (archived, again) if reader is not None for name in reader.datasets()}
             for span in source.calendar.split(day, max(SLICE // source.config.step, 1) * source.config.step):
                 for dataset in sorted(self.of.datasets & there):
-                    self._look(dataset, span, archived, again)
+                    self._compare_slice(dataset, span, archived, again)
         windows = source.calendar.split(day, source.config.window)
         self.verified.windows += sum(self.stored.covers(window) for window in windows)
 
-    def _look(self, dataset: str, span: Window, archived: Reader | None, again: Reader | None) -> None:
+    def _compare_slice(self, dataset: str, span: Window, archived: Reader | None, again: Reader | None) -> None:
         config = self.of.source.config
-        looked = look(dataset, span, config.step, archived, again)
-        compared = self._holds(looked.time)
+        compared = compare_slice(dataset, span, config.step, archived, again)
+        rows = self._are_stored(compared.time)
         if self.scratch.forms.get(dataset, "counter") == "counter":
-            compared &= self._holds(looked.time + self.of.behind)
-        looked.compared[:] = compared
-        self.verified.cells += int(compared.sum()) * len(looked.columns)
-        tell(looked, self.windows, self.of.source.calendar, config.window)
+            rows &= self._are_stored(compared.time + self.of.behind)
+        compared.rows[:] = rows
+        self.verified.cells += int(rows.sum()) * len(compared.columns)
+        add_differences(compared, self.windows, self.of.source.calendar, config.window)
 
-    def _holds(self, time: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _are_stored(self, time: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which steps are stored: the source's answer for the others is not asked for."""
         held = np.zeros(len(time), bool)
         for window in self.stored.within(int(time[0]), int(time[-1]) + 1):
