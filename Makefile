@@ -10,7 +10,7 @@ SEED   ?=
 
 INPUTS ?= 1000000
 
-.PHONY: help demo test lint bench docs torture soak fuzz install servers clean
+.PHONY: help demo test lint bench docs torture soak fuzz install servers clean constraints sbom
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -21,6 +21,8 @@ help:
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
+	@echo "make constraints  pin all dependencies with hashes in config/constraints.txt"
+	@echo "make sbom      the installed dependencies as CycloneDX, dist/tokiod.cdx.json"
 
 install: $(VENV)/.installed
 
@@ -69,6 +71,21 @@ soak: install
 
 fuzz: install
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+
+constraints: install
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[release]'
+	@$(BIN)/uv pip compile pyproject.toml --extra plot --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --quiet \
+	    --upgrade --output-file config/constraints.txt
+	@echo config/constraints.txt
+
+# A fresh environment with exactly what config/constraints.txt pins, so that the list has no test tool.
+sbom: install
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[release]'
+	@rm -rf dist/sbom && mkdir -p dist && $(PYTHON) -m venv dist/sbom
+	@dist/sbom/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement config/constraints.txt
+	@$(BIN)/cyclonedx-py environment dist/sbom --pyproject pyproject.toml --output-format JSON --output-file dist/tokiod.cdx.json
+	@rm -rf dist/sbom
+	@echo dist/tokiod.cdx.json
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
