@@ -387,5 +387,5 @@ def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_s
     content["MDS_OPS_DATA"] *= 200
     name = make(mariadb, content)
     packets(16384)
-    with pytest.raises(Fatal, match="MDS_OPS_DATA has more rows of a TS_ID than its server joins: raise its max_allowed_packet"):
+    with pytest.raises(Fatal, match="MDS_OPS_DATA has more rows of a TS_ID than its server joins: increase its max_allowed_packet"):
         within(live(mariadb, name), lambda c: samples(c, Window(START, START + 4 * STEP)))
