@@ -13,6 +13,7 @@ import msgspec
 
 from tokiod.cli.commands.completion import file_names
 from tokiod.cli.common.base import Failed
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.struct_options import options_of
 from tokiod.cli.common.times import epoch, zone_of
 from tokiod.clock import SystemClock
@@ -172,8 +173,8 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
 def _report(given: dict[str, Any], window: Window, result: Result) -> None:
     if given["as_json"]:
         archived = Archived(str(given["output"]), window.start, window.end, result.cells, dict(result.dropped))
-        click.echo(msgspec.json.encode(archived).decode())
+        echo_json(archived)
         return
-    click.echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
+    echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
     for reason, cells in sorted(result.dropped.items()):
-        click.echo(f"dropped {cells} cells: {reason}", err=True)
+        echo(f"dropped {cells} cells: {reason}", err=True)

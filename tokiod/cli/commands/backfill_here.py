@@ -10,11 +10,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import click
-
 from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
+from tokiod.cli.common.output import echo
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.polling.process import backfill
 from tokiod.runtime import log
@@ -35,14 +34,14 @@ WRITER_START_SECONDS = 60.0
 def run_alone(config: Config, config_path: Path, clock: Clock, section: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
     """Collect a job in this process, with a writer as a child process."""
     log.setup("warning", json=False)
-    click.echo("no daemon runs on this archive: this command collects", err=True)
+    echo("no daemon runs on this archive: this command collects", err=True)
     began = time.monotonic()
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
         job = asyncio.run(_alone(config, config_path, clock, section, wanted))
         with opened_ledger(config) as ledger:
             report(job, ledger.jobs, time.monotonic() - began, as_json=as_json)
         return
-    click.echo("\nstopped; the job is kept: start the daemon or repeat the command to resume it", err=True)
+    echo("\nstopped; the job is kept: start the daemon or repeat the command to resume it", err=True)
     sys.exit(INTERRUPTED)
 
 

@@ -6,11 +6,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import click
-
 from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.backfill_view import REFRESH_SECONDS, Bar, opened_ledger, report
 from tokiod.cli.common.base import INTERRUPTED, Failed
+from tokiod.cli.common.output import echo
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
@@ -36,7 +35,7 @@ def follow(config: Config, clock: Clock, wanted: JobRequest, *, detach: bool, as
     with opened_ledger(config) as ledger:
         jobs = ledger.jobs
         job = jobs.add(wanted, clock.time())
-        click.echo(f"job {job.id}: the daemon collects {job.source} {job.span}", err=True)
+        echo(f"job {job.id}: the daemon collects {job.source} {job.span}", err=True)
         if detach:
             report(job, jobs, 0.0, as_json=as_json)
             return
@@ -49,6 +48,6 @@ def follow(config: Config, clock: Clock, wanted: JobRequest, *, detach: bool, as
                         raise Failed(f"the daemon stopped; job {job.id} is kept and resumes when the daemon runs again")
                     job = bar.show()
         except KeyboardInterrupt:
-            click.echo(f"\njob {job.id} continues in the daemon: --list shows it, --cancel {job.id} cancels it", err=True)
+            echo(f"\njob {job.id} continues in the daemon: --list shows it, --cancel {job.id} cancels it", err=True)
             sys.exit(INTERRUPTED)
         report(job, jobs, time.monotonic() - began, as_json=as_json)

@@ -12,6 +12,7 @@ import msgspec
 from tokiod.archive.lock import lock_owner
 from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.ledger.jobs import JobState  # noqa: TC001 - a field's type
 from tokiod.ledger.ledger import Ledger
@@ -71,13 +72,13 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
             jobs.set_state(job, "cancelled", clock.time())
         shown = [job for job in jobs.all() if cancel in (None, job.id)]
         if as_json:
-            click.echo(msgspec.json.encode([_json_of(job, jobs) for job in shown]).decode())
+            echo_json([_json_of(job, jobs) for job in shown])
         elif shown:
             show(_table(shown, jobs))
             if lock_owner(config.archive.lock) is None and not all(job.finished for job in shown):
-                click.echo("not running: start the daemon or repeat the command")
+                echo("not running: start the daemon or repeat the command")
         else:
-            click.echo("no backfills")
+            echo("no backfills")
 
 
 def _table(shown: list[Job], jobs: Jobs) -> Table:
@@ -136,11 +137,11 @@ class Bar:
 def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
     """Print the result of a job after so many seconds. Exits with 1 if it failed or was cancelled."""
     if as_json:
-        click.echo(msgspec.json.encode(_json_of(job, jobs)).decode())
+        echo_json(_json_of(job, jobs))
     else:
         text = f"job {job.id}: {job.state}, {job.windows} windows, {job.records} records, {span(_left(job, jobs))} left"
-        click.echo(text + (f" after {seconds:.1f} s" if seconds else ""))
+        echo(text + (f" after {seconds:.1f} s" if seconds else ""))
     if job.error:
-        click.echo(f"job {job.id}: {job.error}", err=True)
+        echo(f"job {job.id}: {job.error}", err=True)
     if job.finished and job.state != "done":
         sys.exit(1)

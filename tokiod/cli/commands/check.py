@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.common.base import config_option
+from tokiod.cli.common.output import echo
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 
@@ -27,11 +28,11 @@ def check_command(config_path: Path) -> None:
     try:
         config = configuration.load(config_path)
     except ConfigError as error:
-        click.echo(error, err=True)
+        echo(error, err=True)
         raise SystemExit(EXIT_NOT_VALID) from None
     for warning in configuration.warnings(config):
-        click.echo(f"{config_path}: warning: {warning}", err=True)
-    click.echo(f"{config_path}: OK: {_summary(config)}")
+        echo(f"{config_path}: warning: {warning}", err=True)
+    echo(f"{config_path}: OK: {_summary(config)}")
 
 
 def _summary(config: configuration.Config) -> str:

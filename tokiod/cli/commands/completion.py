@@ -44,7 +44,7 @@ def completion_command(shell: str) -> None:
     for program in PROGRAMS:
         one = made(click.Command(program), {}, program, f"_{program.upper()}_COMPLETE")
         # Not source(), which runs bash to look at its version.
-        click.echo(one.source_template % one.source_vars())
+        click.echo(one.source_template % one.source_vars())  # noqa: TID251 - a script, not text from outside
 
 
 def source_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's signature

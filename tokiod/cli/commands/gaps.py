@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import polled_source
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger
@@ -49,11 +49,11 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     with Ledger.open_readonly(config.archive.ledger) as ledger:
         found = gaps(config, ledger, now, sources)
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        echo_json(found)
     elif found:
         show(_table(found, now), f"{span(seconds(found))} in all")
     else:
-        click.echo(f"no gaps in {', '.join(sources) or 'any source'}")
+        echo(f"no gaps in {', '.join(sources) or 'any source'}")
     sys.exit(1 if found else 0)
 
 

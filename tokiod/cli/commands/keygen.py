@@ -10,6 +10,7 @@ import zmq
 
 from tokiod.bus.curve import PUBLIC, SECRET
 from tokiod.cli.common.base import Failed
+from tokiod.cli.common.output import echo
 
 _PUBLIC_TEXT = """\
 # ZeroMQ CURVE public certificate, made by `tokiod keygen`. Give it to the servers and clients that connect to this one.
@@ -41,8 +42,8 @@ def keygen_command(directory: Path, name: str) -> None:
         raise Failed(f"{there} exists and is kept: choose another name, or remove it")
     _write(secret, _PRIVATE_TEXT.format(**keys), 0o600)
     _write(public, _PUBLIC_TEXT.format(**keys), 0o644)
-    click.echo(f"{secret}: secret: set secret_key_file in [feed] or [bus] of the server's tokiod.toml to it, or use it in the client")
-    click.echo(f"{public}: public: copy a client's into the server's directory `clients`; give a server's to its clients")
+    echo(f"{secret}: secret: set secret_key_file in [feed] or [bus] of the server's tokiod.toml to it, or use it in the client")
+    echo(f"{public}: public: copy a client's into the server's directory `clients`; give a server's to its clients")
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -14,6 +14,7 @@ from sinks.tts.select import Selection
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import polled_source
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import epoch
 from tokiod.collector import Site, Tally
@@ -77,7 +78,7 @@ def once_command(config_path: Path, clock: Clock, source: str, window: str | Non
     collector = plugins.load(section.kind).live(section, Site(Calendar(config.timezone), clock, config.secret))
     once = asyncio.run(_once(config, clock, section, collector, window))
     if as_json:
-        click.echo(msgspec.json.encode(once).decode())
+        echo_json(once)
     else:
         _tell(once)
 
@@ -147,6 +148,6 @@ def _tell(once: Once) -> None:
         show(made)
     cells = sum(one.cells for one in once.datasets)
     records = "" if once.records is None else f" of {once.records} records"
-    click.echo(f"{once.source} {Window(once.start, once.end)}: {cells} cells{records} in {once.seconds:.1f} s; nothing was stored")
+    echo(f"{once.source} {Window(once.start, once.end)}: {cells} cells{records} in {once.seconds:.1f} s; nothing was stored")
     for reason, count in sorted(once.dropped.items()):
-        click.echo(f"dropped {count}: {reason}")
+        echo(f"dropped {count}: {reason}")

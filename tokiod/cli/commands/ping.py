@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from tokiod.cli.common.base import config_option
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
 from tokiod.supervisor.control_socket import Ping, Pong, ask
@@ -34,12 +34,12 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
     if not isinstance(pong, Pong):
         raise TokiodError(f"unexpected answer from the daemon: {pong}")
     if as_json:
-        click.echo(msgspec.json.encode(pong).decode())
+        echo_json(pong)
     else:
         state = "a process makes no progress" if not pong.alive else "ready" if pong.ready else "not ready yet"
-        click.echo(f"tokiod {pong.version}, process {pong.pid}, up {pong.seconds:.0f} s: {state}")
+        echo(f"tokiod {pong.version}, process {pong.pid}, up {pong.seconds:.0f} s: {state}")
         for process in pong.processes:
-            click.echo(f"  {_line(process)}")
+            echo(f"  {_line(process)}")
     sys.exit(0 if pong.alive and pong.ready else 1)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tokiod.cli.commands.completion import dataset_names, system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import instead
+from tokiod.cli.common.output import echo
 from tokiod.cli.common.tables import Printer
 from tokiod.cli.common.times import epoch_or_ago, zone_of
 from tokiod.config import load as configuration
@@ -130,4 +131,4 @@ def _save(picture: HeatMap, output: Path) -> None:
     except OSError as error:
         raise Failed(f"--output: {output}: {error.strerror or error}") from error
     cells = np.count_nonzero(~np.isnan(picture.values))
-    click.echo(f"{output}: {cells} of {picture.values.size} cells filled")
+    echo(f"{output}: {cells} of {picture.values.size} cells filled")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from tokiod.cli.common.base import Failed, config_option
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 from tokiod.supervisor.child_process import RELOAD_LIMIT_SECONDS
@@ -39,9 +39,9 @@ def reload_command(config_path: Path, *, as_json: bool) -> None:
     if isinstance(answer, Refused):
         raise Failed("\n".join([*answer.faults, KEPT]))
     if as_json:
-        click.echo(msgspec.json.encode(answer).decode())
+        echo_json(answer)
     elif isinstance(answer, Reloaded):
-        click.echo(_sentence(answer))
+        echo(_sentence(answer))
 
 
 def _sentence(done: Reloaded) -> str:

@@ -17,6 +17,7 @@ from tokiod.archive.lock import ArchiveLock, lock_owner
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.common.lookup import check_system
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.tts.sealed.seal import seal
@@ -67,10 +68,10 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
     after = {path: None if detach and path in todo else path.stat().st_size for path in paths.values()}
     done = [Sealed(str(path), system, date, path not in todo, before[path], after[path]) for system, path in paths.items()]
     if as_json:
-        click.echo(msgspec.json.encode(done).decode())
+        echo_json(done)
         return
     for one in done:
-        click.echo(f"{one.path}: {_result(one)}")
+        echo(f"{one.path}: {_result(one)}")
 
 
 def _seal(config: Config, paths: list[Path], clock: Clock, *, detach: bool) -> None:
@@ -156,5 +157,5 @@ def _wait(config: Config, paths: list[Path]) -> None:
                     raise Failed("the daemon stopped; it seals the files when it runs again")
                 time.sleep(REFRESH_SECONDS)  # noqa: TID251 - real time
     except KeyboardInterrupt:
-        click.echo("\nthe daemon continues to seal the files", err=True)
+        echo("\nthe daemon continues to seal the files", err=True)
         sys.exit(INTERRUPTED)

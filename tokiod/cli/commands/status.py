@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import click
-import msgspec
 
 from tokiod.cli.common.base import clock_option, config_option
+from tokiod.cli.common.output import echo_json
 from tokiod.config import load as configuration
 from tokiod.reports.status import Status, read
 
@@ -48,7 +48,7 @@ def gathered(config: Config, clock: Clock) -> Status:
 
 def _as_json(config: Config, clock: Clock) -> Status:
     now = gathered(config, clock)
-    click.echo(msgspec.json.encode(now).decode())
+    echo_json(now)
     return now
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.text import Text
 
-from tokiod.cli.common.tables import table, whole
+from tokiod.cli.common.tables import line, table, whole
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from tokiod.reports.status import SourceLine, Status
 
@@ -28,7 +28,7 @@ def parts(now: Status) -> Iterator[RenderableType]:
     """Yield the status: a summary line, the tables, and the latest error of each source."""
     head = f"{iso(now.time)}  {now.archive}  "
     head += "the daemon is down; from the ledger" if now.writer is None else f"writer {now.writer}, {now.health}"
-    yield Text(head, style="bold red" if now.writer is None else "bold")
+    yield line(head, style="bold red" if now.writer is None else "bold")
     yield _sources(now)
     if now.files:
         yield _files(now)
@@ -38,8 +38,8 @@ def parts(now: Status) -> Iterator[RenderableType]:
 
 def _sources(now: Status) -> Table:
     made = table("source", "state", "watermark", "lag", "last window", "cells/s", "gaps", right={"lag", "cells/s", "gaps"})
-    for line in now.sources:
-        made.add_row(*_cells(line), style="" if line.state in {"running", "stopped", "new"} else "yellow")
+    for source in now.sources:
+        made.add_row(*_cells(source), style="" if source.state in {"running", "stopped", "new"} else "yellow")
     return made
 
 
@@ -59,9 +59,9 @@ def _cells(line: SourceLine) -> tuple[str, ...]:
 
 def _troubles(now: Status) -> Iterator[Text]:
     """Yield the latest error of each source, to be printed below the tables."""
-    for line in now.sources:
-        if error := line.reason or line.last_error:
-            yield Text(f"{line.name}: {error}", style="yellow")
+    for source in now.sources:
+        if error := source.reason or source.last_error:
+            yield line(f"{source.name}: {error}", style="yellow")
 
 
 def _window(line: SourceLine) -> str:
@@ -80,7 +80,7 @@ def _files(now: Status) -> Table:
 def _jobs(now: Status) -> Iterator[Text]:
     for job in now.jobs:
         text = f"backfill {job.id} of {job.source}: {job.state}, {job.windows} windows, {span(job.seconds_left)} left"
-        yield Text(text + (f"; {job.error}" if job.error else ""))
+        yield line(text + (f"; {job.error}" if job.error else ""))
 
 
 def span(seconds: int) -> str:

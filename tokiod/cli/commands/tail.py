@@ -16,6 +16,7 @@ from tokiod.bus.curve import ClientKeys
 from tokiod.cli.commands.completion import topic_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.common.lookup import check_system
+from tokiod.cli.common.output import echo, echo_json, printable
 from tokiod.cli.common.times import epoch_or_ago
 from tokiod.config import load as configuration
 from tokiod.subscribe.catch_up import Archive
@@ -91,9 +92,9 @@ def _follow(subscriber: Subscriber, output: Callable[[Update], None], endpoint: 
                 output(event)
                 sys.stdout.flush()
             case Gap(since=int()):
-                click.echo(_gap(event), err=True)
+                echo(_gap(event), err=True)
             case Stalled() if not waits:
-                click.echo(f"no messages from {endpoint}: the daemon is down or has not stored data yet; waiting", err=True)
+                echo(f"no messages from {endpoint}: the daemon is down or has not stored data yet; waiting", err=True)
         waits = isinstance(event, Stalled)
 
 
@@ -122,12 +123,12 @@ def _plain(update: Update) -> None:
     values = batch.value[~np.isnan(batch.value)]
     text = f"{len(batch)} cells" + (f", {len(batch) - len(values)} missing" if len(values) < len(batch) else "")
     text += f", sum {values.sum():.6g} {UNITS.get(batch.dataset, '')}".rstrip() + (", caught up" if update.caught_up else "")
-    click.echo(f"{iso(batch.time.min())} +{int(np.ptp(batch.time)) + batch.step}s {update.system}/{batch.dataset}: {text}")
+    echo(f"{iso(batch.time.min())} +{int(np.ptp(batch.time)) + batch.step}s {update.system}/{batch.dataset}: {text}")
 
 
 def _json(update: Update) -> None:
     line = Line(update.system, update.batch.dataset, update.batch.step, update.watermark, update.caught_up, _cells(update))
-    click.echo(msgspec.json.encode(line).decode())
+    echo_json(line)
 
 
 def _csv_lines() -> Callable[[Update], None]:
@@ -136,7 +137,7 @@ def _csv_lines() -> Callable[[Update], None]:
 
     def write(update: Update) -> None:
         for time, column, value in _cells(update):
-            lines.writerow((iso(time), update.system, update.batch.dataset, column, "" if value is None else value))
+            lines.writerow((iso(time), update.system, update.batch.dataset, printable(column), "" if value is None else value))
 
     return write
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from tokiod.cli.common.output import echo, echo_json
 from tokiod.reports.verify.tts_diff import Kind  # noqa: TC001 - the structs' fields are of it when they run
 from tokiod.reports.verify.verify import Verified
 from tokiod.window import Window
@@ -100,20 +101,20 @@ class VerifyOutput:
             self._found.append(_window(differing))
             return
         if sys.stderr.isatty():
-            click.echo(_CLEAR_LINE, err=True, nl=False)
+            click.echo(_CLEAR_LINE, err=True, nl=False)  # noqa: TID251 - a control sequence on purpose
         for line in _lines(differing):
-            click.echo(line)
+            echo(line)
 
     def end(self) -> None:
         """Print the result."""
         if self._as_json:
-            click.echo(msgspec.json.encode(self._comparison()).decode())
+            echo_json(self._comparison())
             return
         for window in self.verified.not_stored:
-            click.echo(f"{window}: not stored")
+            echo(f"{window}: not stored")
         for left_out in self._left_out:
-            click.echo(f"{Window(left_out.start, left_out.end)}: not compared, {left_out.reason}")
-        click.echo(f"{self._source}: {self.windows} of {self.verified.windows} windows differ; {self.verified.cells} cells compared")
+            echo(f"{Window(left_out.start, left_out.end)}: not compared, {left_out.reason}")
+        echo(f"{self._source}: {self.windows} of {self.verified.windows} windows differ; {self.verified.cells} cells compared")
 
     def _comparison(self) -> Comparison:
         verified = self.verified

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tokiod import __version__
+from tokiod.cli.common.output import printable
 from tokiod.clock import Clock, SimulatedClock, SystemClock
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.runtime.secrets import mask
@@ -33,7 +34,7 @@ class Failed(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Print every line of the message after the program's name."""
         for line in mask(self.message).splitlines():
-            click.echo(f"{self.program}: {line}", file=file, err=file is None)
+            click.echo(printable(f"{self.program}: {line}"), file=file, err=file is None)  # noqa: TID251 - click passes the file
 
 
 # A command is imported when it is called: HDF5, numpy and rich, which few commands need, take half a second to import.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
+
+from tokiod.cli.common.output import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,9 +34,22 @@ class Printer(Console):
         raise BrokenPipeError
 
 
+class PrintableTable(Table):
+    """A rich table whose cells hold printable text."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row of texts."""
+        super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
+def line(text: str, style: str = "") -> Text:
+    """Return a line of a status for rich."""
+    return Text(printable(text), style=style)
+
+
 def table(*names: str, right: Collection[str] = (), folded: Collection[str] = ()) -> Table:
     """Return a table without rows. right: columns of numbers; folded: columns whose text may continue on the next line."""
-    made = Table(box=None, header_style="bold", pad_edge=False)
+    made = PrintableTable(box=None, header_style="bold", pad_edge=False)
     for name in names:
         made.add_column(name, justify="right" if name in right else "left", no_wrap=name not in folded)
     return made
