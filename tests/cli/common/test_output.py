@@ -40,7 +40,7 @@ def test_json_is_printable_and_holds_the_same_text(text):
         echo_json({"name": text})
 
     out = CliRunner().invoke(command).stdout
-    assert all(character.isprintable() or character in "\n" for character in out)
+    assert all(character.isprintable() or character == "\n" for character in out)
     assert json.loads(out) == {"name": text}
 
 
