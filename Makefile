@@ -10,11 +10,19 @@ SEED   ?=
 
 INPUTS ?= 1000000
 
-.PHONY: help demo test lint bench docs torture soak fuzz install servers clean constraints sbom
+# More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
+WORKERS ?= 5
+PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+
+# Processes compile a module once, not at each start, whatever the caller sets.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help demo test coverage lint bench docs torture soak fuzz install servers clean constraints sbom
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
-	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may)"
+	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may), with WORKERS=5"
+	@echo "make coverage  all tests, and the share of lines and branches that they run; takes longer"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
@@ -43,8 +51,11 @@ demo: install
 	@$(BIN)/tokiod demo
 
 test: install servers
+	$(PYTEST) --durations=10
+
+coverage: install servers
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	COVERAGE_PROCESS_START=pyproject.toml $(PYTEST)
 	@$(BIN)/coverage combine --quiet; $(BIN)/coverage report --skip-covered --skip-empty --sort=cover | tail -n 20
 
 lint: install

@@ -320,8 +320,8 @@ def small_disk(directory, options):
 
 @pytest.fixture
 def growing():
-    """A site on which an OST appears some minutes after now."""
-    with tempfile.TemporaryDirectory(prefix="tokiod-") as directory, small_site(directory, growth=HISTORY + 240) as made:
+    """A site on which an OST appears ten minutes after now: on a busy machine a daemon takes some of them to start."""
+    with tempfile.TemporaryDirectory(prefix="tokiod-") as directory, small_site(directory, growth=HISTORY + 600) as made:
         yield made
 
 

@@ -158,7 +158,7 @@ def test_tail_prints_every_cell_as_csv_tells_gaps_on_stderr_and_ends_quietly_by_
             process.kill()
             process.wait()
     assert process.returncode == 130, err
-    assert "a new writer; catching up from the file, from 2018-01-" in err
+    assert "a new writer; reading the file from 2018-01-" in err
     assert "Traceback" not in err
     head = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {' '.join(map(str, tail(scene, '--json', '--since', '1h')))} | head -n 2"],
@@ -200,10 +200,10 @@ def test_tail_without_a_daemon_says_so_once_and_waits(scene):
 
 def test_tail_refuses_a_system_that_no_source_has_and_a_time_that_is_none(scene):
     for options, said in (
-        (["dmeo"], "no source has the system 'dmeo', did you mean demo?"),
-        (["--since", "soon"], "--since: 'soon' is no"),
-        (["--csv", "--json"], "not both"),
-        (["--key", "/nowhere/me.key_secret"], "give both --key, your secret one, and --server-key"),
+        (["dmeo"], "unknown system 'dmeo', did you mean demo?"),
+        (["--since", "soon"], "--since: 'soon' is not an ISO 8601 time"),
+        (["--csv", "--json"], "use either --json or --csv"),
+        (["--key", "/nowhere/me.key_secret"], "give both --key (your secret key) and --server-key"),
         (["--key", "/nowhere/me.key_secret", "--server-key", "/nowhere/server.key"], "/nowhere/server.key"),
     ):
         done = subprocess.run([str(word) for word in tail(scene, *options)], capture_output=True, text=True, check=False, timeout=30)

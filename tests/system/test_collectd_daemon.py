@@ -40,14 +40,14 @@ kind = "lmt"
 system = "lc1"
 url = "sqlite://{directory}/lmt.sqlite3"
 timezone = "UTC"
-retention = "20m"
+retention = "2h"
 [[source]]
 name = "collectd"
 kind = "collectd_es"
 system = "bb"
 url = "{url}"
 index = "{index}"
-retention = "20m"
+retention = "2h"
 page = 200
 """
 

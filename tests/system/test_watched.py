@@ -188,4 +188,4 @@ def test_a_backfill_of_a_folder_is_refused_with_what_to_do_instead(site):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", "--config", str(site.path), "copies", "2018-01-28", "2018-01-29"]
     told = subprocess.run(command, check=False, capture_output=True, text=True)
     assert told.returncode != 0
-    assert "copies is a watched folder, which can't be asked: put the files of that time into it" in told.stderr
+    assert "copies is a watched folder, which is not queried: put the files of that time into the folder" in told.stderr
