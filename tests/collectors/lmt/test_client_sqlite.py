@@ -340,7 +340,7 @@ class TestReplacedFiles:
         async def through_damage(collector):
             first = await samples(collector, self.window)
             spoil(path, whole, damage)
-            with pytest.raises(Transient, match=r"can't be read now|is empty"):
+            with pytest.raises(Transient, match=r"cannot be read now|is empty"):
                 await collected(collector, self.window)
             path.unlink(missing_ok=True)
             path.write_bytes(whole)
