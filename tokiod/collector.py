@@ -13,20 +13,21 @@ It has three parts that can be tested apart: fetch (awaitable: raw bytes or rows
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
 
 from tokiod.units import Duration
+from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tokiod.batch import Batch
+    from tokiod.batch import Extent
     from tokiod.clock import Clock
     from tokiod.window import Calendar, Window
+    from tokiod.window_data import WindowData
 
 
 class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -55,6 +56,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     def step(self) -> int:
         """Seconds between the rows of the source's datasets."""
         raise NotImplementedError(f"{type(self).__module__}.Config must have a step")
+
+    def seconds_for(self, window: Window) -> float:
+        """Return the time limit of a window that may be longer than live polling's: `timeout` for each `window` of it."""
+        return self.timeout * max(1, window.seconds / self.window)
 
     def only(self, datasets: frozenset[str]) -> SourceConfig:  # noqa: ARG002 - for those that can
         """Return this source asked for no more than some datasets, as far as it can be; it may still bring others."""
@@ -107,17 +112,6 @@ class Site(msgspec.Struct, frozen=True):
     read: Callable[[int], None] = _untold
 
 
-class Tally(msgspec.Struct):
-    """What there is to say of a collected window beside its batches; whoever asks makes it, the collector fills it.
-
-    records: how many of the source's records were read, the dropped ones included, to be compared with count() one day; None where a
-    collector can't tell. dropped: records that gave no cell, by reason.
-    """
-
-    records: int | None = None
-    dropped: Counter[str] = msgspec.field(default_factory=Counter)
-
-
 class Collector(Protocol):
     """One source, asked window by window.
 
@@ -131,17 +125,17 @@ class Collector(Protocol):
     replayable: ClassVar[bool]
     needs_sample_at_end: ClassVar[bool]
 
-    def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield the window's batches, complete, or raise; the tally is complete when they are.
+    async def collect(self, window: Window) -> WindowData:
+        """Return all data of a window, or raise.
 
-        Every sample lies in the window; a (dataset, column, row) comes once. No batch, or batches without cells, says that the
-        source is past this window and has nothing for it. Asking twice gives the same.
+        Every sample lies in the window; a (dataset, column, row) comes once. No batch, or batches without cells, mean that the
+        source is past this window and has no data for it. Collecting a window again returns the same.
         Raises Transient, NotYet or Fatal; asyncio.CancelledError passes through and leaves the source usable.
         """
         ...
 
     async def count(self, window: Window) -> int | None:
-        """Return how many records the source holds for a window now, or None where it can't tell; the same that a tally counts."""
+        """Return how many records the source holds for a window now, or None where it can't count; see WindowData.records."""
         ...
 
     async def close(self) -> None:
@@ -176,3 +170,37 @@ class Plugin(Protocol):
         Raises TokiodError for a file that is missing or no such thing.
         """
         ...
+
+
+class Origin(Protocol):
+    """What a window is labelled with: a SourceConfig, or what takes its place for files."""
+
+    @property
+    def name(self) -> str:
+        """The source's name."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The collector's kind."""
+        ...
+
+    @property
+    def system(self) -> str:
+        """The system whose file holds the data."""
+        ...
+
+
+async def collect_window(
+    collector: Collector, origin: Origin, window: Window, *, seconds: float | None = None, extent: Extent = "whole"
+) -> Collected:
+    """Collect a window within a time limit in seconds of the event loop; None: without a limit.
+
+    Raises what the collector raises, and TimeoutError.
+    """
+    import asyncio  # noqa: PLC0415 - 30 ms, which commands that only read the configuration need not spend
+
+    async with asyncio.timeout(seconds):
+        data = await collector.collect(window)
+    meta = WindowMeta(origin.name, origin.kind, origin.system, window, data.records, data.dropped, extent)
+    return Collected(meta, data.batches, data.tables)

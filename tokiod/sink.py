@@ -8,34 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from tokiod.errors import TokiodError
-
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tokiod.batch import Batch, Extent
+    from tokiod.batch import Batch
     from tokiod.window import Window
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Collected:
-    """One collected window of one source on its way into a sink.
-
-    kind: the collector's, the `source` attribute of TTS groups; records, dropped: the collector's tally of it.
-    extent: "some" of the source's datasets on purpose, or the "seam" of a span: only counters that its neighbours' differences need,
-    for which no file is made. Either way the window is not stored.
-    """
-
-    system: str
-    source: str
-    kind: str
-    window: Window
-    batches: Sequence[Batch]
-    records: int | None = None
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    extent: Extent = "whole"
+    from tokiod.window_data import Collected
 
 
 @dataclass(slots=True)
@@ -48,18 +27,6 @@ class Applied:
     cells: int
     dropped: Counter[str]
     changes: list[Batch] = field(default_factory=list)
-
-
-class Refused(TokiodError):  # noqa: N818 - the field says "refused"
-    """A window that can't be stored: `retry` says whether the same window may be stored later (a full disk) or never (a wrong step).
-
-    later: nothing is wrong, what the window needs is just being made.
-    """
-
-    def __init__(self, message: str, *, retry: bool, later: bool = False) -> None:
-        super().__init__(message)
-        self.retry = retry
-        self.later = later
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +57,7 @@ class Sink(Protocol):
     """Where windows are stored."""
 
     def apply(self, collected: Collected) -> Applied:
-        """Store a window, not yet durably. Raises Refused; then nothing of it counts as stored."""
+        """Store a window, not yet durably. Raises Refusal; then nothing of it counts as stored."""
         ...
 
     def commit(self) -> list[SetAside]:

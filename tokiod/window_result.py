@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Literal
 
+from tokiod.errors import Refusal
+
 Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected", "busy"]
 """What an attempt ended with if its window was not stored; tokiod.polling.retry decides what follows."""
 
@@ -18,13 +20,4 @@ class Stored:
     dropped: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """The window is not stored: `retry` says whether it may be later; later: nothing is wrong, its file is just being made."""
-
-    message: str
-    retry: bool
-    later: bool = False
-
-
-Answer = asyncio.Future[Stored | Rejected]
+Answer = asyncio.Future[Stored | Refusal]

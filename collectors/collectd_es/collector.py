@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,17 +18,16 @@ from collectors.collectd_es.query import Mapping, mapped_fields, query, usable_n
 from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
 from collectors.collectd_es.to_batches import batches
 from tokiod.errors import Transient
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable
 
     from collectors.collectd_es.client import Server
     from collectors.collectd_es.datasets import Fields
     from collectors.collectd_es.query import Read, Wanted
     from collectors.collectd_es.search import Product
     from collectors.collectd_es.series import Series
-    from tokiod.batch import Batch
-    from tokiod.collector import Tally
     from tokiod.window import Window
 
 DAY = 86400
@@ -78,17 +78,13 @@ class CollectdEs:
         self._decode = Decoder(series, options.fields).answer
         self._product: Product | None = None
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset; columns are all that were ever met. Raises Transient or Fatal."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset; columns are all that were ever met. Raises Transient or Fatal."""
         samples = await self._read(window)
         cellular = batches(samples, window, self.step, self._series)
-        tally.records = sum(some.documents for some in samples)
-        for some in samples:
-            tally.dropped.update(some.dropped)
-        tally.dropped.update(cellular.dropped)
-        for batch in cellular.batches:
-            if batch.dataset in self._options.wanted.datasets:
-                yield batch
+        found = [batch for batch in cellular.batches if batch.dataset in self._options.wanted.datasets]
+        dropped = sum((some.dropped for some in samples), Counter(cellular.dropped))
+        return WindowData(found, sum(some.documents for some in samples), dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many documents the window's query finds."""

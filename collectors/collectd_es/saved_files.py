@@ -20,13 +20,14 @@ from tokiod.batch import Batch
 from tokiod.errors import Fatal, TokiodError
 from tokiod.toolkit.saved_files import Loading, readable, spooled
 from tokiod.window import Window
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from collectors.collectd_es.config import Saved
-    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.collector import SavedCollector, Site
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
@@ -63,13 +64,12 @@ class SavedPages:
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset. What gave no sample is told with the first window. Raises Fatal for a file that is broken."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset. What gave no sample is counted with the first window. Raises Fatal for a file that is broken."""
         spool = await self._pages.loaded()
         dropped, self._dropped = self._dropped, Counter()
-        tally.dropped.update(dropped)
-        for batch in _joined([self._cells(part, spool, tally) for part in _parts(window, self.step)]):
-            yield batch
+        parts = [self._cells(part, spool, dropped) for part in _parts(window, self.step)]
+        return WindowData(list(_joined(parts)), None, dropped)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: files don't grow, so there is nothing to compare."""
@@ -99,10 +99,10 @@ class SavedPages:
             spool.add(samples.time, samples.series, samples.value)
             self._dropped.update(samples.dropped)
 
-    def _cells(self, window: Window, spool: Spool, tally: Tally) -> list[Batch]:
+    def _cells(self, window: Window, spool: Spool, dropped: Counter[str]) -> list[Batch]:
         samples = [Samples(*columns, 0, Counter()) for columns in spool.within(window)]
         cellular = batches(samples, window, self.step, self._series)
-        tally.dropped.update(cellular.dropped)
+        dropped.update(cellular.dropped)
         return cellular.batches
 
 

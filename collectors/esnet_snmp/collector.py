@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.esnet_snmp.client import NotFound, Service
@@ -10,15 +11,13 @@ from collectors.esnet_snmp.datasets import DATASETS, service_name
 from collectors.esnet_snmp.parse import parse
 from collectors.esnet_snmp.to_batches import batches, count
 from tokiod.errors import Fatal
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from collectors.esnet_snmp import Config
     from collectors.esnet_snmp.parse import Points
     from collectors.esnet_snmp.to_batches import Series
-    from tokiod.batch import Batch
-    from tokiod.collector import Site, Tally
+    from tokiod.collector import Site
     from tokiod.window import Window
 
 UNKNOWN_RETRY_SECONDS = 600.0
@@ -41,16 +40,14 @@ class EsnetSnmp:
         self._service = Service(config.url, connections=config.connections, rate=config.rate, seconds=seconds, tls_ca=config.tls_ca)
         self._unknown: dict[str, float] = {}
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield both directions. Raises Fatal where the service knows none of the interfaces, Transient or Fatal for a failed request."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return both directions. Raises Fatal where the service knows none of the interfaces, Transient or Fatal for a failed request."""
         points = await self._points(window)
-        tally.records = self._count(points, window)
-        if unknown := len(self._columns) - len({name for name, _ in points}):
-            tally.dropped[UNKNOWN_INTERFACE] += unknown
+        dropped = Counter({UNKNOWN_INTERFACE: len(self._columns) - len({name for name, _ in points})})
         for one in points.values():
-            tally.dropped.update(one.dropped)
-        for batch in batches(points, self._columns, int(self._config.interval), self.step, window):
-            yield batch
+            dropped.update(one.dropped)
+        found = list(batches(points, self._columns, int(self._config.interval), self.step, window))
+        return WindowData(found, self._count(points, window), +dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows of a window have known points by now."""

@@ -18,15 +18,15 @@ from tokiod.errors import Fatal, TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
 from tokiod.tts.schema import natural_key
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from collectors.esnet_snmp.config import Saved
     from collectors.esnet_snmp.to_batches import Series
-    from tokiod.batch import Batch
-    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
 
 UNITS = "bytes/sec"
@@ -54,14 +54,12 @@ class SavedRates:
         self._read = read
         self._files = Loading(self._load)
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield both directions. What gave no point is told with the first window. Raises Fatal for a file that is none."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return both directions. What gave no point is counted with the first window. Raises Fatal for a file that is none."""
         loaded = await self._files.loaded()
-        tally.records = count(loaded.points, loaded.interval, self.step, window)
         dropped, loaded.dropped = loaded.dropped, Counter()
-        tally.dropped.update(dropped)
-        for batch in batches(loaded.points, loaded.columns, loaded.interval, self.step, window):
-            yield batch
+        found = list(batches(loaded.points, loaded.columns, loaded.interval, self.step, window))
+        return WindowData(found, count(loaded.points, loaded.interval, self.step, window), dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return of how many rows of a window points are known."""

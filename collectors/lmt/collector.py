@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -15,10 +16,10 @@ from collectors.lmt.datasets import REQUIRED_COLUMNS, TABLES, MdtNames, Table
 from collectors.lmt.parse_inventory import INFO, Info, Inventory, inventory
 from collectors.lmt.parse_timestamps import DAY, HOUR, SHIFT_REACH, LocalTime, seconds, text
 from collectors.lmt.to_batches import Span, batches
-from tokiod.collector import Tally
 from tokiod.errors import Fatal, NotYet
 from tokiod.sample_spans import spans_of
 from tokiod.window import Window, iso
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from collectors.lmt.client import Database, Schema
-    from tokiod.batch import Batch
 
 T = TypeVar("T")
+
+UNNAMED = "component without a name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Lmt:
         self._info: Info = {}
         self._stock: Inventory
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset, each with all of the file system's components as columns.
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset, each with all of the file system's components as columns.
 
         Raises NotYet until a TS_ID at the window's end or later is there, and what Database raises.
         """
@@ -68,19 +70,17 @@ class Lmt:
         local = await self._local_time()
         await self._wait_for(window, local)
         stock = await self._inventory(schema)
-        if stock.unnamed:
-            tally.dropped["a component whose name is none"] += stock.unnamed
-        span = await self._span(window, local, tally)
+        dropped = Counter({UNNAMED: stock.unnamed})
+        span = await self._span(window, local, dropped)
         async with _all_at_once(self._numbers(table, _present(table, schema), stock, span) for table in TABLES) as reading:
-            for table, numbers in zip(TABLES, reading, strict=True):
-                for batch in batches(table, await numbers, span, stock):
-                    yield batch
+            found = [batch for table, numbers in zip(TABLES, reading, strict=True) for batch in batches(table, await numbers, span, stock)]
+        return WindowData(found, None, +dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows there are about the window's TS_IDs."""
         schema = await self._schema()
         stock = await self._inventory(schema)
-        span = await self._span(window, await self._local_time(), Tally())
+        span = await self._span(window, await self._local_time(), Counter())
         return sum([await self._database.count(ask) for table in TABLES for ask in _asks(table, (), stock, span)])
 
     async def spans(self) -> list[Window]:
@@ -125,16 +125,16 @@ class Lmt:
         guess = local.instant(int(seconds(newest[0])[0]))
         if self._database.finished or guess - SHIFT_REACH >= window.end:
             return
-        _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Tally())
+        _, times = await self._stamps(Window(guess - HOUR, guess + 1), local, Counter())
         if times[-1] < window.end:
             raise NotYet(f"{self._database} has got to {iso(times[-1])} ({newest[0][0]} in {local.zone}), not yet to {iso(window.end)}")
 
-    async def _span(self, window: Window, local: LocalTime, tally: Tally) -> Span:
-        ts_ids, times = await self._stamps(window, local, tally)
+    async def _span(self, window: Window, local: LocalTime, dropped: Counter[str]) -> Span:
+        ts_ids, times = await self._stamps(window, local, dropped)
         inside = (times >= window.start) & (times < window.end)
         return Span(window, self._options.step, ts_ids[inside], times[inside])
 
-    async def _stamps(self, window: Window, local: LocalTime, tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    async def _stamps(self, window: Window, local: LocalTime, dropped: Counter[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return TS_IDs around a window and their instants. SQLite keeps whatever bits a damaged copy has, of any type."""
         first, last = local.bounds(window)
         shown = self._database.local
@@ -145,7 +145,7 @@ class Lmt:
         )
         whole = [row for row in rows if isinstance(row[0], int)]
         if len(whole) < len(rows):
-            tally.dropped["a TS_ID that is no number"] += len(rows) - len(whole)
+            dropped["a TS_ID that is no number"] += len(rows) - len(whole)
         return np.array([row[0] for row in whole], np.int64), local.epochs(seconds([row[1] for row in whole]), window)
 
     async def _numbers(self, table: Table, columns: tuple[str, ...], stock: Inventory, span: Span) -> dict[str, NDArray[Any]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tokiod.batch import Batch
 from tokiod.sample_spans import joined
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from collectors.lmt.collector import Lmt
-    from tokiod.collector import Tally
     from tokiod.window import Window
 
 
@@ -27,11 +28,11 @@ class Copies:
         self.step = copies[0].step
         self._copies = copies
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset."""
-        found = [[batch async for batch in copy.collect(window, tally)] for copy in self._copies]
-        for of_dataset in zip(*found, strict=True):
-            yield merged(of_dataset, window)
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset."""
+        found = [await copy.collect(window) for copy in self._copies]
+        dropped = sum((Counter(data.dropped) for data in found), Counter[str]())
+        return WindowData([merged(parts, window) for parts in zip(*(data.batches for data in found), strict=True)], None, dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows the copies hold, together."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from collectors.lustre import parse_df, parse_dl
@@ -10,20 +12,29 @@ from collectors.lustre.homes import Homes
 from collectors.lustre.to_batches import Columns, batches, failover, fullness
 from tokiod.errors import CollectError, Fatal, Transient
 from tokiod.toolkit.commands import Commands, Stuck, TookTooLong
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from collectors.lustre import Config
     from collectors.lustre.to_batches import Cells
-    from tokiod.batch import Batch
-    from tokiod.collector import Site, Tally
+    from tokiod.collector import Site
     from tokiod.toolkit.commands import Output
     from tokiod.window import Window
 
 LCTL = "lctl"
 RETRY_SECONDS = 1.0
 """Seconds after which a command that failed is asked once more: what it would have told of this window can't be had later."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the commands of one window printed."""
+
+    records: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    cells: Cells = field(default_factory=dict)
 
 
 class TooLate(Transient):
@@ -49,34 +60,33 @@ class Lustre:
         self._columns = Columns()
         self._filesystems: set[str] = set()
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset; a command that failed leaves its cells missing and is counted.
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset; a command that failed leaves its cells missing and is counted.
 
         Raises Transient for a window that is not now, or was over before a command told something, and what the commands raise where
         all of them failed.
         """
         if not window.start <= self._clock.time() < window.end:
             raise Transient(f"{window} is not now, and what Lustre is like is not known of any other time")
-        tally.records = 0
         outcomes = await self._outcomes(window)
         for outcome in outcomes:
             if isinstance(outcome, TooLate):
                 raise outcome
-        cells: Cells = {}
+        seen = _Seen()
         for name, outcome in zip(self._names(), outcomes, strict=True):
             if isinstance(outcome, CollectError):
-                tally.dropped[f"{name}: {_reason(outcome)}"] += 1
+                seen.dropped[f"{name}: {_reason(outcome)}"] += 1
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:
-                for dataset, values in self._read(name, outcome, tally).items():
-                    cells.setdefault(dataset, {}).update(values)
+                for dataset, values in self._read(name, outcome, seen).items():
+                    seen.cells.setdefault(dataset, {}).update(values)
         failed = [outcome for outcome in outcomes if isinstance(outcome, CollectError)]
         if len(failed) == len(outcomes):
             raise failed[0]
-        self._columns.add(cells)
-        for batch in batches([(window.start, cells)], self.step, self._columns, sorted(self._config.datasets())):
-            yield batch
+        self._columns.add(seen.cells)
+        found = list(batches([(window.start, seen.cells)], self.step, self._columns, sorted(self._config.datasets())))
+        return WindowData(found, seen.records, seen.dropped)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: there is no past to count."""
@@ -117,19 +127,19 @@ class Lustre:
             raise (Fatal if "not a lustre" in said.lower() or "permission denied" in said.lower() else Transient)(reason)
         return output
 
-    def _read(self, name: str, output: Output, tally: Tally) -> Cells:
+    def _read(self, name: str, output: Output, seen: _Seen) -> Cells:
         """Read one output; devices come last, when the mounts' file systems are known."""
         if name == LCTL:
             devices = parse_dl.parse(output.stdout)
             served = {target: nid for target, nid in devices.served.items() if target[:-8] in self._filesystems}
             self._homes.learn(served)
-            tally.dropped.update(devices.dropped)
-            tally.records = (tally.records or 0) + len(served)
-            return failover(self._homes.away(served), tally.dropped)
+            seen.dropped.update(devices.dropped)
+            seen.records += len(served)
+            return failover(self._homes.away(served), seen.dropped)
         listing = parse_df.parse(output.stdout)
         self._filesystems |= {target[:-8] for target in listing.targets}
-        tally.dropped.update(listing.dropped)
-        tally.records = (tally.records or 0) + len(listing.targets)
+        seen.dropped.update(listing.dropped)
+        seen.records += len(listing.targets)
         return fullness(listing.targets) if self._config.fullness else {}
 
 

@@ -14,14 +14,14 @@ from collectors.lustre.to_batches import Cells, Columns, batches, failover, full
 from tokiod.errors import Fatal, TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from collectors.lustre.config import Saved
-    from tokiod.batch import Batch
-    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.collector import SavedCollector, Site
     from tokiod.window import Calendar, Window
 
 T = TypeVar("T")
@@ -53,14 +53,13 @@ class SavedOutputs:
         self._columns = Columns()
         self._files = Loading(self._load)
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset. Raises Fatal for a file that is neither of both outputs."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset. Raises Fatal for a file that is neither of both outputs."""
         moments = [(row, moment) for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end]
-        tally.records = sum(moment.records for _, moment in moments)
-        for _, moment in moments:
-            tally.dropped.update(moment.dropped)
-        for batch in batches([(row, moment.cells) for row, moment in moments], self.step, self._columns, sorted(self._options.datasets())):
-            yield batch
+        cells = [(row, moment.cells) for row, moment in moments]
+        found = list(batches(cells, self.step, self._columns, sorted(self._options.datasets())))
+        dropped = sum((moment.dropped for _, moment in moments), Counter[str]())
+        return WindowData(found, sum(moment.records for _, moment in moments), dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many targets and devices were seen in a window."""

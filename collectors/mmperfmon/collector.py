@@ -13,15 +13,12 @@ from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
 from tokiod.errors import Transient
 from tokiod.toolkit.commands import Commands
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from collectors.mmperfmon.config import Config
     from collectors.mmperfmon.datasets import Maps
     from collectors.mmperfmon.parse_legend import Output
-    from tokiod.batch import Batch
-    from tokiod.collector import Tally
     from tokiod.window import Window
 
 UTC = ZoneInfo("UTC")
@@ -48,13 +45,11 @@ class Mmperfmon:
         self._series = Series(known)
         self._commands = Commands()
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset. Raises Transient and Fatal for a run that failed, see queries.printed."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset. Raises Transient and Fatal for a run that failed, see queries.printed."""
         rows, dropped = await self._rows(window)
-        tally.dropped.update(+dropped)
-        tally.records = _records(rows)
-        for batch in batches(rows, window, self.step, self._series, self._cpu_scale):
-            yield batch
+        found = list(batches(rows, window, self.step, self._series, self._cpu_scale))
+        return WindowData(found, _records(rows), +dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many values mmperfmon has for a window by now."""

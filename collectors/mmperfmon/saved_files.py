@@ -16,16 +16,16 @@ from collectors.mmperfmon.spool import Spool
 from collectors.mmperfmon.to_batches import Buckets, batches, measured
 from tokiod.errors import Fatal, TokiodError
 from tokiod.toolkit.saved_files import Loading, readable, spooled
+from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from collectors.mmperfmon.config import Saved
     from collectors.mmperfmon.datasets import Maps
     from collectors.mmperfmon.parse_legend import Output
-    from tokiod.batch import Batch
-    from tokiod.collector import SavedCollector, Site, Tally
+    from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
 
 FEW = 4 << 20
@@ -60,15 +60,13 @@ class SavedOutputs:
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
 
-    async def collect(self, window: Window, tally: Tally) -> AsyncIterator[Batch]:
-        """Yield a batch per dataset. What gave no row is told with the first window. Raises Fatal for a file that is broken."""
+    async def collect(self, window: Window) -> WindowData:
+        """Return a batch per dataset. What gave no row is counted with the first window. Raises Fatal for a file that is broken."""
         spool = await self._files.loaded()
         dropped, self._dropped = self._dropped, Counter()
-        tally.dropped.update(+dropped)
         rows = list(spool.within(window))
-        tally.records = sum(int(part.records.sum()) for part in rows)
-        for batch in batches(rows, window, self.step, self._series, self._cpu_scale):
-            yield batch
+        found = list(batches(rows, window, self.step, self._series, self._cpu_scale))
+        return WindowData(found, sum(int(part.records.sum()) for part in rows), +dropped)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: files don't grow, so there is nothing to compare."""

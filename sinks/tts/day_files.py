@@ -12,7 +12,8 @@ from sinks.tts.open_day_file import Volume, spec_of
 from sinks.tts.quarantine import Distrusted
 from sinks.tts.reopened import QUIET, OpenedUp
 from sinks.tts.rewrites import Replacing
-from tokiod.sink import Done, Refused
+from tokiod.errors import Refusal
+from tokiod.sink import Done
 from tokiod.tts.live.files import REAL, Files
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive
 from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
@@ -78,7 +79,7 @@ class Shelf:
     def volume(self, place: Place, kind: str, chosen: Sequence[Cells]) -> Volume | None:
         """Return the place's file with a dataset and column for everything in `chosen`, made or grown where needed.
 
-        None where there is no file yet and nothing to put into one. Raises Refused where the batches contradict the file, and where
+        None where there is no file yet and nothing to put into one. Raises Refusal where the batches contradict the file, and where
         it isn't ready yet.
         """
         volume = self._existing(place)
@@ -220,7 +221,7 @@ class Shelf:
         try:
             spec = wanted if volume is None else volume.file.spec.merged(wanted)
         except ValueError as error:
-            raise Refused(f"{place.path}: {error}", retry=False) from error
+            raise Refusal(f"{place.path}: {error}", "never") from error
         _check_columns(place.path, spec, self._limits.columns)
         if volume is None:
             return self._ready(place, "made", lambda: CreateFile(place.path, spec, self._now(), self._files))
@@ -235,7 +236,7 @@ class Shelf:
         if ongoing.job.is_done(0.0 if self._replacing.is_behind(ongoing) else PATIENCE):
             return self._ended(ongoing)
         ongoing.awaited = True
-        raise Refused(f"{place.path} is just being {what}", retry=True, later=True)
+        raise Refusal(f"{place.path} is just being {what}", "busy")
 
     def _ended(self, ongoing: Ongoing) -> Volume | None:
         """Put what was made in its place; None for a sealed file."""
@@ -285,8 +286,8 @@ class Shelf:
 def _check_columns(path: Path, spec: FileSpec, most: int) -> None:
     for dataset, matrix in spec.matrices.items():
         if len(matrix.columns) > most:
-            raise Refused(
+            raise Refusal(
                 f"{path}: {dataset} would have {len(matrix.columns)} columns, archive.max_columns allows {most}: "
                 "raise it if the site is as large as that",
-                retry=False,
+                "never",
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.sink import Refused
+from tokiod.errors import Refusal
 from tokiod.tts.counters.counter import Counter
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -96,18 +96,18 @@ class _Known:
 
 
 def spec_of(place: Place, kind: str, chosen: Sequence[Cells]) -> FileSpec:
-    """Return what a file must have for batches. Raises Refused where they contradict each other."""
+    """Return what a file must have for batches. Raises Refusal where they contradict each other."""
     groups: dict[str, GroupSpec] = {}
     matrices: dict[str, MatrixSpec] = {}
     for batch in (cells.batch for cells in chosen if cells.batch.columns):
         group = GroupSpec(batch.step, kind)
         if groups.setdefault(batch.dataset.partition("/")[0], group) != group:
-            raise Refused(f"{batch.dataset}: step {batch.step}, the rest of its group has another", retry=False)
+            raise Refusal(f"{batch.dataset}: step {batch.step}, the rest of its group has another", "never")
         known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter"))
         if known.counter != (batch.form == "counter"):
-            raise Refused(f"{batch.dataset}: a gauge and a counter in one window", retry=False)
+            raise Refusal(f"{batch.dataset}: a gauge and a counter in one window", "never")
         matrices[batch.dataset] = MatrixSpec(tuple(dict.fromkeys(known.columns + batch.columns)), known.counter)
     try:
         return FileSpec(place.start, place.end, groups, matrices)
     except ValueError as error:
-        raise Refused(f"{place.path}: {error}", retry=False) from error
+        raise Refusal(f"{place.path}: {error}", "never") from error

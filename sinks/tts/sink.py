@@ -15,9 +15,11 @@ import numpy as np
 
 from sinks.tts.select import Cells, Selection
 from tokiod.batch import Batch, Rows
-from tokiod.sink import Applied, Refused
+from tokiod.errors import Refusal
+from tokiod.sink import Applied
 from tokiod.tts.counters.counter import Changes
 from tokiod.tts.schema import ABSENT
+from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from sinks.tts.day_files import Shelf
     from sinks.tts.open_day_file import Volume
     from tokiod.archive.layout import Place
-    from tokiod.sink import Collected, Done, SetAside
+    from tokiod.sink import Done, SetAside
+    from tokiod.window_data import Collected
 
 
 @dataclass(slots=True)
@@ -41,11 +44,13 @@ class TtsSink:
     compare: bool = True
 
     def apply(self, collected: Collected) -> Applied:
-        """Assign a window's cells. Raises Refused where the window can't be stored, now or ever."""
+        """Assign a window's cells. Raises Refusal where the window can't be stored, now or ever."""
+        if collected.tables:
+            raise tables_unstored(collected)
         try:
             return _Application(self.shelf, Applied(0, Counter()), compare=self.compare).apply(collected)
         except OSError as error:
-            raise Refused(f"{collected.system}: {error}", retry=True) from error
+            raise Refusal(f"{collected.meta.system}: {error}", "retry") from error
 
     def commit(self) -> list[SetAside]:
         """Sync all files with new cells, one fdatasync each."""
@@ -71,15 +76,15 @@ class _Application:
     _neighbours: dict[int, Volume | None] = field(default_factory=dict)
 
     def apply(self, collected: Collected) -> Applied:
-        place = self.shelf.place(collected.system, collected.window.start)
-        selection = Selection(collected.window, self.applied.dropped, 0 if place is None else place.start)
+        place = self.shelf.place(collected.meta.system, collected.meta.window.start)
+        selection = Selection(collected.meta.window, self.applied.dropped, 0 if place is None else place.start)
         chosen = [selection.cells(batch) for batch in collected.batches]
-        if place is None or (collected.extent == "seam" and not self.shelf.holds(place)):
+        if place is None or (collected.meta.extent == "seam" and not self.shelf.holds(place)):
             self._close_span(collected, chosen)
             return self.applied
-        if collected.window.end > place.end:
-            raise Refused(f"window {collected.window} crosses the end of {place.path}", retry=False)
-        volume = self.shelf.volume(place, collected.kind, chosen)
+        if collected.meta.window.end > place.end:
+            raise Refusal(f"window {collected.meta.window} crosses the end of {place.path}", "never")
+        volume = self.shelf.volume(place, collected.meta.kind, chosen)
         for cells in chosen:
             if volume is not None and cells.batch.columns:
                 self._store(volume, cells)
@@ -154,9 +159,9 @@ class _Application:
 
     def _close_span(self, collected: Collected, chosen: Sequence[Cells]) -> None:
         """Take the counters of the step behind the last file: they close its last cells."""
-        volume = self.shelf.ending_at(collected.system, collected.window.start)
+        volume = self.shelf.ending_at(collected.meta.system, collected.meta.window.start)
         for cells in chosen:
-            first = cells.time < collected.window.start + cells.batch.step
+            first = cells.time < collected.meta.window.start + cells.batch.step
             if volume is None or cells.batch.form != "counter":
                 self.applied.dropped["outside the file"] += len(cells.time)
             else:

@@ -17,9 +17,10 @@ from tests.bench.measure import Row
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.clock import SystemClock
-from tokiod.sink import Collected, Refused
+from tokiod.errors import Refusal
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +53,7 @@ class Site:
             start = time.perf_counter()
             try:
                 self.sink.apply(window)
-            except Refused:
+            except Refusal:
                 time.sleep(0.05)
                 self.sink.rest()
                 continue
@@ -67,7 +68,7 @@ class Site:
         value = np.where(column % 2, 4096.0 * ((row * 7919 + column * 104729) % 5000), 0.0)
         batches = [Batch(dataset, "gauge", step, names, START + row * step, column, value) for dataset in self._datasets]
         end = START + (first + height) * step
-        return Collected("fs", "fs-x", "x", Window(START + first * step, end), batches)
+        return Collected(WindowMeta("fs-x", "x", "fs", Window(START + first * step, end)), batches)
 
     def beside(self, is_over: Callable[[], bool], first: int = 0) -> tuple[float, list[float]]:
         """Store windows at their pace until something is over, from row `first` on; returns how long that took, and each commit."""
@@ -100,7 +101,7 @@ def growing(directory: Path, columns: int) -> Iterator[Row]:
     def is_over() -> bool:
         try:
             site.sink.apply(wider)
-        except Refused:
+        except Refusal:
             return False
         assert site.sink.commit() == []
         grown.append(True)

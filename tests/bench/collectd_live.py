@@ -17,7 +17,7 @@ from tests.bench.collectd import Source  # noqa: TC001 - msgspec reads annotatio
 from tests.bench.collectd_pages import ROW, START, STEP
 from tests.bench.measure import Row, paired_awaits, rated, skipped
 from tokiod.clock import SystemClock
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -85,10 +85,7 @@ async def _pair(url: str, read: str, slices: int, steps: int, times: int) -> tup
     collector = collectd_es.live(config, Site(Calendar("UTC"), SystemClock()))
 
     async def ours() -> None:
-        tally = Tally()
-        async for _ in collector.collect(window, tally):
-            pass
-        assert tally.records == steps * ROW
+        assert (await collector.collect(window)).records == steps * ROW
 
     async with aiohttp.ClientSession(url) as session:
 

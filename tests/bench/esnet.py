@@ -16,7 +16,7 @@ from esnet_server import EsnetServer
 from collectors import esnet_snmp
 from tests.bench.measure import Row, timed
 from tokiod.clock import SystemClock
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def _pair(server: EsnetServer, _answers: dict[str, bytes]) -> tuple[float,
     config = esnet_snmp.Config(name="e", kind="esnet_snmp", system="s", url=server.url, interfaces=NAMES, rate=1e6, connections=2)
     collector = esnet_snmp.live(config, Site(Calendar("UTC"), SystemClock()))
     begun = time.perf_counter()
-    cells = [len(batch) async for batch in collector.collect(DAY, Tally())]
+    cells = [len(batch) for batch in (await collector.collect(DAY)).batches]
     ours = time.perf_counter() - begun
     await collector.close()
     assert cells == [20 * 2880] * 2

@@ -15,9 +15,9 @@ from tokiod.batch import Batch
 from tokiod.bus import wire
 from tokiod.bus.wire import pieces
 from tokiod.clock import SystemClock
-from tokiod.sink import Collected
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def batch(dataset: str, first: int, height: int, form: str = "gauge") -> Batch:
 
 
 def window(batches: list[Batch], first: int, height: int) -> Collected:
-    return Collected("fs", "fs-lmt", "lmt", Window(START + first * STEP, START + (first + height) * STEP), batches)
+    return Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(START + first * STEP, START + (first + height) * STEP)), batches)
 
 
 def sink_in(directory: Path, *, compare: bool) -> TtsSink:

@@ -11,8 +11,8 @@ from keyed import Keyring
 from tokiod.batch import Batch
 from tokiod.bus.curve import ClientKeys
 from tokiod.simulator.sources import free_port
-from tokiod.sink import Collected
 from tokiod.window import Window
+from tokiod.window_data import Collected, WindowMeta
 
 
 @pytest.fixture
@@ -86,6 +86,6 @@ def window():
             )
             for part in range(parts)
         ]
-        return Collected("cscratch", source, "lmt", Window(start, start + 60), batches)
+        return Collected(WindowMeta(source, "lmt", "cscratch", Window(start, start + 60)), batches)
 
     return make

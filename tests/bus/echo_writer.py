@@ -22,7 +22,7 @@ def line(arrived: Arrived) -> str:
         digest.update(f"{batch.dataset} {batch.form} {batch.step} {batch.columns}".encode())
         for array in (batch.time, batch.column, batch.value):
             digest.update(array.tobytes())
-    return json.dumps([collected.source, collected.window.start, collected.window.end, digest.hexdigest()])
+    return json.dumps([collected.meta.source, collected.meta.window.start, collected.meta.window.end, digest.hexdigest()])
 
 
 def main(endpoint: str, path: Path, step: str = "", after: int = 0) -> None:

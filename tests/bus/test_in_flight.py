@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.bus.in_flight import Unacknowledged
-from tokiod.sink import Collected
+from tokiod.errors import Refusal
 from tokiod.window import Window
-from tokiod.window_result import Rejected, Stored
+from tokiod.window_data import Collected, WindowMeta
+from tokiod.window_result import Stored
 
 STORED = Stored(1, {})
 
@@ -19,7 +20,7 @@ STORED = Stored(1, {})
 def collected(number, nbytes=0):
     cells = nbytes // 20
     batch = Batch("g/d", "gauge", 1, ("a",), np.zeros(cells, np.int64), np.zeros(cells, np.uint32), np.zeros(cells))
-    return Collected("s", "src", "lmt", Window(number, number + 1), [batch])
+    return Collected(WindowMeta("src", "lmt", "s", Window(number, number + 1)), [batch])
 
 
 async def turns(count=5):
@@ -36,9 +37,10 @@ def test_an_answer_reaches_the_one_who_handed_the_window_over():
         windows = Unacknowledged(4, 1000)
         first, second = await windows.add(collected(1)), await windows.add(collected(2))
         one, two = await sent(windows, 2)
-        assert windows.resolve(two, Rejected("disk full", retry=True)).window == Window(2, 3)
-        assert windows.resolve(one, STORED).window == Window(1, 2)
-        assert (await first, await second) == (STORED, Rejected("disk full", retry=True))
+        assert windows.resolve(two, Refusal("disk full", "retry")).meta.window == Window(2, 3)
+        assert windows.resolve(one, STORED).meta.window == Window(1, 2)
+        assert await first == STORED
+        assert ((refusal := await second).message, refusal.when) == ("disk full", "retry")
         assert (len(windows), windows.nbytes) == (0, 0)
 
     asyncio.run(main())
@@ -99,7 +101,7 @@ def test_one_who_gives_up_waiting_leaves_the_queue_in_order():
         windows.resolve((await sent(windows, 1))[0], STORED)
         await turns()
         assert tasks[2].done()
-        assert (await windows.next())[1].window == Window(2, 3)
+        assert (await windows.next())[1].meta.window == Window(2, 3)
 
     asyncio.run(main())
 
@@ -111,7 +113,7 @@ def test_renewed_windows_keep_their_order_and_get_higher_attempts_and_only_sent_
         before = await sent(windows, 2)
         windows.renew()
         after = [await windows.next() for _ in range(3)]
-        assert [one.window.start for _, one in after] == [0, 1, 2]
+        assert [one.meta.window.start for _, one in after] == [0, 1, 2]
         assert min(attempt for attempt, _ in after) > max(before)
         assert windows.resent == 2
         assert [windows.resolve(attempt, STORED) for attempt in before] == [None, None]
@@ -126,7 +128,7 @@ def test_a_window_answered_before_it_was_sent_again_is_not_sent():
         await windows.add(collected(1))
         await windows.add(collected(2))
         windows.resolve(1, STORED)
-        assert (await windows.next())[1].window == Window(2, 3)
+        assert (await windows.next())[1].meta.window == Window(2, 3)
 
     asyncio.run(main())
 
@@ -154,8 +156,8 @@ def test_the_bounds_hold_at_every_step_and_everything_gets_through_in_order(size
             assert windows.nbytes <= 1000 or len(windows) == 1
             while len(under_way) < len(windows):
                 attempt, one = await windows.next()
-                under_way[attempt] = one.window.start
-                order.append(one.window.start)
+                under_way[attempt] = one.meta.window.start
+                order.append(one.meta.window.start)
             attempt = random.choice(list(under_way))
             windows.resolve(attempt, STORED)
             del under_way[attempt]

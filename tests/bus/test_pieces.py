@@ -5,8 +5,8 @@ import numpy as np
 from tokiod.batch import Batch, Rows
 from tokiod.bus import wire
 from tokiod.bus.wire import pieces
-from tokiod.sink import Collected
 from tokiod.window import Window
+from tokiod.window_data import Collected, WindowMeta
 
 NAMES = tuple(f"OST{i:04x}" for i in range(6))
 TIME = np.repeat(np.arange(60, 120, 5), 6)
@@ -19,7 +19,7 @@ def batch(dataset, time=TIME, column=COLUMN, step=5, names=NAMES):
 
 def sent(*batches):
     """Return the number of frames of each message, and what is in them."""
-    frames = [[bytes(frame) for frame in one] for one in pieces(Collected("fs", "fs-lmt", "lmt", Window(60, 120), batches), 7)]
+    frames = [[bytes(frame) for frame in one] for one in pieces(Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(60, 120)), batches), 7)]
     back = [wire.decode(one) for one in frames]
     for place, (header, _) in enumerate(back):
         assert (header.piece.part, header.piece.parts, header.piece.attempt) == (place, max(1, len(batches)), 7)

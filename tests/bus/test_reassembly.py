@@ -26,16 +26,16 @@ def marks(arrived):
 
 def test_a_window_of_one_piece_is_whole_at_once():
     arrived = Staging(10**6).add(b"p", header(), batch(7))
-    assert (arrived.peer, arrived.attempt) == (b"p", 1)
-    assert (arrived.collected.system, arrived.collected.source, arrived.collected.kind) == ("s", "src", "lmt")
-    assert arrived.collected.window == Window(0, 60)
+    assert (arrived.peer, arrived.piece.attempt) == (b"p", 1)
+    assert (arrived.collected.meta.system, arrived.collected.meta.source, arrived.collected.meta.kind) == ("s", "src", "lmt")
+    assert arrived.collected.meta.window == Window(0, 60)
     assert marks(arrived) == [[7.0]]
 
 
 def test_a_window_brings_what_its_collector_says_of_it():
     said = Header(1, "s", piece=Piece("src", "lmt", 0, 60, 1, 0, 1, records=12, dropped={"null": 2}))
     collected = Staging(10**6).add(b"p", said, None).collected
-    assert (collected.records, collected.dropped) == (12, {"null": 2})
+    assert (collected.meta.records, collected.meta.dropped) == (12, {"null": 2})
 
 
 def test_a_window_without_data_has_no_batches():
@@ -91,7 +91,7 @@ def test_the_windows_that_waited_longest_are_given_up_when_too_much_is_staged():
     staging = Staging(3 * each)
     for number in range(5):
         staging.add(b"p", header(number * 60, parts=2), batch(number, cells=100))
-    assert [partial.window.start for partial in staging.pop_excess()] == [0, 60]
+    assert [partial.meta.window.start for partial in staging.pop_excess()] == [0, 60]
     assert (len(staging), staging.nbytes, staging.dropped["excess"]) == (3, 3 * each, 2)
     assert staging.add(b"p", header(0, part=1, parts=2), batch(0)) is None
     assert staging.dropped["stale"] == 1
@@ -170,12 +170,12 @@ def test_in_any_order_with_any_repetition_and_loss_whole_attempts_come_once_and_
         staging.add(b"p", header(start, attempt, part, parts), batch(attempt * 10 + part)) for start, attempt, part, parts in sequence
     ]
     arrived = [one for one in arrived if one]
-    found = [(one.collected.window.start, one.attempt) for one in arrived]
+    found = [(one.collected.meta.window.start, one.piece.attempt) for one in arrived]
     assert set(found) == handed_over(sequence)
     assert len(set(found)) == len(found)
     for start in (0, 60):
         attempts = [attempt for s, attempt in found if s == start]
         assert attempts == sorted(attempts)
     for one in arrived:
-        assert marks(one) == [[one.attempt * 10.0 + part] for part in range(len(one.collected.batches))]
+        assert marks(one) == [[one.piece.attempt * 10.0 + part] for part in range(len(one.collected.batches))]
     assert staging.nbytes == sum(partial.nbytes for partial in staging._partial.values())

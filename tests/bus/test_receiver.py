@@ -10,7 +10,7 @@ from tokiod.bus import protocol, wire
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import BURST, FORGET, Receiver
 from tokiod.bus.wire import Piece
-from tokiod.errors import TokiodError
+from tokiod.errors import Refusal, TokiodError
 
 EPOCH = "this-run"
 
@@ -72,16 +72,13 @@ def drained(receiver, dealer):
 
 def pieces(collected, attempt=1):
     batches = collected.batches or [None]
-    start, end = collected.window.start, collected.window.end
-    return [
-        wire.encode(collected.system, batch, Piece(collected.source, collected.kind, start, end, attempt, part, len(batches)))
-        for part, batch in enumerate(batches)
-    ]
+    meta = collected.meta
+    return [wire.encode(meta.system, batch, Piece.of(meta, attempt, part, len(batches))) for part, batch in enumerate(batches)]
 
 
 def content(collected):
     arrays = [(b.dataset, b.columns, b.time.tolist(), b.column.tolist(), b.value.tolist()) for b in collected.batches]
-    return collected.system, collected.source, collected.kind, collected.window, arrays
+    return collected.meta.system, collected.meta.source, collected.meta.kind, collected.meta.window, arrays
 
 
 def test_a_window_comes_out_as_it_was_sent(receiver, collector, window):
@@ -91,7 +88,7 @@ def test_a_window_comes_out_as_it_was_sent(receiver, collector, window):
         dealer.send_multipart(frames)
     ((arrived,), _) = drained(receiver, dealer)
     assert content(arrived.collected) == content(sent)
-    assert arrived.attempt == 4
+    assert arrived.piece.attempt == 4
     assert (receiver.peers, receiver.staged_bytes, dict(receiver.dropped)) == (1, 0, {})
 
 
@@ -117,10 +114,10 @@ def test_the_answer_names_epoch_window_and_attempt(receiver, collector, window):
         dealer.send_multipart(pieces(window(number), attempt=number + 6)[0])
     ((first, second), _) = drained(receiver, dealer)
     receiver.ack(first, 12, {"outside": 3})
-    receiver.reject(second, "disk full", retry=True)
+    receiver.refuse(second, Refusal("disk full", "retry"))
     assert answers(dealer, 2) == [
-        Ack(EPOCH, "cscratch-lmt", first.collected.window.start, first.collected.window.end, 7, 12, {"outside": 3}),
-        Reject(EPOCH, "cscratch-lmt", second.collected.window.start, second.collected.window.end, 8, "disk full", retry=True),
+        Ack(EPOCH, "cscratch-lmt", first.collected.meta.window.start, first.collected.meta.window.end, 7, 12, {"outside": 3}),
+        Reject(EPOCH, "cscratch-lmt", second.collected.meta.window.start, second.collected.meta.window.end, 8, "disk full", retry=True),
     ]
 
 
@@ -160,7 +157,7 @@ def test_a_new_connection_of_a_sender_ends_the_old_one(receiver, collector, wind
     arrived = []
     while len(arrived) < 1 or receiver.dropped["hello"] < 3:
         arrived += receiver.poll(1000)
-    assert [(one.attempt, content(one.collected)) for one in arrived] == [(2, content(window(1, parts=2)))]
+    assert [(one.piece.attempt, content(one.collected)) for one in arrived] == [(2, content(window(1, parts=2)))]
     assert answers(old) == []
     assert dict(receiver.dropped) == {"hello": 3}
 

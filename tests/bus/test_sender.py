@@ -11,7 +11,7 @@ import zmq.asyncio
 from tokiod.bus import protocol, wire
 from tokiod.bus.connection import REFUSED, Lost
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
-from tokiod.bus.sender import SURE, Rejected, Sender, Stored
+from tokiod.bus.sender import SURE, Sender, Stored
 
 FOREVER = 30.0
 """Seconds of silence that no test here lasts."""
@@ -92,7 +92,7 @@ def test_nothing_is_sent_before_the_writer_has_said_welcome(endpoint, window):
             assert await writer.reads_no_piece()
             await writer.say(peer, Welcome("one"))
             (piece,) = await writer.pieces(1)
-            assert (piece.source, piece.kind, piece.window, piece.part, piece.parts) == ("cscratch-lmt", "lmt", window(1).window, 0, 1)
+            assert (piece.meta("cscratch"), piece.part, piece.parts) == (window(1).meta, 0, 1)
             assert (sender.state.connected, sender.state.epoch) == (True, "one")
 
     asyncio.run(main())
@@ -152,9 +152,9 @@ def test_a_rejected_window_is_told_and_makes_room(endpoint, window, retry):
             answer = await sender.submit(window(1))
             (p,) = await writer.pieces(1)
             await writer.say(peer, Reject("one", p.source, p.start, p.end, p.attempt, "disk full", retry))
-            assert await answer == Rejected("disk full", retry)
+            assert ((refusal := await answer).message, refusal.when) == ("disk full", "retry" if retry else "never")
             await sender.submit(window(2))
-            assert (await writer.pieces(1))[0].window == window(2).window
+            assert (await writer.pieces(1))[0].start == window(2).meta.window.start
 
     asyncio.run(main())
 
@@ -168,10 +168,10 @@ def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window):
             await writer.say(peer, Reject("one", p.source, p.start, p.end, p.attempt, "no", retry=False))
             await sender.submit(window(2))
             pieces = []
-            while not pieces or pieces[-1].window == window(1).window:
+            while not pieces or pieces[-1].start == window(1).meta.window.start:
                 pieces += await writer.pieces(1)
             assert len(pieces) < 3000
-            assert await answer == Rejected("no", retry=False)
+            assert ((refusal := await answer).message, refusal.when) == ("no", "never")
 
     asyncio.run(main())
 
@@ -226,7 +226,7 @@ def test_in_doubt_a_new_connection_is_made_and_all_unacknowledged_windows_are_se
             assert (second.sender, second.connection) == (first.sender, first.connection + 1)
             await writer.say(again, Welcome("one"))
             new = await writer.pieces(4)
-            assert [(p.window, p.part) for p in new] == [(p.window, p.part) for p in old[2:]]
+            assert [(p.start, p.end, p.part) for p in new] == [(p.start, p.end, p.part) for p in old[2:]]
             assert min(p.attempt for p in new) > max(p.attempt for p in old)
             assert sender.state.resent == 2
             for piece in (new[0], new[2]):

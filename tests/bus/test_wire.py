@@ -14,6 +14,7 @@ from tokiod.bus import wire
 from tokiod.bus.wire import Piece, Stored
 from tokiod.errors import Malformed
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 REASONS = {"frames", "header", "version", "topic", "shape", "step", "columns", "column", "rows"}
 
@@ -349,7 +350,7 @@ def test_a_damaged_message_is_malformed_or_a_sound_batch(frames):
 def test_a_piece_knows_its_window_unless_it_ends_before_it_starts(start, end):
     piece = Piece("src", "lmt", start, end, 1, 0, 1)
     if start < end:
-        assert piece.window == Window(start, end)
+        assert piece.meta("s") == WindowMeta("src", "lmt", "s", Window(start, end))
     else:
         with pytest.raises(ValueError, match="must end after it starts"):
-            _ = piece.window
+            piece.meta("s")

@@ -22,6 +22,7 @@ from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.live.create import create
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 START = lmt_database.START
 CONFIG = """\
@@ -67,7 +68,7 @@ def directory(tmp_path):
     place = tmp_path / "tts" / ".tokiod" / "ledger.sqlite3"
     place.parent.mkdir(parents=True)
     with Ledger.open(place) as ledger:
-        ledger.store([StoredEntry("one", "lmt", "fs", Window(START, START + 60), 600, {})], START + 600)
+        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(START, START + 60)), 600)], START + 600)
         ledger.jobs.add(JobRequest("one", Window(START + 60, START + 180), ("dataservers/cpuload",)), START + 600)
     (tmp_path / "tts" / DAY).mkdir()
     spec = FileSpec(

@@ -17,7 +17,7 @@ import lmt_database
 import lustre_site
 import mmperfmon_site
 
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.errors import TokiodError
 from tokiod.testing.clock import FakeClock
@@ -88,10 +88,10 @@ async def _read(kind: Kind, path: Path) -> Outcome:
     try:
         windows = [window for span in await collector.spans() for window in calendar.split(_aligned(calendar, span, collector.step), 900)]
         for window in windows[:MOST_WINDOWS]:
-            tally = Tally()
-            async for batch in collector.collect(window, tally):
+            data = await collector.collect(window)
+            for batch in data.batches:
                 cells |= _cells(batch, window)
-            dropped += sum(tally.dropped.values())
+            dropped += sum(data.dropped.values())
     finally:
         await collector.close()
     return Outcome(frozenset(cells), dropped)

@@ -9,12 +9,13 @@ import pytest
 from tokiod.ledger.integrity import CHECK_SECONDS, GENERATION_SECONDS, IntegrityCheck, LedgerLost, raise_if_corrupt
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 FIRST = Window(0, 60)
 
 
 def store(ledger, now, window=FIRST):
-    ledger.store([StoredEntry("l", "lmt", "fs", window, 1)], now)
+    ledger.store([StoredEntry(WindowMeta("l", "lmt", "fs", window), 1)], now)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 SPAN = Window(1000, 2000)
 
@@ -22,7 +23,7 @@ def ledger(tmp_path):
 
 
 def stored(ledger, start, end, *, partial=False):
-    ledger.store([StoredEntry("one", "lmt", "fs", Window(start, end), 5, partial=partial)], 0.0)
+    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(start, end), extent="some" if partial else "whole"), 5)], 0.0)
 
 
 def test_every_process_reads_a_job_that_was_added(ledger):

@@ -14,7 +14,7 @@ from counted import configured, counting_here, values
 
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.sender import Sender
-from tokiod.errors import Fatal, NotYet, Transient
+from tokiod.errors import Fatal, NotYet, Refusal, Transient
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.metrics import catalogue
@@ -24,7 +24,8 @@ from tokiod.polling.recount import Recount
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window
-from tokiod.window_result import Rejected, Stored
+from tokiod.window_data import WindowData, WindowMeta
+from tokiod.window_result import Stored
 
 NOON = 1_517_126_400 + 12 * 3600
 
@@ -72,14 +73,12 @@ class Source:
     def __init__(self, clock, answers):
         self.clock, self.answers = clock, list(answers)
 
-    async def collect(self, _window, tally):
-        tally.records = 7
+    async def collect(self, _window):
         await self.clock.sleep(2)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
-        return
-        yield
+        return WindowData(records=7)
 
     async def count(self, window):
         return sum(50 if minute == NOON - 60 else 10 for minute in range(window.start, window.end, 60))
@@ -96,7 +95,7 @@ def polled(tmp_path):
         async def scene():
             clock, config = FakeClock(NOON), settings(**fields)
             with Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
-                ledger.store([StoredEntry("a", "lmt", "fs-a", Window(NOON - 7200, NOON), 0)], NOON)
+                ledger.store([StoredEntry(WindowMeta("a", "lmt", "fs-a", Window(NOON - 7200, NOON)), 0)], NOON)
 
                 async def submit(collected):
                     answer = asyncio.get_running_loop().create_future()
@@ -143,9 +142,9 @@ def test_an_attempt_that_failed_is_counted_by_its_kind_and_the_next_one_of_that_
 @pytest.mark.parametrize(
     ("refusal", "outcome"),
     [
-        (Rejected("a wrong step", retry=False), "rejected"),
-        (Rejected("just being made", retry=True, later=True), "busy"),
-        (Rejected("full", retry=True), "transient"),
+        (Refusal("a wrong step", "never"), "rejected"),
+        (Refusal("just being made", "busy"), "busy"),
+        (Refusal("full", "retry"), "transient"),
     ],
 )
 def test_what_the_writer_refuses_is_counted_by_its_kind(polled, refusal, outcome):
@@ -185,7 +184,7 @@ def test_records_that_the_recount_finds_are_late(tmp_path):
         clock = FakeClock(NOON)
         with Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
             for start in (NOON - 120, NOON - 60):
-                ledger.store([StoredEntry("a", "lmt", "fs-a", Window(start, start + 60), 0, records=10)], NOON - 90_000)
+                ledger.store([StoredEntry(WindowMeta("a", "lmt", "fs-a", Window(start, start + 60), records=10), 0)], NOON - 90_000)
             config = settings()
             ledger.register(config, NOON - 7200)
             recount = Recount(config, Source(clock, [None]), type("Idle", (), {"live_is_due": lambda _: False})(), ledger, clock)
@@ -247,4 +246,5 @@ async def until_arrived(receiver):
 
 
 def window(start):
-    return replace(model.window({"OST0000": {0: 1}}, 0, 1), source="a", window=Window(start, start + 60))
+    collected = model.window({"OST0000": {0: 1}}, 0, 1)
+    return replace(collected, meta=replace(collected.meta, source="a", window=Window(start, start + 60)))

@@ -67,7 +67,7 @@ class Site:
         """Send a window and return the writer's answer."""
         collected = model.window(SAMPLES, first, last)
         for part, batch in enumerate(collected.batches):
-            piece = Piece("a", "lmt", collected.window.start, collected.window.end, attempt, part, len(collected.batches))
+            piece = Piece("a", "lmt", collected.meta.window.start, collected.meta.window.end, attempt, part, len(collected.batches))
             self.dealer.send_multipart([bytes(frame) for frame in wire.encode("fs", batch, piece)])
         answers = []
 

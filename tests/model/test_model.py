@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from model_archive import Held
 
-    from tokiod.sink import Collected
+    from tokiod.errors import Refusal
+    from tokiod.window_data import Collected
 
     Fate = tuple[int, int | None, bool] | None
 
@@ -75,9 +76,8 @@ class Mailbox:
     def ack(self, arrived: Arrived, _cells: int, _dropped: dict[str, int]) -> None:
         self.stored.append(arrived.collected)
 
-    def reject(self, arrived: Arrived, message: str, *, retry: bool, later: bool = False) -> None:
-        assert retry, message
-        assert later, message
+    def refuse(self, arrived: Arrived, refusal: Refusal) -> None:
+        assert refusal.when == "busy", refusal.message
         self.busy.append(arrived.collected)
 
     def publish(self, *_: object) -> None:
@@ -265,10 +265,10 @@ class ArchiveMachine(RuleBasedStateMachine):
     def take_answers(self) -> None:
         """Believe what the writer has acknowledged. A seam makes no file, and is nothing where there is none."""
         for collected in self.mailbox.stored:
-            if collected.extent != "seam" or self.day_of(collected) in self.there:
+            if collected.meta.extent != "seam" or self.day_of(collected) in self.there:
                 self.model.acknowledge(collected)
-            if collected.extent == "whole":
-                self.whole |= set(range(self.site.row(collected.window.start), self.site.row(collected.window.end)))
+            if collected.meta.extent == "whole":
+                self.whole |= set(range(self.site.row(collected.meta.window.start), self.site.row(collected.meta.window.end)))
         self.in_flight = [collected for collected in self.in_flight if not any(collected is one for one in self.mailbox.stored)]
         self.mailbox.stored = []
 
@@ -329,11 +329,11 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.model.loose |= {day - 1, day, day + 1}
 
     def loosen_at_seam(self, collected: Collected) -> None:
-        if collected.extent == "seam":
+        if collected.meta.extent == "seam":
             self.loosen(self.day_of(collected))
 
     def day_of(self, collected: Collected) -> int:
-        return self.site.day_of(self.site.row(collected.window.start))
+        return self.site.day_of(self.site.row(collected.meta.window.start))
 
     def teardown(self) -> None:
         if self.archive is None:

@@ -9,13 +9,14 @@ from structlog.testing import capture_logs
 
 from tokiod.batch import Batch
 from tokiod.collector import SourceConfig
-from tokiod.errors import Fatal, NotYet, Transient
+from tokiod.errors import Fatal, NotYet, Refusal, Transient
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.backfill import MAX_FAULTS, Backfill
 from tokiod.testing.clock import FakeClock
 from tokiod.window import BULK_SECONDS, Calendar, Window
-from tokiod.window_result import Rejected, Stored
+from tokiod.window_data import WindowData, WindowMeta
+from tokiod.window_result import Stored
 
 NOON = 1_517_126_400 + 12 * 3600
 HOUR, STEP = 3600, 60
@@ -42,7 +43,7 @@ class Source:
     def __init__(self, site):
         self.site, self.closed = site, False
 
-    async def collect(self, window, tally):
+    async def collect(self, window):
         assert not self.closed
         self.site.asked.append(window)
         self.site.running += 1
@@ -50,11 +51,11 @@ class Source:
         try:
             await self.site.clock.sleep(1)
             self.site.behave(window)
-            tally.records = window.seconds // STEP
             time = np.arange(window.start, window.end, STEP)
             zero = np.zeros(len(time), np.uint32)
-            yield Batch(A, "counter", STEP, ("OST0000",), time, zero, time)
-            yield Batch(B, "gauge", STEP, ("oss0",), time, zero, time.astype(float))
+            counter = Batch(A, "counter", STEP, ("OST0000",), time, zero, time)
+            gauge = Batch(B, "gauge", STEP, ("oss0",), time, zero, time.astype(float))
+            return WindowData([counter, gauge], window.seconds // STEP)
         finally:
             self.site.running -= 1
 
@@ -99,7 +100,7 @@ class Site:
         future = asyncio.get_running_loop().create_future()
         outcome = self.answer(collected)
         if outcome is None:
-            entry = StoredEntry("one", "lmt", "fs", collected.window, 1, partial=collected.extent != "whole")
+            entry = StoredEntry(WindowMeta("one", "lmt", "fs", collected.meta.window, extent=collected.meta.extent), 1)
             self.ledger.store([entry], self.clock.time())
             self.stored.append(collected)
             outcome = Stored(1, {})
@@ -148,7 +149,7 @@ def test_a_job_is_collected_oldest_first_in_long_windows_and_then_the_steps_at_i
     job = site.add()
     site.runs(60)
     assert site.asked == pieces(SPAN) + seams(SPAN)
-    assert [one.extent for one in site.stored] == ["whole"] * N + ["seam"] * 2
+    assert [one.meta.extent for one in site.stored] == ["whole"] * N + ["seam"] * 2
     assert [[batch.dataset for batch in one.batches] for one in site.stored[-2:]] == [[A], [A]]
     done = site.jobs.get(job.id)
     assert (done.state, done.windows, done.records, done.error) == ("done", N, HOUR // STEP, "")
@@ -157,14 +158,14 @@ def test_a_job_is_collected_oldest_first_in_long_windows_and_then_the_steps_at_i
 
 
 def test_what_is_stored_is_not_asked_for_again(site):
-    site.ledger.store([StoredEntry("one", "lmt", "fs", Window(SPAN.start, SPAN.end - 720), 1)], 0.0)
+    site.ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(SPAN.start, SPAN.end - 720)), 1)], 0.0)
     site.add()
     site.runs(60)
     assert site.asked == pieces(Window(SPAN.end - 720, SPAN.end)) + seams(Window(SPAN.end - 720, SPAN.end))
 
 
 def test_a_job_by_force_asks_for_all_of_it(site):
-    site.ledger.store([StoredEntry("one", "lmt", "fs", SPAN, 1)], 0.0)
+    site.ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", SPAN), 1)], 0.0)
     job = site.add(force=True)
     site.runs(60)
     assert site.asked[:N] == pieces(SPAN)
@@ -175,7 +176,7 @@ def test_a_job_for_some_datasets_stores_these_alone_and_says_of_nothing_that_it_
     job = site.add(datasets=(B,))
     site.runs(60)
     assert {batch.dataset for one in site.stored for batch in one.batches} == {B}
-    assert [one.extent for one in site.stored[:N]] == ["some"] * N
+    assert [one.meta.extent for one in site.stored[:N]] == ["some"] * N
     assert list(site.ledger.stored("one")) == []
     assert site.jobs.get(job.id).state == "done"
     assert {stored for _, stored in site.lease.released} == {False}
@@ -265,7 +266,7 @@ def test_a_fault_in_a_collector_ends_the_job_after_some_attempts(site):
 
 @pytest.mark.parametrize(("retry", "state"), [(True, "running"), (False, "failed")])
 def test_a_window_that_the_writer_refuses_is_asked_for_again_only_where_that_can_help(site, retry, state):
-    site.answer = lambda _: Rejected("the disk is full", retry=retry)
+    site.answer = lambda _: Refusal("the disk is full", "retry" if retry else "never")
     job = site.add()
     site.runs(10)
     assert site.jobs.get(job.id).state == state
@@ -293,11 +294,11 @@ def test_a_cancelled_job_stops_and_the_next_one_begins(site):
 
 def test_by_force_a_window_of_which_the_source_has_lost_records_replaces_nothing(site):
     first = pieces(SPAN)[0]
-    site.ledger.store([StoredEntry("one", "lmt", "fs", first, 1, records=BULK_SECONDS // STEP + 1)], 0.0)
+    site.ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", first, records=BULK_SECONDS // STEP + 1), 1)], 0.0)
     job = site.add(force=True)
     site.runs(60)
     assert site.jobs.get(job.id).state == "done"
-    assert [one.window for one in site.stored if one.extent == "whole"] == pieces(SPAN)[1:]
+    assert [one.meta.window for one in site.stored if one.meta.is_whole] == pieces(SPAN)[1:]
 
 
 def test_a_seam_that_is_still_to_come_is_left_to_live_polling(site):

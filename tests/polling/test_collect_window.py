@@ -10,6 +10,7 @@ from tokiod.polling.collect_window import Asking
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Window
+from tokiod.window_data import WindowData, WindowMeta
 
 WINDOW = Window(1_517_184_000, 1_517_184_060)
 CONFIG = lmt.Config(name="l", kind="lmt", system="fs", url="sqlite:///x", window=Duration(60))
@@ -21,26 +22,21 @@ class Told:
     def __init__(self, *, replayable):
         self.replayable = replayable
 
-    async def collect(self, window, tally):  # noqa: ARG002 - the contract's
-        tally.records = 3
-        tally.dropped["odd"] += 1
-        for batch in ():
-            yield batch
+    async def collect(self, window):  # noqa: ARG002 - the contract's
+        return WindowData((), 3, {"odd": 1})
 
 
 @pytest.mark.parametrize(("replayable", "records"), [(True, 3), (False, None)])
 def test_how_many_records_there_were_is_kept_only_of_what_can_be_counted_again(replayable, records):
     found = asyncio.run(Asking(CONFIG, Told(replayable=replayable), FakeClock(WINDOW.end)).collect(WINDOW))
-    assert (found.window, found.records, found.dropped) == (WINDOW, records, {"odd": 1})
-    assert (found.system, found.source, found.kind) == ("fs", "l", "lmt")
+    assert found.meta == WindowMeta("l", "lmt", "fs", WINDOW, records, {"odd": 1})
 
 
 def test_an_answer_that_takes_too_long_ends_when_its_time_is_up():
     class Slow(Told):
-        async def collect(self, window, tally):
+        async def collect(self, window):
             await asyncio.sleep(60)
-            async for batch in super().collect(window, tally):
-                yield batch
+            return await super().collect(window)
 
     hurried = msgspec.structs.replace(CONFIG, timeout=Duration(0.05))
     with pytest.raises(TimeoutError):

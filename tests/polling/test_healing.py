@@ -18,6 +18,7 @@ from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import BULK_SECONDS, Calendar, Window
+from tokiod.window_data import WindowData, WindowMeta
 from tokiod.window_result import Stored
 
 LENGTH, SETTLE, HOUR = 60, 15, 3600
@@ -188,12 +189,11 @@ class Source:
         self.clock, self.takes, self.behave = clock, takes, behave
         self.asked = []
 
-    async def collect(self, window, _tally):
+    async def collect(self, window):
         self.asked.append((self.clock.time() - NOON, window))
         await self.clock.sleep(self.takes * window.seconds / 60)
         self.behave(window)
-        return
-        yield
+        return WindowData()
 
 
 def healed(path, seconds, takes, *, rate=0.0, behave=lambda _: None):
@@ -203,10 +203,10 @@ def healed(path, seconds, takes, *, rate=0.0, behave=lambda _: None):
         clock = FakeClock(NOON)
         source = Source(clock, takes, behave)
         with Ledger.open(path) as ledger, capture_logs():
-            ledger.store([StoredEntry("lmt", "lmt", "fs", Window(NOON - 9 * HOUR, NOON - 6 * HOUR), 0)], NOON)
+            ledger.store([StoredEntry(WindowMeta("lmt", "lmt", "fs", Window(NOON - 9 * HOUR, NOON - 6 * HOUR)), 0)], NOON)
 
             async def submit(one):
-                ledger.store([StoredEntry(one.source, one.kind, one.system, one.window, 0)], clock.time())
+                ledger.store([StoredEntry(one.meta, 0)], clock.time())
                 answer = asyncio.get_running_loop().create_future()
                 answer.set_result(Stored(0, {}))
                 return answer

@@ -7,9 +7,8 @@ import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
 from structlog.testing import capture_logs
 
-from tokiod.errors import Transient
+from tokiod.errors import Refusal, Transient
 from tokiod.window import Window
-from tokiod.window_result import Rejected
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_a_window_comes_again_soon_after_its_file_is_made_and_seldom_while_that_
     made = NOON + WINDOW + SETTLE + making
 
     async def scenario():
-        s = site(answer=lambda _: None if s.clock.time() > made else Rejected("just being made", retry=True, later=True))
+        s = site(answer=lambda _: None if s.clock.time() > made else Refusal("just being made", "busy"))
         s.has_all(NOON)
         async with s.polled():
             await s.advance(3 * WINDOW, by=0.05)
@@ -78,7 +77,7 @@ def test_windows_that_come_to_a_busy_writer_together_wait_no_longer_for_it(site)
     made = NOON + 0.6
 
     async def scenario():
-        s = site(answer=lambda _: None if s.clock.time() > made else Rejected("just being made", retry=True, later=True))
+        s = site(answer=lambda _: None if s.clock.time() > made else Refusal("just being made", "busy"))
         s.has_all(NOON - 5 * WINDOW)
         s.writer.holds = True
         async with s.polled():
@@ -96,7 +95,7 @@ def test_windows_that_come_to_a_busy_writer_together_wait_no_longer_for_it(site)
 
 def test_a_full_disk_is_waited_for_and_nothing_is_lost_by_it(site):
     async def scenario():
-        s = site(answer=lambda _: Rejected("no space left on device", retry=True), retention=600)
+        s = site(answer=lambda _: Refusal("no space left on device", "retry"), retention=600)
         async with s.polled():
             await s.advance(HOUR)
             during = s.status, len(s.source.asked)
@@ -114,7 +113,7 @@ def test_a_window_that_can_never_be_stored_is_told_and_left_alone_and_others_go_
     bad = Window(NOON - 5 * WINDOW, NOON - 4 * WINDOW)
 
     async def scenario():
-        s = site(answer=lambda w: Rejected("its step is 10, the file's is 5", retry=False) if w == bad else None, retention=8 * HOUR)
+        s = site(answer=lambda w: Refusal("its step is 10, the file's is 5", "never") if w == bad else None, retention=8 * HOUR)
         s.has_all(NOON - 10 * WINDOW, hours=9)
         async with s.polled():
             await s.advance(5 * HOUR, by=600)
@@ -124,7 +123,7 @@ def test_a_window_that_can_never_be_stored_is_told_and_left_alone_and_others_go_
 
     early, later, (row,), state, stored = asyncio.run(scenario())
     assert (early, later) == (1, 2)
-    assert (row.window, row.state, row.attempts, row.error_class) == (bad, "rejected", 2, "Unstorable")
+    assert (row.window, row.state, row.attempts, row.error_class) == (bad, "rejected", 2, "Refusal")
     assert row.error == "the writer refused it: its step is 10, the file's is 5"
     assert state == "running"
     assert stored.holes(NOON - HOUR, NOON + 7 * HOUR - WINDOW) == [bad]
@@ -137,7 +136,7 @@ def test_the_writer_gets_what_the_collector_says_of_a_window(site):
         s.writer.holds = True
         async with s.polled():
             await s.advance(WINDOW + SETTLE)
-            return [(collected.window, collected.records, dict(collected.dropped)) for collected, _ in s.writer.held]
+            return [(collected.meta.window, collected.meta.records, dict(collected.meta.dropped)) for collected, _ in s.writer.held]
 
     assert asyncio.run(scenario()) == [(Window(NOON, NOON + WINDOW), 7, {"null": 2})]
 
@@ -165,11 +164,10 @@ def test_an_answer_that_came_before_a_reload_does_not_overrule_what_the_ledger_s
         answer = asyncio.get_running_loop().create_future()
         collect = s.source.collect
 
-        async def waiting_for_the_second(window, tally):
+        async def waiting_for_the_second(window):
             if window == second and not answer.done():
                 await answer
-            async for batch in collect(window, tally):
-                yield batch
+            return await collect(window)
 
         s.source.collect = waiting_for_the_second
         async with s.polled():

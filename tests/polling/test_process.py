@@ -26,6 +26,7 @@ from pathlib import Path
 import msgspec
 from tokiod.collector import SourceConfig
 from tokiod.errors import ConfigError
+from tokiod.window_data import WindowData
 
 class Config(SourceConfig, frozen=True):
     notes: str
@@ -53,11 +54,10 @@ class Pretend:
         with self.notes.open("a") as file:
             file.write(text + "\\n")
 
-    async def collect(self, window, tally):
+    async def collect(self, window):
         for minute in range(window.start, window.end, 60):
             self.note(f"{minute}")
-        return
-        yield
+        return WindowData()
 
     async def close(self):
         self.note(f"closed, HDF5 {'h5py' in sys.modules}")
@@ -130,8 +130,8 @@ def writer(config, epoch="one"):
             ready.set()
             while not stop.is_set():
                 for arrived in receiver.poll(20):
-                    one = arrived.collected
-                    ledger.store([StoredEntry(one.source, one.kind, one.system, one.window, 0)], NOON)
+                    one = arrived.collected.meta
+                    ledger.store([StoredEntry(one, 0)], NOON)
                     stored.setdefault(one.source, Ranges()).add(one.window.start, one.window.end)
                     receiver.ack(arrived, 0, {})
                 receiver.beat()

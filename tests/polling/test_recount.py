@@ -15,6 +15,7 @@ from tokiod.polling.schedule import FreeLease
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 NOON = 1_517_126_400 + 12 * 3600
 HOUR, DAY = 3600, 86400
@@ -44,7 +45,7 @@ class Site:
         for minute in range(minutes):
             window = Window(start + 60 * minute, start + 60 * minute + 60)
             self.holds[window.start] = records
-            self.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=records)], self.clock.time())
+            self.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", window, records=records), 5)], self.clock.time())
 
     def runs(self, seconds, by=60):
         async def run():
@@ -106,7 +107,7 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
             for job in site.ledger.jobs.all():  # the backfill: the source hands out ten of its twelve again
                 if not job.finished:
                     told.append(job.span)
-                    site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=10)], site.clock.time())
+                    site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", window, records=10), 5)], site.clock.time())
                     site.ledger.jobs.set_state(job, "done", site.clock.time())
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -203,7 +204,7 @@ def test_windows_of_any_length_are_recounted_by_what_they_hold_now(tmp_path_fact
     start, grown, shrunk = NOON - HOUR, [], 0
     for minutes, now in changed:
         window = Window(start, start + 60 * minutes)
-        site.ledger.store([StoredEntry("one", "x", "fs", window, 5, records=2)], site.clock.time())
+        site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", window, records=2), 5)], site.clock.time())
         site.holds[start] = now
         start = window.end
         grown += [window] * (now > 2)
@@ -286,5 +287,5 @@ def test_records_of_neighbouring_windows_add_up_and_are_unknown_where_one_is(sit
     start = NOON - HOUR
     assert site.ledger.counts("one").records(Window(start, start + 180)) == 30
     assert site.ledger.counts("one").records(Window(start, start + 240)) is None
-    site.ledger.store([StoredEntry("one", "x", "fs", Window(start + 60, start + 120), 5)], NOON)
+    site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", Window(start + 60, start + 120)), 5)], NOON)
     assert site.ledger.counts("one").records(Window(start, start + 180)) is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokiod.errors import ConfigError, Fatal, Malformed, NotYet, TokiodError, Transient
+from tokiod.errors import ConfigError, Fatal, Malformed, NotYet, Refusal, TokiodError, Transient
 from tokiod.polling import retry
 from tokiod.polling.retry import Verdict, decide
 
@@ -29,7 +29,7 @@ LOUDEST = Loudest()
         (ConfigError(["no such secret"]), "fatal"),
         (Malformed("shape", "a bad batch"), "bug"),
         (TokiodError("a sentence"), "fatal"),
-        (retry.Unstorable("a wrong step"), "rejected"),
+        (Refusal("a wrong step", "never"), "rejected"),
         (ZeroDivisionError(), "bug"),
         (ConnectionResetError(), "bug"),
     ],
@@ -45,7 +45,7 @@ def test_a_source_that_is_gone_is_asked_later_and_later_up_to_five_minutes():
 
 
 def test_a_busy_writer_is_asked_soon_and_then_every_other_second():
-    verdicts = [decide(retry.Busy("just being made"), n, 1, 15.0, LOUDEST) for n in (1, 2, 3, 4, 5, 10_000)]
+    verdicts = [decide(Refusal("just being made", "busy"), n, 1, 15.0, LOUDEST) for n in (1, 2, 3, 4, 5, 10_000)]
     assert [verdict.window_wait for verdict in verdicts] == [0.25, 0.5, 1, 2, 2, 2]
     assert {verdict.source_wait for verdict in verdicts} == {0}
 
@@ -56,7 +56,7 @@ def test_a_window_that_fails_thrice_waits_by_itself_too_up_to_an_hour():
 
 
 def test_only_the_window_waits_where_the_source_is_well_and_only_the_source_where_no_window_can_do():
-    verdicts = [decide(error, 7, 7, 15.0, LOUDEST) for error in (NotYet("later"), Fatal("no"), retry.Unstorable("no"))]
+    verdicts = [decide(error, 7, 7, 15.0, LOUDEST) for error in (NotYet("later"), Fatal("no"), Refusal("no", "never"))]
     assert verdicts == [Verdict("not_yet", 0, 15), Verdict("fatal", 600, 0), Verdict("rejected", 0, 6 * 3600)]
 
 

@@ -12,6 +12,7 @@ from tokiod.ledger.ledger import StoredEntry
 from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ def test_a_source_that_is_not_replayable_loses_the_time_without_a_daemon(site):
     async def scenario():
         s = site(replayable=False, window=300)
         s.ledger.register(s.config, NOON - 1500)
-        s.ledger.store([StoredEntry("lmt", "lmt", "cscratch", Window(NOON - 1500, NOON - 1200), 0)], 0.0)
+        s.ledger.store([StoredEntry(WindowMeta("lmt", "lmt", "cscratch", Window(NOON - 1500, NOON - 1200)), 0)], 0.0)
         async with s.polled():
             return s.ledger.unstored("lmt"), s.source.windows
 
@@ -301,7 +302,7 @@ def test_a_loss_is_recorded_also_if_the_window_before_it_is_stored_only_after_a_
         s = site(replayable=False, window=300)
         s.ledger.register(s.config, NOON - 600)
         async with s.polled():
-            s.ledger.store([StoredEntry("lmt", "lmt", "cscratch", Window(NOON - 600, NOON - 300), 0)], 0.0)
+            s.ledger.store([StoredEntry(WindowMeta("lmt", "lmt", "cscratch", Window(NOON - 600, NOON - 300)), 0)], 0.0)
             return s.ledger.unstored("lmt"), s.ledger.stored("lmt").holes(NOON - 600, NOON)
 
     (row,), holes = asyncio.run(scenario())

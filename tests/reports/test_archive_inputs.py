@@ -13,6 +13,7 @@ from tokiod.reports.archive_inputs import Job, archive
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.schema import missing
 from tokiod.window import Calendar, Window
+from tokiod.window_data import WindowData
 
 STEP = 60
 NOON = 1_517_184_000 + 12 * 3600
@@ -31,17 +32,17 @@ class Source:
         self.silent = silent
         self.asked = []
 
-    async def collect(self, window, tally):
-        tally.dropped["nonsense"] += 1
+    async def collect(self, window):
         self.asked.append(window)
         if window.start in self.fails:
             raise Fatal("no permission")
         if self.silent:
-            return
+            return WindowData((), None, {"nonsense": 1})
         time = np.arange(window.start, window.end, STEP)
         minute, column = (time - NOON) // STEP, np.zeros(len(time), np.uint32)
-        yield Batch(COUNTER, "counter", STEP, ("OST0000",), time, column, 2**60 + minute * (minute + 1) // 2)
-        yield Batch(GAUGE, "gauge", STEP, ("oss0",), time, column, minute.astype(np.float64))
+        counter = Batch(COUNTER, "counter", STEP, ("OST0000",), time, column, 2**60 + minute * (minute + 1) // 2)
+        gauge = Batch(GAUGE, "gauge", STEP, ("oss0",), time, column, minute.astype(np.float64))
+        return WindowData([counter, gauge], None, {"nonsense": 1})
 
 
 def run(source, out, first, last, file_span=None):

@@ -11,6 +11,7 @@ from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.status import Gaps, JobLine, status
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 MIDNIGHT = 1_517_184_000
 NOON = MIDNIGHT + 12 * 3600
@@ -46,7 +47,7 @@ def ledger(config):
 
 
 def store(ledger, start, end, cells=600, dropped=None):
-    ledger.store([StoredEntry("one", "lmt", "fs", Window(start, end), cells, dropped or {})], end + SETTLE)
+    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(start, end), dropped=dropped or {}), cells)], end + SETTLE)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from tokiod.subscribe.catch_up import Archive
 from tokiod.subscribe.subscriber import Follower, Gap, Reader, Subscriber, Update
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.sealed.seal import seal
+from tokiod.window_data import Collected, WindowMeta
 
 LENGTH = 6
 RANDOM = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -44,7 +45,7 @@ class Published:
     def store(self, collected, lost=lambda: False):
         applied = self.sink.apply(collected)
         assert self.sink.commit() == []
-        self.stored |= set(range(collected.window.start, collected.window.end, STEP))
+        self.stored |= set(range(collected.meta.window.start, collected.meta.window.end, STEP))
         for batch in applied.changes:
             sequence = self.last[batch.dataset].sequence + 1 if batch.dataset in self.last else 1
             stored = self.last[batch.dataset] = Stored(self.epoch, sequence, self.watermark())
@@ -210,7 +211,7 @@ def test_slices_are_bounded_in_time_and_hold_every_cell_once(tmp_path):
     time = EPOCH + 60 * np.arange(600)
     batch = Batch(GAUGE, "gauge", 60, ("a",), time, np.zeros(600, np.uint32), np.arange(600.0))
     collected = model.window({"a": {}}, 0, 10)
-    sink.apply(type(collected)("fs", "fs-lmt", "lmt", collected.window, [batch]))
+    sink.apply(Collected(WindowMeta("fs-lmt", "lmt", "fs", collected.meta.window), [batch]))
     sink.close()
     batches = list(archive.read("fs", GAUGE, EPOCH + 90, 0))
     assert [int(np.ptp(one.time)) < 60 * catch_up.MIN_SLICE_ROWS for one in batches] == [True] * len(batches)

@@ -21,6 +21,7 @@ from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_http import MetricsServer
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 NOON = 1_517_184_000 + 12 * 3600
 FINE = Health(alive=True, ready=True, restarts={"writer": 2})
@@ -52,7 +53,7 @@ class Site:
             self.store(source.name)
 
     def store(self, name, end=NOON):
-        self.ledger.store([StoredEntry(name, "lmt", f"fs-{name}", Window(NOON - 3600, end), 600)], end)
+        self.ledger.store([StoredEntry(WindowMeta(name, "lmt", f"fs-{name}", Window(NOON - 3600, end)), 600)], end)
 
     def get(self, path, method="GET", timeout=10):
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as connection:
@@ -132,7 +133,7 @@ def test_a_daemon_that_has_not_started_yet_is_alive_and_not_ready(open_site):
 def test_stale_sources_make_it_degraded_by_name_and_not_dead(open_site):
     site = open_site("a", "b", "c")
     site.clock.jump(3600)
-    site.ledger.store([StoredEntry("b", "lmt", "fs-b", Window(NOON, NOON + 3600), 600)], NOON + 3600)
+    site.ledger.store([StoredEntry(WindowMeta("b", "lmt", "fs-b", Window(NOON, NOON + 3600)), 600)], NOON + 3600)
     assert site.get("/healthz") == (200, "degraded: stale: a, c\n")
     assert [site.metrics()["tokiod_source_stale", name] for name in "abc"] == [1, 0, 1]
 

@@ -13,11 +13,11 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.simulator import oracle
-from tokiod.sink import Collected
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.files import REAL
 from tokiod.tts.schema import missing
 from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def window(samples: Samples, first: int, last: int, names: tuple[str, ...] | Non
         Batch(COUNTER, "counter", STEP, names, time, column, counts),
         Batch(GAUGE, "gauge", STEP, names, time, column, counts.astype(np.float64)),
     ]
-    return Collected("fs", "fs-lmt", "lmt", Window(EPOCH + first * STEP, EPOCH + last * STEP), batches)
+    return Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(EPOCH + first * STEP, EPOCH + last * STEP)), batches)
 
 
 def expected(samples: Samples, days: int) -> dict[tuple[int, str, str], dict[int, float]]:

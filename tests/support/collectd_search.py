@@ -8,7 +8,7 @@ import pytest
 from collectd_documents import CPU
 
 from collectors import collectd_es
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Transient
 from tokiod.reports.archive_inputs import Job, archive
 from tokiod.testing.clock import FakeClock
@@ -30,14 +30,6 @@ async def told(collector, window):
     """{dataset: {(time, column name): value}} of what a window holds."""
     found = await collector_contract.samples(collector, window)
     return {dataset: {(t, name): value for t, name, value in cells} for dataset, cells in found.items()}
-
-
-async def tallied(collector, window):
-    """The tally of a window."""
-    tally = Tally()
-    async for _ in collector.collect(window, tally):
-        pass
-    return tally
 
 
 def assert_cells(found, wanted):
@@ -78,19 +70,11 @@ class Patient:
         self.step, self.failures, self.close, self.count = collector.step, [], collector.close, collector.count
         self._collector, self._attempts = collector, attempts
 
-    async def collect(self, window, tally):
+    async def collect(self, window):
         for _ in range(self._attempts):
-            own = Tally()
             try:
-                batches = [batch async for batch in self._collector.collect(window, own)]
+                return await self._collector.collect(window)
             except Transient as error:
                 self.failures.append(error)
                 await asyncio.sleep(0.01)
-            else:
-                break
-        else:
-            raise self.failures[-1]
-        tally.records = own.records
-        tally.dropped.update(own.dropped)
-        for batch in batches:
-            yield batch
+        raise self.failures[-1]

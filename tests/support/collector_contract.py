@@ -9,12 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tokiod.collector import Tally
 from tokiod.window import Window
 
 
-async def collected(collector, window, tally=None):
-    return [batch async for batch in collector.collect(window, tally or Tally())]
+async def collected(collector, window):
+    return (await collector.collect(window)).batches
 
 
 async def samples(collector, window):
@@ -28,9 +27,8 @@ async def samples(collector, window):
 
 async def _figures(collector, window):
     """What the source counts of a window, and how many records are read of it."""
-    tally = Tally()
-    await collected(collector, window, tally)
-    return await collector.count(window), tally.records
+    records = (await collector.collect(window)).records
+    return await collector.count(window), records
 
 
 def _cut(window, step, chance):

@@ -3,6 +3,7 @@
 from tokiod.collector import SourceConfig
 from tokiod.ledger.ledger import StoredEntry, Unstored
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 NOW = 1_517_126_400.0
 
@@ -18,7 +19,7 @@ def config(name="lmt", system="cscratch", **fields):
 
 
 def entry(start, end, source="lmt", cells=10, dropped=None, system="cscratch"):
-    return StoredEntry(source, "lmt", system, Window(start, end), cells, dropped or {})
+    return StoredEntry(WindowMeta(source, "lmt", system, Window(start, end), dropped=dropped or {}), cells)
 
 
 def failure(start, end, state="failed", attempts=1, error="gone", last_try=NOW, next_try=NOW + 5):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from model_site import Site
 
-    from tokiod.sink import Collected
+    from tokiod.window_data import Collected
 
 Cell = tuple[str, str, int]
 """dataset, column, row"""
@@ -200,7 +200,7 @@ class Model:
         return {row - start: column[row] for row in range(start, end) if row in column}
 
     def _noted(self, collected: Collected) -> list[tuple[str, str, int, int]]:
-        self._changes.update(self._days_around(self.site.row(collected.window.start)))
+        self._changes.update(self._days_around(self.site.row(collected.meta.window.start)))
         return self._samples(collected)
 
     def _samples(self, collected: Collected) -> list[tuple[str, str, int, int]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.batch import Batch
-from tokiod.sink import Collected
 from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,11 +74,12 @@ class Site:
         """Return what a collector yields of rows [first, last)."""
         batches = [self._batch(dataset, first, last) for dataset in datasets if not seam or dataset == COUNTER]
         extent = "seam" if seam else "whole" if set(datasets) == set(EVERYTHING) else "some"
-        return Collected(SYSTEM, SOURCE, "lmt", self.window(first, last), batches, sum(map(len, batches)), extent=extent)
+        meta = WindowMeta(SOURCE, "lmt", SYSTEM, self.window(first, last), records=sum(map(len, batches)), extent=extent)
+        return Collected(meta, batches)
 
     def records(self, window: Window) -> int:
         """Return how many samples a window has by now."""
-        return self.collected(self.row(window.start), self.row(window.end)).records or 0
+        return self.collected(self.row(window.start), self.row(window.end)).meta.records or 0
 
     def _batch(self, dataset: str, first: int, last: int) -> Batch:
         columns, rows = self.samples[dataset], [row for row in range(first, last) if row not in self.late]

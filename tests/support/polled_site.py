@@ -15,6 +15,7 @@ from tokiod.polling.poller import Poller
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window
+from tokiod.window_data import WindowData, WindowMeta
 from tokiod.window_result import Stored
 
 NOON = 1_517_126_400 + 12 * 3600
@@ -38,16 +39,14 @@ class Source:
         self.clock, self.behave, self.replayable, self.takes = clock, behave, replayable, takes
         self.asked, self.cancelled, self.running = [], 0, 0
 
-    async def collect(self, window, tally):
-        tally.records, tally.dropped["null"] = 7, 2
+    async def collect(self, window):
         self.asked.append((round(self.clock.time(), 2), window))
         self.running += 1
         assert self.running == 1, "two polls of one source at once"
         try:
             if self.takes:
                 await self.clock.sleep(self.takes)
-            for batch in self.behave(window):
-                yield batch
+            return WindowData(list(self.behave(window)), 7, {"null": 2})
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -78,11 +77,11 @@ class Writer:
     def release(self):
         held, self.held = self.held, []
         for collected, future in held:
-            outcome = self.answer(collected.window) if self.answer else None
+            outcome = self.answer(collected.meta.window) if self.answer else None
             if outcome is None:
-                entry = StoredEntry(collected.source, collected.kind, collected.system, collected.window, 0)
+                entry = StoredEntry(collected.meta, 0)
                 self.ledger.store([entry], self.clock.time())
-                self.stored.append((round(self.clock.time(), 2), collected.window))
+                self.stored.append((round(self.clock.time(), 2), collected.meta.window))
             if not future.done():
                 future.set_result(outcome or Stored(0, {}))
 
@@ -107,7 +106,7 @@ class Site:
         return Poller(self.config, self.source, self.ledger, self.writer.submit, self.calendar, self.clock, rng)
 
     def has_all(self, until=NOON, hours=2):
-        self.ledger.store([StoredEntry("lmt", "lmt", "cscratch", Window(until - hours * HOUR, until), 0)], 0.0)
+        self.ledger.store([StoredEntry(WindowMeta("lmt", "lmt", "cscratch", Window(until - hours * HOUR, until)), 0)], 0.0)
 
     def has_not(self, start, end):
         self.ledger.forget("cscratch", Window(start, end))

@@ -12,6 +12,7 @@ from tokiod.config.load import ArchiveConfig, Config
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
+from tokiod.window_data import WindowMeta
 from tokiod.writer.rebuild_ledger import told_by_files
 
 HOUR, DAY = 3600, 86400
@@ -72,7 +73,8 @@ class Site:
                 collected = model.window(samples, hour, hour + 1)
                 sink.apply(collected)
                 assert sink.commit() == []
-                ledger.store([StoredEntry(source.name, source.kind, source.system, collected.window, 1)], self.clock.time())
+                meta = WindowMeta(source.name, source.kind, source.system, collected.meta.window)
+                ledger.store([StoredEntry(meta, 1)], self.clock.time())
 
     def stored(self, ledger):
         """What is stored of the first source, in hours."""

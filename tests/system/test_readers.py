@@ -27,10 +27,10 @@ from sinks.tts.day_files import Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
-from tokiod.sink import Collected
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.read import Reader
 from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
 
 pytestmark = pytest.mark.system
 
@@ -91,7 +91,7 @@ def window(row: int) -> Collected:
         Batch(GAUGE, "gauge", STEP, names, time_of_row, index, right(GAUGE, np.array(row), columns)),
         Batch(COUNTER, "counter", STEP, names, time_of_row, index, sums(row, columns)),
     ]
-    return Collected("fs", "fs-lmt", "lmt", Window(EPOCH + row * STEP, EPOCH + (row + 1) * STEP), batches)
+    return Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(EPOCH + row * STEP, EPOCH + (row + 1) * STEP)), batches)
 
 
 # ---- the readers

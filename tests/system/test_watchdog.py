@@ -32,6 +32,7 @@ import asyncio, time
 from pathlib import Path
 import msgspec
 from tokiod.collector import SourceConfig
+from tokiod.window_data import WindowData
 
 class Config(SourceConfig, frozen=True):
     how: str
@@ -53,7 +54,7 @@ class Blocks:
     def __init__(self, config):
         self.config = config
 
-    async def collect(self, window, tally):
+    async def collect(self, window):
         once = Path(self.config.once)
         if not once.exists():
             once.touch()
@@ -64,8 +65,7 @@ class Blocks:
                     await asyncio.sleep(3600)
                 except asyncio.CancelledError:
                     pass
-        return
-        yield
+        return WindowData()
 
     async def close(self):
         pass

@@ -19,11 +19,11 @@ from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.wire import Piece
 from tokiod.ledger.ledger import Ledger
-from tokiod.sink import Collected
 from tokiod.subscribe.subscriber import Gap, Reader, Update
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
 from tokiod.window import Window
+from tokiod.window_data import Collected, WindowMeta
 from tokiod.writer.loop import Writer
 
 EPOCH = "this-run"
@@ -89,7 +89,7 @@ class Site:
             self.send(one, attempt)
         self.receiver.waits = len(collected)
         self.writer.turn(1000)
-        unanswered, found = {one.window for one in collected}, []
+        unanswered, found = {one.meta.window for one in collected}, []
         while unanswered:
             found += self.answers(1)
             unanswered -= {Window(one.start, one.end) for one in found if isinstance(one, Ack | Reject) and one.start < one.end}
@@ -123,9 +123,8 @@ def site(tmp_path):
 
 def pieces(collected, attempt=1):
     batches = collected.batches or [None]
-    start, end, said = collected.window.start, collected.window.end, {"records": collected.records, "dropped": collected.dropped}
-    parts = [Piece(collected.source, collected.kind, start, end, attempt, i, len(batches), **said) for i in range(len(batches))]
-    return [[bytes(frame) for frame in wire.encode(collected.system, *one)] for one in zip(batches, parts, strict=True)]
+    parts = [Piece.of(collected.meta, attempt, part, len(batches)) for part in range(len(batches))]
+    return [[bytes(frame) for frame in wire.encode(collected.meta.system, *one)] for one in zip(batches, parts, strict=True)]
 
 
 def rows(first, last, samples=SAMPLES):
@@ -141,7 +140,7 @@ def ack(first, last, attempt=1, dropped=None):
 
 
 def rejected(collected, message, *, retry, attempt=1):
-    return Reject(EPOCH, collected.source, collected.window.start, collected.window.end, attempt, message, retry)
+    return Reject(EPOCH, collected.meta.source, collected.meta.window.start, collected.meta.window.end, attempt, message, retry)
 
 
 def cells_of(samples, first, last):
@@ -159,7 +158,7 @@ def test_when_a_window_is_acknowledged_its_file_is_synced_and_anybody_finds_it_i
     def witness(arrived):
         with Ledger.open_readonly(site.ledger.path) as ledger:
             synced = Counter(site.files.operations)["fdatasync"]
-            seen.append((arrived.collected.window.start, synced, list(ledger.stored("fs-lmt"))))
+            seen.append((arrived.collected.meta.window.start, synced, list(ledger.stored("fs-lmt"))))
 
     site.store(rows(0, 8))
     before = Counter(site.files.operations)["fdatasync"]
@@ -197,7 +196,7 @@ def test_a_window_that_comes_again_is_acknowledged_again_and_changes_nothing(sit
 
 
 def test_a_window_without_data_is_stored_too(site):
-    empty = Collected("fs", "fs-lmt", "lmt", Window(*span(3, 4)), [])
+    empty = Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(*span(3, 4))), [])
     assert site.store(empty) == [Ack(EPOCH, "fs-lmt", *span(3, 4), 1, 0, {})]
     assert site.stored() == [span(3, 4)]
     assert list(site.tts.iterdir()) == []
@@ -278,7 +277,7 @@ def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monke
 
         @staticmethod
         def apply(collected):
-            if collected.window == bad.window:
+            if collected.meta.window == bad.meta.window:
                 raise ZeroDivisionError("a bug")
             return site.sink.apply(collected)
 
@@ -377,7 +376,7 @@ def changed(frames, piece=None, **changes):
 )
 def test_a_malformed_message_is_counted_stores_nothing_and_the_next_window_goes_through(site, damage, reason):
     whole = model.window(SAMPLES, 0, 8)
-    bad = Collected(whole.system, whole.source, whole.kind, whole.window, whole.batches[:1])
+    bad = Collected(whole.meta, whole.batches[:1])
     site.dealer.send_multipart(damage(pieces(bad)[0]))
     good = site.store(rows(8, 16))
     assert good[-1] == ack(8, 16)
@@ -393,7 +392,7 @@ def batch(dataset=GAUGE, form="gauge", step=HOUR, columns=("OST0000",), time=0, 
 
 
 def window_of(*batches, first=0, last=1):
-    return Collected("fs", "fs-lmt", "lmt", Window(*span(first, last)), batches)
+    return Collected(WindowMeta("fs-lmt", "lmt", "fs", Window(*span(first, last))), batches)
 
 
 UNTHINKABLE = {
@@ -448,7 +447,8 @@ def test_a_cell_that_can_not_be_right_is_dropped_counted_in_acknowledgement_and_
 
 def test_what_the_collector_and_the_sink_dropped_is_told_as_one_sum(site):
     said = Collected(
-        "fs", "fs-lmt", "lmt", Window(*span(0, 1)), [batch(value=[np.nan, 1.0])], records=5, dropped={"null": 2, "not a number": 1}
+        WindowMeta("fs-lmt", "lmt", "fs", Window(*span(0, 1)), records=5, dropped={"null": 2, "not a number": 1}),
+        [batch(value=[np.nan, 1.0])],
     )
     assert site.store(said) == [Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 1, {"null": 2, "not a number": 2})]
     assert [one.dropped for one in site.ledger.sources()] == [{"null": 2, "not a number": 2}]

@@ -23,6 +23,7 @@ from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.tts.live.files import Files
 from tokiod.units import Duration
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 from tokiod.writer.maintenance import AGAIN, LEAD, LOOK, Upkeep
 
 HOUR, DAY = 3600, 86400
@@ -64,7 +65,7 @@ class Site:
             collected = model.window(SAMPLES, hour, hour + 1)
             self.sink.apply(collected)
             assert self.sink.commit() == []
-            self.ledger.store([StoredEntry(source, "lmt", "fs", collected.window, 1)], self.clock.time())
+            self.ledger.store([StoredEntry(WindowMeta(source, "lmt", "fs", collected.meta.window), 1)], self.clock.time())
         self.sink.rest()
 
     def look(self, hours):

@@ -12,6 +12,7 @@ from tokiod.ledger.integrity import GENERATION_SECONDS
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 from tokiod.writer import proven_windows as rebuild
 from tokiod.writer.rebuild_ledger import REASON, UNSURE
 
@@ -176,7 +177,7 @@ def test_files_older_than_the_retention_are_not_looked_at(site):
 def test_a_ledger_of_before_there_were_stamps_is_believed(site):
     one = site()
     with closing(Ledger.open(one.path)) as ledger:
-        ledger.store([StoredEntry("past", "lmt", "fs", hours(0, 5), 1)], 0.0)
+        ledger.store([StoredEntry(WindowMeta("past", "lmt", "fs", hours(0, 5)), 1)], 0.0)
     with capture_logs() as logs, closing(one.at(5).start()) as ledger:
         assert (one.stored(ledger), logs) == ([(0, 5)], [])
 

@@ -8,8 +8,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tokiod.sink import Collected
-    from tokiod.window_result import Answer, Rejected, Stored
+    from tokiod.errors import Refusal
+    from tokiod.window_data import Collected
+    from tokiod.window_result import Answer, Stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +65,7 @@ class Unacknowledged:
         """Tell whether an attempt still waits for its answer."""
         return attempt in self._windows
 
-    def resolve(self, attempt: int, outcome: Stored | Rejected) -> Collected | None:
+    def resolve(self, attempt: int, outcome: Stored | Refusal) -> Collected | None:
         """Pass on the answer to an attempt; None if nobody waits for it any more."""
         window = self._windows.pop(attempt, None)
         if window is None:

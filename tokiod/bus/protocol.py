@@ -12,14 +12,14 @@ Only an Ack counts. Whatever else is lost, repeated or late changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from tokiod.errors import Malformed
+from tokiod.errors import Malformed, Refusal
 
 if TYPE_CHECKING:
-    from tokiod.bus.wire import Frame
+    from tokiod.bus.wire import Frame, Piece
 
 VERSION = 1
 
@@ -61,6 +61,17 @@ class Reject(msgspec.Struct, frozen=True, tag="reject"):
     message: str
     retry: bool
     later: bool = False
+
+    @classmethod
+    def of(cls, epoch: str, piece: Piece, refusal: Refusal) -> Self:
+        """Return the message that refuses the window of a piece."""
+        when = refusal.when
+        return cls(epoch, piece.source, piece.start, piece.end, piece.attempt, refusal.message, when != "never", when == "busy")
+
+    @property
+    def refusal(self) -> Refusal:
+        """The refusal that the message carries."""
+        return Refusal(self.message, "busy" if self.later else "retry" if self.retry else "never")
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tokiod.errors import Malformed
-from tokiod.sink import Collected
+from tokiod.window_data import Collected
 
 if TYPE_CHECKING:
     from tokiod.batch import Batch
     from tokiod.bus.wire import Header, Piece
-    from tokiod.window import Window
+    from tokiod.window_data import WindowMeta
 
 REMEMBERED = 1024
 OVERHEAD = 1024
@@ -24,10 +24,10 @@ Key = tuple[bytes, str, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrived:
-    """A window that is whole. peer: the connection it came through."""
+    """A window that is whole. piece: its first one to arrive; peer: the connection it came through."""
 
     collected: Collected
-    attempt: int
+    piece: Piece
     peer: bytes
 
 
@@ -36,9 +36,8 @@ class Partial:
     """An attempt at a window of which pieces are missing."""
 
     peer: bytes
-    system: str
+    meta: WindowMeta
     piece: Piece
-    window: Window
     batches: dict[int, Batch | None] = field(default_factory=dict)
     nbytes: int = 0
 
@@ -47,9 +46,7 @@ class Partial:
         if len(self.batches) < self.piece.parts:
             return None
         batches = [batch for _, batch in sorted(self.batches.items()) if batch is not None]
-        piece = self.piece
-        collected = Collected(self.system, piece.source, piece.kind, self.window, batches, piece.records, piece.dropped, piece.extent)
-        return Arrived(collected, piece.attempt, self.peer)
+        return Arrived(Collected(self.meta, batches), self.piece, self.peer)
 
 
 class Staging:
@@ -73,7 +70,7 @@ class Staging:
 
     def add(self, peer: bytes, header: Header, batch: Batch | None) -> Arrived | None:
         """Take a piece; returns its window if that is now whole. Raises Malformed for a piece that contradicts itself or others."""
-        piece, window = _checked(header)
+        piece, meta = _checked(header)
         key = _key(peer, piece)
         if self._is_stale(key, piece):
             self.dropped["stale"] += 1
@@ -81,9 +78,9 @@ class Staging:
         partial = self._partial.get(key)
         if partial is None or partial.piece.attempt < piece.attempt:
             self._drop(key)
-            partial = self._partial[key] = Partial(peer, header.system, piece, window)
-        if (header.system, piece.kind, piece.parts) != (partial.system, partial.piece.kind, partial.piece.parts):
-            raise Malformed("parts", f"pieces of {piece.source} {window} disagree on system, kind or number of parts")
+            partial = self._partial[key] = Partial(peer, meta, piece)
+        if (meta.system, piece.kind, piece.parts) != (partial.meta.system, partial.meta.kind, partial.piece.parts):
+            raise Malformed("parts", f"pieces of {piece.source} {meta.window} disagree on system, kind or number of parts")
         if piece.part in partial.batches:
             self.dropped["duplicate"] += 1
             return None
@@ -141,13 +138,13 @@ def _key(peer: bytes, piece: Piece) -> Key:
     return peer, piece.source, piece.start, piece.end
 
 
-def _checked(header: Header) -> tuple[Piece, Window]:
+def _checked(header: Header) -> tuple[Piece, WindowMeta]:
     piece = header.piece
     if piece is None:
         raise Malformed("piece", "a message that is no piece of a window")
     if piece.part >= piece.parts:
         raise Malformed("parts", f"part {piece.part} of {piece.parts} of {piece.source}")
     try:
-        return piece, piece.window
+        return piece, piece.meta(header.system)
     except ValueError as error:
         raise Malformed("window", str(error)) from None

@@ -12,7 +12,7 @@ import zmq
 from tokiod.bus import protocol, wire
 from tokiod.bus.reassembly import Arrived, Staging
 from tokiod.bus.server_socket import ServerSocket
-from tokiod.errors import Malformed
+from tokiod.errors import Malformed, Refusal
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -103,13 +103,12 @@ class Receiver:
 
     def ack(self, arrived: Arrived, cells: int, dropped: dict[str, int]) -> None:
         """Say that a window is stored: only after its file is synced and the ledger has it."""
-        source, window = arrived.collected.source, arrived.collected.window
-        self._send(arrived.peer, protocol.Ack(self.epoch, source, window.start, window.end, arrived.attempt, cells, dropped))
+        piece = arrived.piece
+        self._send(arrived.peer, protocol.Ack(self.epoch, piece.source, piece.start, piece.end, piece.attempt, cells, dropped))
 
-    def reject(self, arrived: Arrived, message: str, *, retry: bool, later: bool = False) -> None:
-        """Say that a window is not stored, and whether it may be later; later: nothing is wrong, it only came too early."""
-        source, window = arrived.collected.source, arrived.collected.window
-        self._send(arrived.peer, protocol.Reject(self.epoch, source, window.start, window.end, arrived.attempt, message, retry, later))
+    def refuse(self, arrived: Arrived, refusal: Refusal) -> None:
+        """Answer that a window is not stored, and when it may be collected again."""
+        self._refuse(arrived.peer, arrived.piece, refusal)
 
     def beat(self) -> None:
         """Tell every collector that the writer lives."""
@@ -150,10 +149,10 @@ class Receiver:
         except Malformed as error:
             if header.piece:
                 self._staging.settle(peer, header.piece)
-                self._refuse(peer, header.piece, str(error), retry=False)
+                self._refuse(peer, header.piece, Refusal(str(error), "never"))
             raise
         for partial in self._staging.pop_excess():
-            self._refuse(partial.peer, partial.piece, f"over {self._staging.max_bytes} bytes of incomplete windows", retry=True)
+            self._refuse(partial.peer, partial.piece, Refusal(f"over {self._staging.max_bytes} bytes of incomplete windows", "retry"))
         return arrived
 
     def _welcome(self, peer: bytes, hello: protocol.Hello) -> None:
@@ -175,8 +174,8 @@ class Receiver:
         del self._peers[peer]
         self._staging.forget(peer)
 
-    def _refuse(self, peer: bytes, piece: Piece, message: str, *, retry: bool) -> None:
-        self._send(peer, protocol.Reject(self.epoch, piece.source, piece.start, piece.end, piece.attempt, message, retry))
+    def _refuse(self, peer: bytes, piece: Piece, refusal: Refusal) -> None:
+        self._send(peer, protocol.Reject.of(self.epoch, piece, refusal))
 
     def _send_all(self, message: protocol.FromWriter) -> None:
         for peer in self._peers:

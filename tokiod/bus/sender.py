@@ -17,18 +17,19 @@ from tokiod.bus.connection import REFUSED, Lost, dealer, first_failure, watch
 from tokiod.bus.in_flight import Unacknowledged
 from tokiod.bus.wire import pieces
 from tokiod.clock import SystemClock
-from tokiod.errors import Malformed
+from tokiod.errors import Malformed, Refusal
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
-from tokiod.window_result import Answer, Rejected, Stored
+from tokiod.window_data import tables_unstored
+from tokiod.window_result import Answer, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tokiod.bus.curve import ClientKeys
-    from tokiod.sink import Collected
+    from tokiod.window_data import Collected
 
-__all__ = ["Answer", "Rejected", "Sender", "State", "Stored"]
+__all__ = ["Answer", "Sender", "State", "Stored"]
 
 log = structlog.get_logger()
 
@@ -113,8 +114,11 @@ class Sender:
     async def submit(self, collected: Collected) -> Answer:
         """Hand over a window once there is room for it; the future becomes the writer's answer, however long that takes.
 
-        The batches must not be changed before that. The future is cancelled when run() ends first.
+        The batches must not be changed before that. The future is cancelled when run() ends first. A window with rows of a table is
+        refused at once: the bus carries matrices only.
         """
+        if collected.tables:
+            return _refused(collected)
         begun = asyncio.get_running_loop().time()
         if not self._windows:
             self._moved = begun
@@ -198,12 +202,12 @@ class Sender:
             case protocol.Ack():
                 self._resolve(message.attempt, Stored(message.cells, message.dropped))
             case protocol.Reject():
-                self._resolve(message.attempt, Rejected(message.message, message.retry, message.later))
+                self._resolve(message.attempt, message.refusal)
             case protocol.Reload():
                 self._on_reload()
 
-    def _resolve(self, attempt: int, outcome: Stored | Rejected) -> None:
-        if isinstance(outcome, Rejected) and outcome.later:
+    def _resolve(self, attempt: int, outcome: Stored | Refusal) -> None:
+        if isinstance(outcome, Refusal) and outcome.when == "busy":
             self._postponed += 1
         else:
             self._answered += 1
@@ -239,3 +243,9 @@ class Sender:
             self._refused += 1
             if self._refused >= SURE and (times := self._repeats(reason)):
                 log.error("bus.access_denied", reason=reason, times=times)
+
+
+def _refused(collected: Collected) -> Answer:
+    answer: Answer = asyncio.get_running_loop().create_future()
+    answer.set_result(tables_unstored(collected))
+    return answer

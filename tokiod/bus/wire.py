@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -28,13 +28,14 @@ import numpy as np
 from tokiod.batch import Batch, Count, Extent, Form, Rows, Second, even_rows
 from tokiod.errors import Malformed
 from tokiod.window import LATEST, Window
+from tokiod.window_data import WindowMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tokiod.sink import Collected
+    from tokiod.window_data import Collected
 
 VERSION = 1
 FRAMES = 6
@@ -56,7 +57,7 @@ no time that no calendar has (they end with the year 9999)."""
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which part of which attempt at which window of which source a message on the inner bus is.
 
-    records, dropped: what the collector says of the whole window (tokiod.collector.Tally); extent: see tokiod.sink.Collected.
+    Apart from attempt, part and parts it is a tokiod.window_data.WindowMeta.
     """
 
     source: Name
@@ -70,10 +71,15 @@ class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: dict[Reason, Count] = {}
     extent: Extent = "whole"
 
-    @property
-    def window(self) -> Window:
-        """The window it is a part of; raises ValueError for an empty one."""
-        return Window(self.start, self.end)
+    @classmethod
+    def of(cls, meta: WindowMeta, attempt: int, part: int, parts: int) -> Self:
+        """Return the header's form of a window's metadata; the system is the header's own."""
+        start, end = meta.window.start, meta.window.end
+        return cls(meta.source, meta.kind, start, end, attempt, part, parts, meta.records, dict(meta.dropped), meta.extent)
+
+    def meta(self, system: str) -> WindowMeta:
+        """Return the metadata of the window that it is a part of; raises ValueError for an empty window."""
+        return WindowMeta(self.source, self.kind, system, Window(self.start, self.end), self.records, self.dropped, self.extent)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -201,23 +207,10 @@ def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
 def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
     """Yield the frames of each message; a window without data is one, too."""
     batches: Sequence[Batch | None] = collected.batches or [None]
-    window, told = collected.window, dict(collected.dropped)
     latest: Batch | None = None
     for part, batch in enumerate(batches):
         latest = None if batch is None else _with_rows(batch, latest)
-        piece = Piece(
-            collected.source,
-            collected.kind,
-            window.start,
-            window.end,
-            attempt,
-            part,
-            len(batches),
-            collected.records,
-            told,
-            collected.extent,
-        )
-        yield encode(collected.system, latest, piece)
+        yield encode(collected.meta.system, latest, Piece.of(collected.meta, attempt, part, len(batches)))
 
 
 def _with_rows(batch: Batch, before: Batch | None) -> Batch:

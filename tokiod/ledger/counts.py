@@ -87,9 +87,9 @@ class Counts:
 
 def replace(sql: sqlite3.Connection, entry: StoredEntry, now: float) -> None:
     """Replace the counts that a stored window overlaps by its own, inside a transaction of the ledger."""
-    window = entry.window
-    known = overlapping(sql, "counted", entry.source, window.start, window.end)
-    sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(entry.source, start) for start, _ in known])
-    if entry.records is not None:
-        row = (entry.source, window.start, window.end, entry.records, now)
+    source, window, records = entry.meta.source, entry.meta.window, entry.meta.records
+    known = overlapping(sql, "counted", source, window.start, window.end)
+    sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(source, start) for start, _ in known])
+    if records is not None:
+        row = (source, window.start, window.end, records, now)
         sql.execute('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', row)

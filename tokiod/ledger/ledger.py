@@ -110,10 +110,11 @@ class Ledger:
         """Record windows as stored, in one transaction; a second time changes only the last window's cells."""
         with self._database.transaction() as sql:
             for entry in entries:
-                sources.count(sql, entry, now, first=not spans.covers(sql, entry.source, entry.window))
-                if not entry.partial:
-                    spans.add(sql, entry.source, entry.window)
-                    spans.cut(sql, entry.source, entry.window)
+                source, window = entry.meta.source, entry.meta.window
+                sources.count(sql, entry, now, first=not spans.covers(sql, source, window))
+                if entry.meta.is_whole:
+                    spans.add(sql, source, window)
+                    spans.cut(sql, source, window)
                     counts.replace(sql, entry, now)
         self.generation.advance_if_due(now)
 

@@ -47,11 +47,12 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: bool) -> None:
     """Update a source's last window; add to its sums if the window is stored for the first time."""
-    known = sql.execute("SELECT dropped FROM source WHERE name = ?", (entry.source,)).fetchone()
+    meta = entry.meta
+    known = sql.execute("SELECT dropped FROM source WHERE name = ?", (meta.source,)).fetchone()
     dropped = Counter(msgspec.json.decode(known[0]) if known else {})
-    dropped.update(entry.dropped if first else {})
+    dropped.update(meta.dropped if first else {})
     values = {
-        "name": entry.source, "kind": entry.kind, "system": entry.system, "start": entry.window.start, "end": entry.window.end,
+        "name": meta.source, "kind": meta.kind, "system": meta.system, "start": meta.window.start, "end": meta.window.end,
         "now": now, "cells": entry.cells, "new": int(first), "dropped": msgspec.json.encode(dropped).decode(),
     }  # fmt: skip
     sql.execute(

@@ -16,26 +16,18 @@ from tokiod.window import Window
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from tokiod.window_data import WindowMeta
 
 UnstoredState = Literal["failed", "rejected", "lost"]
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
-    """A window that is synced in its file.
+    """A window that is synced in its file. cells: assigned; meta.dropped: by the collector and by the sink."""
 
-    cells: assigned; dropped: cells that were not, by reason; records: of the source, None where unknown.
-    partial: the window holds only some of the source's datasets, so it does not count as stored.
-    """
-
-    source: str
-    kind: str
-    system: str
-    window: Window
+    meta: WindowMeta
     cells: int
-    dropped: Mapping[str, int] = msgspec.field(default_factory=dict)
-    records: int | None = None
-    partial: bool = False
 
 
 class Unstored(msgspec.Struct, frozen=True):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tokiod.archive.lock import ArchiveLock
     from tokiod.config.load import Config
     from tokiod.metrics.types import Role
-    from tokiod.sink import Collected, Done
+    from tokiod.sink import Done
+    from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
 log = structlog.get_logger()
@@ -179,17 +180,17 @@ def _open(metrics: Iterable[Metric], sources: list[str]) -> None:
 def count_submitted(collected: Collected, answer: Answer, seconds: float) -> None:
     """Count a window that waited so long until it could be handed over, and what becomes of it if it is stored."""
     if _roles:
-        STAGE.observe(seconds, collected.source, "submit")
+        STAGE.observe(seconds, collected.meta.source, "submit")
         answer.add_done_callback(partial(_answered, collected, answer.get_loop().time()))
 
 
 def _answered(collected: Collected, begun: float, answer: Answer) -> None:
     if answer.cancelled() or not isinstance(stored := answer.result(), Stored):
         return
-    source = collected.source
+    source = collected.meta.source
     STAGE.observe(answer.get_loop().time() - begun, source, "store")
-    WINDOWS.inc(source, "stored", by=collected.extent == "whole")
-    RECORDS.inc(source, by=collected.records or 0)
+    WINDOWS.inc(source, "stored", by=collected.meta.is_whole)
+    RECORDS.inc(source, by=collected.meta.records or 0)
     CELLS.inc(source, by=stored.cells)
     CELLS_DROPPED.inc(source, by=sum(stored.dropped.values()))
 

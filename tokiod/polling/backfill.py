@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod.collector import Tally
-from tokiod.errors import NotYet
+from tokiod.collector import collect_window
+from tokiod.errors import NotYet, Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
-from tokiod.polling.retry import classify, decide, refusal
+from tokiod.polling.retry import classify, decide, refused_by_writer
 from tokiod.polling.schedule import LEASE_RETRY_SECONDS
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.secrets import mask
-from tokiod.sink import Collected
 from tokiod.window import Window, bulk_length
-from tokiod.window_result import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from random import Random
 
+    from tokiod.batch import Extent
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger.jobs import Job
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.schedule import WindowLease
     from tokiod.window import Calendar
+    from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
 CHECK_SECONDS = 1.0
@@ -147,16 +147,16 @@ class Backfill:
                 collected = await self._collected(job, collector, window)
                 collected = _seam(collected) if is_seam else collected
                 if self._has_shrunk(collected):
-                    self._jobs.collected(job, window, collected.records or 0, self._clock.time())
+                    self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
                     return
                 async with self._room:
                     outcome = await (await self._submit(collected))
-                if not isinstance(outcome, Rejected):
-                    stored = collected.extent == "whole"
+                if not isinstance(outcome, Refusal):
+                    stored = collected.meta.is_whole
                     if not is_seam:
-                        self._jobs.collected(job, window, collected.records or 0, self._clock.time())
+                        self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
                     return
-                error: Exception = refusal(outcome)
+                error: Exception = refused_by_writer(outcome)
             except Exception as problem:  # noqa: BLE001 - a collector is anybody's code: retry.py decides
                 error = problem
             finally:
@@ -169,10 +169,10 @@ class Backfill:
 
     def _has_shrunk(self, collected: Collected) -> bool:
         """Whether more records are stored than came now: the source has lost some, and nothing is replaced."""
-        known = self._ledger.counts(collected.source).records(collected.window) if collected.extent == "whole" else None
-        if known is None or collected.records is None or collected.records >= known:
+        known = self._ledger.counts(collected.meta.source).records(collected.meta.window) if collected.meta.is_whole else None
+        if known is None or collected.meta.records is None or collected.meta.records >= known:
             return False
-        self._log.warning("window.shrunk", window=str(collected.window), records=known, found=collected.records)
+        self._log.warning("window.shrunk", window=str(collected.meta.window), records=known, found=collected.meta.records)
         return True
 
     async def _after_live(self, window: Window) -> None:
@@ -180,15 +180,13 @@ class Backfill:
             await self._clock.sleep(LEASE_RETRY_SECONDS)
 
     async def _collected(self, job: Job, collector: Collector, window: Window) -> Collected:
-        config, tally = self._config, Tally()
-        async with asyncio.timeout(config.timeout * max(1, window.seconds / config.window)):
-            batches = [batch async for batch in collector.collect(window, tally)]
-        if job.partial:
-            batches = [batch for batch in batches if batch.dataset in job.datasets]
+        extent: Extent = "some" if job.partial else "whole"
+        seconds = self._config.seconds_for(window)
+        collected = await collect_window(collector, self._config, window, seconds=seconds, extent=extent)
         self._log.debug("window.collected", window=str(window), job=job.id)
-        return Collected(
-            config.system, config.name, config.kind, window, batches, tally.records, tally.dropped, "some" if job.partial else "whole"
-        )
+        if not job.partial:
+            return collected
+        return replace(collected, batches=[batch for batch in collected.batches if batch.dataset in job.datasets])
 
     async def _wait(self, job: Job, window: Window, error: Exception, failures: int) -> None:
         """Say what went wrong and wait as the error's class demands. Raises JobFailed where waiting can't help."""
@@ -220,4 +218,5 @@ def _seams(holes: list[Window], step: int) -> Iterator[Window]:
 
 
 def _seam(collected: Collected) -> Collected:
-    return replace(collected, batches=[batch for batch in collected.batches if batch.form == "counter"], extent="seam")
+    counters = [batch for batch in collected.batches if batch.form == "counter"]
+    return replace(collected, meta=replace(collected.meta, extent="seam"), batches=counters)

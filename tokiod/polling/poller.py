@@ -14,7 +14,7 @@ from tokiod.clock import Jumps
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import Asking
-from tokiod.polling.retry import Busy, decide, refusal
+from tokiod.polling.retry import classify, decide, refused_by_writer
 from tokiod.polling.schedule import Schedule
 from tokiod.polling.source_status import SourceStatus
 from tokiod.window import BULK_SECONDS
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger.ledger import Ledger
-    from tokiod.sink import Collected
     from tokiod.window import Calendar, Window
+    from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
 AGAIN = 5.0
@@ -228,13 +228,13 @@ class Poller:
             if asked > self._failed_after:
                 self._is_up()
         else:
-            self._failed(window, refusal(outcome))
+            self._failed(window, refused_by_writer(outcome))
         self._woken.set()
 
     def _failed(self, window: Window, error: Exception) -> None:
         tick = self._clock.monotonic()
         # Windows that come to a busy writer together come so once.
-        in_a_row = max(0, self._busy - (tick < self._busy_until)) if isinstance(error, Busy) else self._failures
+        in_a_row = max(0, self._busy - (tick < self._busy_until)) if classify(error) == "busy" else self._failures
         verdict = decide(error, in_a_row + 1, self._attempts[window] + 1, self._soon, self._rng)
         self.counts[verdict.outcome] += 1
         catalogue.WINDOWS.inc(self._config.name, verdict.outcome)

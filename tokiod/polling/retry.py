@@ -3,9 +3,9 @@
     Transient    the source may be gone: it waits as a whole, exponentially longer with each failure in a row, with full jitter
     NotYet       the normal course of things: the window is asked for again soon, nothing else waits, nothing counts as failed
     Fatal        a person must look: the source waits long, and is tried again then in case one has
-    Rejected     the writer can't store this window, ever: the window waits very long, nothing else does
-    Busy         the writer is just making what the window needs: the window waits a moment, then a longer one, nothing else does, nothing
-                 counts as failed
+    Refusal      the writer can't store this window. never: the window waits very long, nothing else does. busy: the writer is creating
+                 what the window needs; the window waits a moment, then a longer one, nothing else does, nothing counts as failed.
+                 retry: as Transient
 
 A TimeoutError is Transient, counted apart. A TokiodError that says nothing else (a missing secret) is Fatal. Whatever else a
 collector raises, a malformed batch too, is a fault in it: Transient, so that one bad answer stops nobody, and told with its traceback.
@@ -16,12 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokiod.errors import CollectError, Malformed, NotYet, TokiodError, Transient
+from tokiod.errors import Malformed, NotYet, Refusal, TokiodError, Transient
 
 if TYPE_CHECKING:
     from random import Random
 
-    from tokiod.window_result import Outcome, Rejected
+    from tokiod.errors import When
+    from tokiod.window_result import Outcome
 
 BASE = 1.0
 CAP = 300.0
@@ -33,14 +34,6 @@ CAP_WINDOW = 3600.0
 BUSY = 0.25
 CAP_BUSY = 2.0
 """A small file is made in a tenth of a second; for one of gigabytes nobody should ask a source again and again."""
-
-
-class Unstorable(CollectError):  # noqa: N818 - says what the window is
-    """The writer refused a window for good."""
-
-
-class Busy(CollectError):  # noqa: N818 - says what the writer is
-    """The writer is just making the file that a window needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +49,24 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (NotYet, "not_yet"),
     (TimeoutError, "timeout"),
     (Transient, "transient"),
-    (Unstorable, "rejected"),
-    (Busy, "busy"),
     (Malformed, "bug"),
     (TokiodError, "fatal"),
     (Exception, "bug"),
 )
 
 
-def refusal(refused: Rejected, what: object = "it") -> CollectError:
-    """Return the writer's refusal of a window as an error of its class."""
-    if refused.later:
-        return Busy(refused.message)
-    return (Transient if refused.retry else Unstorable)(f"the writer refused {what}: {refused.message}")
+_REFUSED: dict[When, Outcome] = {"busy": "busy", "retry": "transient", "never": "rejected"}
+
+
+def refused_by_writer(refusal: Refusal, what: object = "it") -> Refusal:
+    """Return a refusal whose message names the writer and what it refused, where that is a failure."""
+    return refusal if refusal.when == "busy" else Refusal(f"the writer refused {what}: {refusal}", refusal.when)
 
 
 def classify(error: Exception) -> Outcome:
-    """Return what kind of failure an exception is: the first class in the table that it is an instance of."""
+    """Return what kind of failure an exception is: a refusal's own, or the first class in the table that it is an instance of."""
+    if isinstance(error, Refusal):
+        return _REFUSED[error.when]
     return next(outcome for cls, outcome in _OUTCOMES if isinstance(error, cls))
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sinks.tts.day_files import Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
-from tokiod.collector import Tally
+from tokiod.collector import SourceConfig, collect_window
 from tokiod.errors import TokiodError
-from tokiod.sink import Collected
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import NotLive
 from tokiod.tts.sealed.seal import seal, unseal
@@ -48,6 +47,11 @@ class Job:
     file_span: Window | None
     out: Path
 
+    @property
+    def origin(self) -> SourceConfig:
+        """The source that the kind's groups name, the file as its system."""
+        return SourceConfig(name=self.kind, kind=self.kind, system=str(self.out))
+
 
 @dataclass(slots=True)
 class Result:
@@ -60,7 +64,7 @@ class Result:
 async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None) -> Result:
     """Collect the span and leave it sealed in `out`; cells that the file already holds are kept.
 
-    progress is called with the seconds of the span that are done. Raises CollectError, Refused, TokiodError or OSError; `out` is
+    progress is called with the seconds of the span that are done. Raises CollectError, Refusal, TokiodError or OSError; `out` is
     then untouched.
     """
     live = job.out.with_name(f".{job.out.name}.live")
@@ -115,10 +119,9 @@ async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[
 
 async def _stored(job: Job, window: Window, sink: TtsSink) -> Applied:
     """Collect a window and store it; a function of its own, so that it is gone before the next one comes: memory stays flat."""
-    tally = Tally()
-    batches = [batch async for batch in job.collector.collect(window, tally)]
-    applied = sink.apply(Collected(str(job.out), job.kind, job.kind, window, batches))
-    applied.dropped.update(tally.dropped)
+    collected = await collect_window(job.collector, job.origin, window)
+    applied = sink.apply(collected)
+    applied.dropped.update(collected.meta.dropped)
     return applied
 
 
@@ -134,5 +137,6 @@ async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: 
     if with_before:
         seams.append(Window(job.span.start - step, job.span.start))
     for window in seams:
-        batches = [batch async for batch in job.collector.collect(window, Tally()) if batch.form == "counter"]
-        result.dropped.update(sink.apply(Collected(str(job.out), job.kind, job.kind, window, batches)).dropped)
+        collected = await collect_window(job.collector, job.origin, window)
+        counters = [batch for batch in collected.batches if batch.form == "counter"]
+        result.dropped.update(sink.apply(replace(collected, batches=counters)).dropped)

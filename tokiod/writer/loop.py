@@ -9,17 +9,17 @@ asking again can help; what was acknowledged is on the disk and in the ledger.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.errors import Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
-from tokiod.sink import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ class Writer:
             self.receiver.ack(one, done.cells, _dropped(one, done))
             self._publish(one, done)
             self._stored += 1
-            self._sentence = f"{self._stored} windows stored, the last {one.collected.source} {one.collected.window}"
+            self._sentence = f"{self._stored} windows stored, the last {one.collected.meta.source} {one.collected.meta.window}"
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
 
     def _rest(self) -> None:
@@ -137,21 +137,22 @@ class Writer:
                 log.warning(_NOT_DONE[done.what], path=str(done.path), error=str(done.error), times=times)
 
     def _apply(self, one: Arrived) -> Applied | None:
+        meta = one.collected.meta
         try:
             with catalogue.WRITER_STAGE.timing("apply"):
                 applied = self.sink.apply(one.collected)
-        except Refused as error:
-            told = {"source": one.collected.source, "window": str(one.collected.window), "reason": str(error)}
-            if error.later:
-                log.debug("window.refused", **told)
-            elif times := self._repeats(("window.refused", one.collected.source, str(error))):
-                log.warning("window.refused", **told, times=times)
-            self.receiver.reject(one, str(error), retry=error.retry, later=error.later)
+        except Refusal as error:
+            fields = {"source": meta.source, "window": str(meta.window), "reason": str(error)}
+            if error.when == "busy":
+                log.debug("window.refused", **fields)
+            elif times := self._repeats(("window.refused", meta.source, str(error))):
+                log.warning("window.refused", **fields, times=times)
+            self.receiver.refuse(one, error)
             return None
         except Exception as error:
             # A fault of ours: it must not end the writer again at each attempt and stop every other source with it.
-            log.exception("window.failed", source=one.collected.source, window=str(one.collected.window))
-            self.receiver.reject(one, f"a fault in the writer, see its log: {type(error).__name__}: {error}", retry=True)
+            log.exception("window.failed", source=meta.source, window=str(meta.window))
+            self.receiver.refuse(one, Refusal(f"a fault in the writer, see its log: {type(error).__name__}: {error}", "retry"))
             return None
         catalogue.WRITER_CELLS.inc(by=applied.cells)
         self.beat()
@@ -165,10 +166,8 @@ class Writer:
         return failed
 
     def _is_in(self, failed: list[SetAside], one: Arrived) -> bool:
-        collected = one.collected
-        return any(
-            f.system == collected.system and f.window.start < collected.window.end and collected.window.start < f.window.end for f in failed
-        )
+        meta = one.collected.meta
+        return any(f.system == meta.system and f.window.start < meta.window.end and meta.window.start < f.window.end for f in failed)
 
     def _forget(self) -> None:
         """Take what was set aside out of the ledger, now or, should that fail, before anything else is said to be stored."""
@@ -180,31 +179,21 @@ class Writer:
 
     def _refuse(self, applied: list[tuple[Arrived, Applied]], message: str) -> None:
         for one, _ in applied:
-            self.receiver.reject(one, message, retry=True)
+            self.receiver.refuse(one, Refusal(message, "retry"))
 
     def _publish(self, one: Arrived, done: Applied) -> None:
-        collected = one.collected
-        log.debug("window.stored", source=collected.source, window=str(collected.window), cells=done.cells)
+        meta = one.collected.meta
+        log.debug("window.stored", source=meta.source, window=str(meta.window), cells=done.cells)
         if done.changes:
-            watermark = self.ledger.watermark(collected.source)
+            watermark = self.ledger.watermark(meta.source)
             for batch in done.changes:
-                self.feed.publish(collected.system, batch, watermark)
+                self.feed.publish(meta.system, batch, watermark)
 
 
 def _entry(one: Arrived, done: Applied) -> StoredEntry:
-    collected = one.collected
-    return StoredEntry(
-        collected.source,
-        collected.kind,
-        collected.system,
-        collected.window,
-        done.cells,
-        _dropped(one, done),
-        collected.records,
-        partial=collected.extent != "whole",
-    )
+    return StoredEntry(replace(one.collected.meta, dropped=_dropped(one, done)), done.cells)
 
 
 def _dropped(one: Arrived, done: Applied) -> dict[str, int]:
     """Return what the collector and the sink dropped, by reason."""
-    return dict(Counter(one.collected.dropped) + done.dropped)
+    return dict(Counter(one.collected.meta.dropped) + done.dropped)

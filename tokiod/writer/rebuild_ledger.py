@@ -10,6 +10,7 @@ import structlog
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.ranges import Ranges
 from tokiod.window import Calendar, Window
+from tokiod.window_data import WindowMeta
 from tokiod.writer.proven_windows import proof
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _entries(source: SourceConfig, stored: Ranges, calendar: Calendar) -> Iterat
     for start, end in stored:
         last = max(start, calendar.window(end - 1, source.window).start)
         for part in [*Ranges([(start, last)]).within(start, end), Window(last, end)]:
-            yield StoredEntry(source.name, source.kind, source.system, part, 0)
+            yield StoredEntry(WindowMeta(source.name, source.kind, source.system, part), 0)
 
 
 def _lose(ledger: Ledger, source: SourceConfig, since: int, until: int, now: float) -> None:

@@ -8,6 +8,7 @@ from commanded import configured, ledger_of, ran, source
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 NOON = 1_517_184_000 + 12 * 3600
 
@@ -27,7 +28,7 @@ def ledger(path):
 
 
 def entry(source, first, last):
-    return StoredEntry(source, "lmt", "fs", window(first, last), 1)
+    return StoredEntry(WindowMeta(source, "lmt", "fs", window(first, last)), 1)
 
 
 def window(first, last):

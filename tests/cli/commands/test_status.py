@@ -11,6 +11,7 @@ from commanded import configured, ledger_of, ran
 from tokiod.cli.commands.status_view import span
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 NOON = 1_517_184_000 + 12 * 3600
 
@@ -38,7 +39,7 @@ def test_an_archive_that_never_was_is_down_with_exit_2_and_every_source_new(path
 
 
 def test_with_the_daemon_down_the_ledger_is_told_and_that_it_is_the_ledger(path, ledger):
-    ledger.store([StoredEntry("one", "lmt", "fs", Window(NOON - 60, NOON), 600, {})], NOON)
+    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(NOON - 60, NOON)), 600)], NOON)
     done = run(path)
     assert done.exit_code == 2
     lines = done.stdout.splitlines()
@@ -60,7 +61,7 @@ def test_a_ledger_that_is_none_is_a_sentence(path, tmp_path):
 def test_a_ledger_that_turns_out_to_be_corrupt_while_it_is_read_is_the_same_sentence(path, ledger):
     for hour in range(500):
         window = Window(NOON + hour * 3600, NOON + hour * 3600 + 60)
-        ledger.store([StoredEntry("one", "lmt", "fs", window, 600, {})], NOON)
+        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window), 600)], NOON)
     ledger.close()
     data = bytearray(ledger.path.read_bytes())
     data[4096:] = b"junk" * ((len(data) - 4096) // 4)

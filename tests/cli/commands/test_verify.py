@@ -11,6 +11,7 @@ from terminal import Terminal
 
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 START = lmt_database.START
 
@@ -32,7 +33,7 @@ def path(tmp_path):
 def ledger(path):
     """Minutes 2 to 8 are stored, it says, but there is no file."""
     with ledger_of(path) as ledger:
-        ledger.store([StoredEntry("one", "lmt", "fs", Window(START + 120, START + 480), 600, {})], START + 600)
+        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(START + 120, START + 480)), 600)], START + 600)
         yield ledger
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from collectors import collectd_es
 from collectors.collectd_es import parse_workers
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
@@ -51,11 +51,11 @@ def exactly(batches):
 
 
 def told(collector, window=WINDOW):
-    """The window's batches and its tally."""
+    """The window's batches and its data."""
 
     async def run(c):
-        tally = Tally()
-        return [batch async for batch in c.collect(window, tally)], tally
+        data = await c.collect(window)
+        return data.batches, data
 
     return within(collector, run)
 
@@ -161,10 +161,9 @@ def test_dropped_records_are_reported_once_and_by_reason(tmp_path):
     collector = saved(write(tmp_path / "x.json", [hits]), hosts="bb.*")
 
     async def twice(c):
-        tallies = Tally(), Tally()
-        for tally in tallies:
-            assert [batch async for batch in c.collect(WINDOW, tally)]
-        return [tally.dropped for tally in tallies]
+        found = await c.collect(WINDOW), await c.collect(WINDOW)
+        assert all(data.batches for data in found)
+        return [data.dropped for data in found]
 
     first, second = within(collector, twice)
     assert first == {
@@ -232,10 +231,10 @@ def test_all_bytes_read_are_reported_to_the_callback(workers, large):
 
 
 def test_a_list_without_pages_has_columns_of_nothing(tmp_path):
-    batches, tally = told(saved(write(tmp_path / "x.json", [])))
+    batches, data = told(saved(write(tmp_path / "x.json", [])))
     assert {batch.dataset for batch in batches} == DATASETS
     assert not any(len(batch.time) for batch in batches)
-    assert tally.dropped == {}
+    assert data.dropped == {}
 
 
 def test_files_and_options_that_can_not_be_are_refused_at_once(tmp_path):

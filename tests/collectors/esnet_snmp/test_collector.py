@@ -6,12 +6,12 @@ import time
 
 import pytest
 from aiohttp import web
-from collector_contract import CollectorContract, samples, within
+from collector_contract import CollectorContract, collected, samples, within
 from esnet_server import INTERVAL, EsnetServer, rate
 
 from collectors import esnet_snmp
 from collectors.esnet_snmp.parse import INFINITE, MALFORMED, NEGATIVE
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
@@ -36,15 +36,11 @@ def live(server, **options):
 
 
 def asked(collector, window=WINDOW):
-    tally = Tally()
-
-    async def use(c):
-        batches = [batch async for batch in c.collect(window, tally)]
-        return {
-            b.dataset: {(t, b.columns[i]): v for t, i, v in zip(b.time.tolist(), b.column, b.value.tolist(), strict=True)} for b in batches
-        }
-
-    return within(collector, use), tally
+    data = within(collector, lambda c: c.collect(window))
+    cells = {
+        b.dataset: {(t, b.columns[i]): v for t, i, v in zip(b.time.tolist(), b.column, b.value.tolist(), strict=True)} for b in data.batches
+    }
+    return cells, data
 
 
 def right(window=WINDOW, names=NAMES, step=INTERVAL):
@@ -115,9 +111,9 @@ class TestContractOfPointsThatComeTwiceAtTimes(CollectorContract):
 
 
 def test_exactly_the_points_of_the_window_are_cells(server):
-    cells, tally = asked(live(server))
+    cells, data = asked(live(server))
     assert cells == right()
-    assert (tally.records, tally.dropped) == (2 * 3 * 20, {})
+    assert (data.records, data.dropped) == (2 * 3 * 20, {})
 
 
 def test_aggregate_interval_begin_and_end_reach_the_server(server):
@@ -151,10 +147,10 @@ def test_null_is_not_yet_and_counted_again_it_has_grown(server):
     collector = live(server)
 
     async def use(c):
-        tally = Tally()
-        first = [len(batch) async for batch in c.collect(WINDOW, tally)]
+        data = await c.collect(WINDOW)
+        first = [len(batch) for batch in data.batches]
         server.known = 2**40
-        return first, tally.records, await c.count(WINDOW), sum([len(batch) async for batch in c.collect(WINDOW, Tally())])
+        return first, data.records, await c.count(WINDOW), sum(len(batch) for batch in await collected(c, WINDOW))
 
     assert within(collector, use) == ([30, 30], 60, 120, 120)
 
@@ -164,13 +160,14 @@ def test_an_unknown_interface_is_left_out_and_queried_again_after_a_while(server
     config = esnet_snmp.Config(name="e", kind="esnet_snmp", system="s", url=server.url, interfaces=(*NAMES, "x:y"), rate=10_000.0)
 
     async def use(c):
-        tallies = [Tally(), Tally(), Tally()]
-        columns = []
-        for tally in tallies:
-            columns += [batch.columns async for batch in c.collect(WINDOW, tally)]
+        columns, dropped = [], []
+        for _ in range(3):
+            data = await c.collect(WINDOW)
+            columns += [batch.columns for batch in data.batches]
+            dropped.append(data.dropped)
             before = len([path for path, _ in server.asked if "/x/" in path])
             await clock.advance(601 if len(columns) == 4 else 0)
-        return {*columns}, [dict(tally.dropped) for tally in tallies], before
+        return {*columns}, dropped, before
 
     columns, dropped, times = within(esnet_snmp.live(config, Site(Calendar("UTC"), clock)), use)
     assert columns == {(*NAMES, "x:y")}
@@ -279,15 +276,15 @@ def test_malformed_points_are_counted_and_the_others_used(server):
     odd = [[START, 1.5], [START + 30, "many"], [START + 60, -1], [START + 90, None], ["x", 2], [START + 120], [START + 150, True], 7]
     text = json.dumps({"agg": "30", "data": odd})[:-2] + f", [{START + 180}, NaN], [{START + 210}, Infinity], [{START + 240}, 3]]" + "}"
     server.faults.append(says(text=text))
-    cells, tally = asked(live(server, interfaces=NAMES[:1]))
+    cells, data = asked(live(server, interfaces=NAMES[:1]))
     assert cells["datatargets/readrates"] == {(START, NAMES[0]): 1.5, (START + 240, NAMES[0]): 3.0}
-    assert tally.dropped == {MALFORMED: 10, NEGATIVE: 2, INFINITE: 2}
+    assert data.dropped == {MALFORMED: 10, NEGATIVE: 2, INFINITE: 2}
 
 
 def test_no_data_is_a_value(server):
     server.faults.append(says(text='{"agg": "30", "data": []}'))
-    cells, tally = asked(live(server))
-    assert ({dataset: len(values) for dataset, values in cells.items()}, tally.records) == (dict.fromkeys(right(), 0), 0)
+    cells, data = asked(live(server))
+    assert ({dataset: len(values) for dataset, values in cells.items()}, data.records) == (dict.fromkeys(right(), 0), 0)
 
 
 def test_only_so_many_requests_are_underway_and_only_so_many_are_sent_in_a_second(server):

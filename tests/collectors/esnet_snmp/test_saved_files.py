@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.esnet_snmp import Saved, saved
 from collectors.esnet_snmp.saved_files import parse
 from tokiod.clock import SystemClock
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import TokiodError
 from tokiod.window import Calendar, Window
 
@@ -24,21 +24,18 @@ TEXT = json.dumps({"r1": {"if_10": {"in": {"600": 1.5, "630": None, "660": -1.0}
 
 
 def cells(path, window, **options):
-    async def run():
-        tally, found = Tally(), {}
-        async for batch in saved([*path], Saved(**options), SITE).collect(window, tally):
-            rows = zip(batch.time.tolist(), (batch.columns[i] for i in batch.column), batch.value.tolist(), strict=True)
-            found[batch.dataset] = list(rows)
-        return found, tally
-
-    return asyncio.run(run())
+    data, found = asyncio.run(saved([*path], Saved(**options), SITE).collect(window)), {}
+    for batch in data.batches:
+        rows = zip(batch.time.tolist(), (batch.columns[i] for i in batch.column), batch.value.tolist(), strict=True)
+        found[batch.dataset] = list(rows)
+    return found, data
 
 
 def test_a_file_gives_its_cells_and_counts_the_rest(tmp_path):
     (tmp_path / "a.json").write_text(TEXT)
-    found, tally = cells([tmp_path / "a.json"], Window(600, 720))
+    found, data = cells([tmp_path / "a.json"], Window(600, 720))
     assert found == {"datatargets/readrates": [(600, "r1:if_10", 1.5)], "datatargets/writerates": [(600, "r1:if_10", 2.0)]}
-    assert (tally.records, tally.dropped) == (2, {"negative rate": 1})
+    assert (data.records, data.dropped) == (2, {"negative rate": 1})
 
 
 def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):

@@ -21,7 +21,7 @@ from collectors.lmt import client_sqlite
 from collectors.lmt.client import RowRange
 from collectors.lmt.client_sqlite import BlockIndex, Copy
 from collectors.lmt.datasets import DATASETS, TABLES
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
@@ -181,13 +181,14 @@ def test_time_stamps_left_far_away_by_a_stopped_clock_do_not_make_a_range_of_eve
 def test_a_ts_id_that_is_no_number_is_dropped_and_counted_and_the_rest_is_read(tmp_path, odd):
     """`make fuzz` found it in its 865,000th file, seed 645737155."""
     content = lmt_database.tables(steps=4)
-    path, window, tally = lmt_database.save(tmp_path / "copy", content, keys="none"), Window(START, START + 20), Tally()
+    path, window = lmt_database.save(tmp_path / "copy", content, keys="none"), Window(START, START + 20)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE TIMESTAMP_INFO SET TS_ID = ? WHERE TS_ID = ?", (odd, FIRST + 1))
-    found = lmt_database.told(within(saved(path), lambda c: collected(c, window, tally)), window)
+    data = within(saved(path), lambda c: c.collect(window))
+    found = lmt_database.told(data.batches, window)
     content["TIMESTAMP_INFO"] = [row for row in content["TIMESTAMP_INFO"] if row[0] != FIRST + 1]
     assert found == lmt_database.meaning(content, window)
-    assert tally.dropped == {"a TS_ID that is no number": 1}
+    assert data.dropped == {"a TS_ID that is no number": 1}
 
 
 class TestSeveralCopies:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collectors import lmt
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 
@@ -39,7 +39,7 @@ def test_the_capture_gives_every_cell_of_the_golden_file_and_no_other(shared):
 
 
 async def everything(collector, window):
-    return [batch async for batch in collector.collect(window, Tally())]
+    return (await collector.collect(window)).batches
 
 
 def cells(batch):

@@ -4,11 +4,11 @@ import asyncio
 import time
 
 import pytest
-from collector_contract import CollectorContract, samples, within
+from collector_contract import CollectorContract, collected, samples, within
 from lustre_site import df, dl, servers
 
 from collectors import lustre
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
 from tokiod.polling.retry import classify
 from tokiod.testing.clock import FakeClock
@@ -80,10 +80,10 @@ class TestContract(CollectorContract):
         """The only window is now, so that the same one is asked again, of a client that has lost its servers."""
 
         async def both(c):
-            full = {b.dataset: b.columns async for b in c.collect(window, Tally())}
+            full = {b.dataset: b.columns for b in await collected(c, window)}
             client.lfs(f"cat <<'END'\n{df({}, '/a')}END")
             client.lctl(f"cat <<'END'\n{dl(dict.fromkeys(A))}END")
-            return full, {b.dataset: b.columns async for b in c.collect(window, Tally())}, await samples(c, window)
+            return full, {b.dataset: b.columns for b in await collected(c, window)}, await samples(c, window)
 
         full, without, cells = within(client.collector(), both)
         assert (full, cells) == (without, {})
@@ -95,13 +95,9 @@ class TestContract(CollectorContract):
 
 def asked(client, window=NOW, **options):
     """(cells by dataset, what was dropped)."""
-    tally = Tally()
-
-    async def use(c):
-        batches = [batch async for batch in c.collect(window, tally)]
-        return {b.dataset: dict(zip([b.columns[i] for i in b.column], b.value.tolist(), strict=True)) for b in batches}
-
-    return within(client.collector(**options), use), dict(tally.dropped)
+    data = within(client.collector(**options), lambda c: c.collect(window))
+    cells = {b.dataset: dict(zip([b.columns[i] for i in b.column], b.value.tolist(), strict=True)) for b in data.batches}
+    return cells, dict(data.dropped)
 
 
 def test_a_window_holds_what_both_commands_say_now(client):
@@ -156,7 +152,7 @@ def test_after_a_hang_the_mount_is_queried_again_and_its_targets_stay_columns(cl
             await samples(c, NOW)
         client.lfs(f"cat <<'END'\n{df({'a-OST0000': (1000, 1)}, '/a')}END")
         client.lctl(f"cat <<'END'\n{dl({'a-OST0000': '10.1.1.1@tcp'})}END")
-        batches = [batch async for batch in c.collect(NOW, Tally())]
+        batches = await collected(c, NOW)
         return first, classify(error.value), {b.dataset: (b.columns, len(b)) for b in batches}
 
     first, outcome, later = within(client.collector(), use)

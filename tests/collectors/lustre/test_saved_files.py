@@ -8,7 +8,7 @@ from collector_contract import CollectorContract, collected, samples, within
 from lustre_site import df, dl, servers
 
 from collectors import lustre
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import TokiodError
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
@@ -115,13 +115,8 @@ def test_only_the_wanted_file_systems_are_read(tmp_path):
 def test_what_gives_no_cell_is_counted_in_its_window(tmp_path):
     text = df(listing(1)).replace("fs-OST0001_UUID ", "fs-OST0001_UUID : inactive device\nx ", 1)
     (tmp_path / "a").write_text(f"BEGIN {START + STEP}\n{text}")
-    tally = Tally()
-
-    async def use(c):
-        return [batch async for batch in c.collect(Window(START + STEP, START + 2 * STEP), tally)]
-
-    within(saved(tmp_path / "a"), use)
-    assert (tally.records, sum(tally.dropped.values())) == (7, 2)
+    data = within(saved(tmp_path / "a"), lambda c: c.collect(Window(START + STEP, START + 2 * STEP)))
+    assert (data.records, sum(data.dropped.values())) == (7, 2)
 
 
 @pytest.mark.parametrize(

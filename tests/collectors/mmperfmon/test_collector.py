@@ -8,7 +8,7 @@ from collector_contract import CollectorContract, collected, samples, within
 
 from collectors.mmperfmon import Config, Saved, live, saved
 from tokiod.clock import SystemClock
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
 from tokiod.window import Calendar, Window
 
@@ -152,11 +152,11 @@ def test_no_data_is_an_answer(tmp_path, body):
     assert within(opened(command(tmp_path, "empty", body)), lambda c: collected(c, WINDOW)) == []
 
 
-def test_a_count_is_what_the_tally_has(printing):
+def test_a_count_is_how_many_records_a_window_has(printing):
     async def both(c):
-        tally = Tally()
-        assert [batch async for batch in c.collect(WINDOW, tally)]
-        return tally.records, await c.count(WINDOW)
+        data = await c.collect(WINDOW)
+        assert data.batches
+        return data.records, await c.count(WINDOW)
 
     records, count = within(opened(printing, queries=QUERIES, **MAPS), both)
     assert records == count > 0

@@ -14,7 +14,7 @@ from mmperfmon_outputs import output, stamps
 from collectors.mmperfmon import Saved, parse_workers, saved
 from collectors.mmperfmon.parse_workers import parsed
 from tokiod.clock import SystemClock
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError
 from tokiod.window import Calendar, Window
 
@@ -34,17 +34,13 @@ def written(directory, texts):
 
 
 def of(collector, window=HALF_HOUR):
-    """{dataset: {(time, column): value}} and the tally of a window."""
-
-    async def both(collector):
-        tally = Tally()
-        found = {}
-        async for batch in collector.collect(window, tally):
-            names = [batch.columns[i] for i in batch.column]
-            found[batch.dataset] = dict(zip(zip(batch.time.tolist(), names, strict=True), batch.value.tolist(), strict=True))
-        return found, tally
-
-    return within(collector, both)
+    """{dataset: {(time, column): value}} and the data of a window."""
+    data = within(collector, lambda c: c.collect(window))
+    found = {}
+    for batch in data.batches:
+        names = [batch.columns[i] for i in batch.column]
+        found[batch.dataset] = dict(zip(zip(batch.time.tolist(), names, strict=True), batch.value.tolist(), strict=True))
+    return found, data
 
 
 class TestSavedOutputs(CollectorContract):
@@ -105,14 +101,14 @@ def printed(value):
 
 @pytest.mark.parametrize("width", [60, 80, 222, 30000])
 def test_every_cell_is_right_at_every_width(tmp_path, width):
-    found, tally = of(opened(written(tmp_path, small.texts(small.START, 30, ZoneInfo(ZONE), width)), **MAPS))
+    found, data = of(opened(written(tmp_path, small.texts(small.START, 30, ZoneInfo(ZONE), width)), **MAPS))
     assert {(dataset, *cell): value for dataset, cells in found.items() for cell, value in cells.items()} == pytest.approx(
         expected(), rel=1e-15
     )
-    assert set(tally.dropped) == {"loopback"}
+    assert set(data.dropped) == {"loopback"}
     whole = [*small.usage("md1", small.START, 30).values(), *small.usage("nsd1", small.START, 30).values()]
     whole += [value for host, nsds in small.HOSTS.items() for value in small.disks(host, nsds, small.START, 30).values()]
-    assert tally.records == sum(value is not None for values in whole for value in values)
+    assert data.records == sum(value is not None for values in whole for value in values)
 
 
 def one(column, values, begin="2019-05-15T00:00:00", bucket=60):
@@ -124,9 +120,9 @@ NSD = "nsd1|GPFSNSDDisk|ddn1|gpfs_nsdds_bytes_read"
 
 
 def test_a_time_stamp_is_the_end_of_its_bucket(tmp_path):
-    found, tally = of(opened(written(tmp_path, [one(NSD, [5, 6])])))
+    found, data = of(opened(written(tmp_path, [one(NSD, [5, 6])])))
     assert found == {"datatargets/readbytes": {(small.START, "nsd1:ddn1"): 5.0, (small.START + 60, "nsd1:ddn1"): 6.0}}
-    assert (tally.records, tally.dropped) == (2, {})
+    assert (data.records, data.dropped) == (2, {})
 
 
 def test_of_two_values_of_a_cell_the_later_counts_but_null_never_does(tmp_path):
@@ -139,9 +135,9 @@ def test_interfaces_in_files_of_their_own_are_summed_too_and_only_where_all_are_
     texts = [
         one(f"nsd1|Network|{name}|net_r", values) for name, values in {"eth0": [1, 2, 3], "ib0": [10, None, 30], "lo": [7, 7, 7]}.items()
     ]
-    found, tally = of(opened(written(tmp_path, texts)))
+    found, data = of(opened(written(tmp_path, texts)))
     assert found == {"dataservers/netinbytes": {(small.START, "nsd1"): 11.0, (small.START + 120, "nsd1"): 33.0}}
-    assert tally.dropped == {"loopback": 3}
+    assert data.dropped == {"loopback": 3}
 
 
 def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own_interfaces(tmp_path):
@@ -162,16 +158,16 @@ def test_a_file_that_is_read_alone_as_in_a_watched_folder_has_the_sum_of_its_own
     ],
 )
 def test_a_column_that_gives_no_cells_is_counted(tmp_path, column, reason):
-    found, tally = of(opened(written(tmp_path, [one(column, [5, 6])]), lun_map=("ddn=datatarget",)))
-    assert (found, tally.dropped[reason]) == ({}, 2)
+    found, data = of(opened(written(tmp_path, [one(column, [5, 6])]), lun_map=("ddn=datatarget",)))
+    assert (found, data.dropped.get(reason)) == ({}, 2)
 
 
 @pytest.mark.parametrize(("bucket", "reason"), [(1, "buckets shorter than the step"), (300, "buckets longer than the step")])
 def test_buckets_of_another_length_are_not_put_into_rows(tmp_path, bucket, reason):
-    found, tally = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)])))
-    assert (found, tally.dropped) == ({"datatargets/readbytes": {}}, {reason: 4})
-    found, tally = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)]), step=bucket))
-    assert (len(found["datatargets/readbytes"]), tally.dropped) == (4, {})
+    found, data = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)])))
+    assert (found, data.dropped) == ({"datatargets/readbytes": {}}, {reason: 4})
+    found, data = of(opened(written(tmp_path, [one(NSD, [5] * 4, bucket=bucket)]), step=bucket))
+    assert (len(found["datatargets/readbytes"]), data.dropped) == (4, {})
 
 
 def test_cpu_figures_are_scaled_and_their_sum_with_them(tmp_path):
@@ -183,13 +179,13 @@ def test_cpu_figures_are_scaled_and_their_sum_with_them(tmp_path):
 
 def test_an_hour_that_never_was_is_counted(tmp_path):
     text = one(NSD, [5, 6], begin="2019-03-10T02:00:00")
-    _, tally = of(opened(written(tmp_path, [text])))
-    assert tally.dropped == {"time stamp that does not exist": 2}
+    _, data = of(opened(written(tmp_path, [text])))
+    assert data.dropped == {"time stamp that does not exist": 2}
 
 
 def test_files_that_are_no_output_are_counted_next_to_outputs(tmp_path):
-    found, tally = of(opened(written(tmp_path, [b"some notes\n", one(NSD, [5]), b""])))
-    assert (len(found), tally.dropped) == (1, {"file without a legend": 2})
+    found, data = of(opened(written(tmp_path, [b"some notes\n", one(NSD, [5]), b""])))
+    assert (len(found), data.dropped) == (1, {"file without a legend": 2})
 
 
 def test_an_input_without_any_output_is_refused(tmp_path):
@@ -211,12 +207,12 @@ def test_a_map_that_cannot_be_read_is_a_sentence_with_its_option(tmp_path, text)
 
 def test_expressions_may_hold_equals_signs_and_the_first_that_matches_counts(tmp_path):
     texts = [one(f"nsd1|GPFSNSDDisk|{name}|gpfs_nsdds_bytes_read", [5]) for name in ("a=b", "a", "ba")]
-    found, tally = of(opened(written(tmp_path, texts), lun_map=("a=b=mdtarget", "a=datatarget")))
+    found, data = of(opened(written(tmp_path, texts), lun_map=("a=b=mdtarget", "a=datatarget")))
     assert {dataset: [name for _, name in cells] for dataset, cells in found.items()} == {
         "mdtargets/readbytes": ["nsd1:a=b"],
         "datatargets/readbytes": ["nsd1:a"],
     }
-    assert tally.dropped == {"NSD that lun_map does not match": 1}
+    assert data.dropped == {"NSD that lun_map does not match": 1}
 
 
 def test_spans_are_where_rows_are(tmp_path):
@@ -230,10 +226,11 @@ def test_spans_are_where_rows_are(tmp_path):
 def test_a_large_input_is_read_as_a_small_one(tmp_path, monkeypatch):
     texts = [text for n in range(3) for text in small.texts(small.START + 600 * n, 10, ZoneInfo(ZONE))]
     directory = written(tmp_path, [*texts, b"nonsense\n"])
-    alone = of(opened(directory, **MAPS))
+    alone, data = of(opened(directory, **MAPS))
     asked = []
     monkeypatch.setattr(parse_workers, "parsed", lambda *given: asked.append(given) or parsed(*given))
     monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "FEW", 1)
     monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "others", lambda: 1)
-    assert of(opened(directory, **MAPS)) == alone
+    found, in_workers = of(opened(directory, **MAPS))
+    assert (found, in_workers.records, in_workers.dropped) == (alone, data.records, data.dropped)
     assert len(asked) == 1

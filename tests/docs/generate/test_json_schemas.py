@@ -14,6 +14,7 @@ from tokiod.cli.commands.tail import _json
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.subscribe.subscriber import Update
 from tokiod.window import Window
+from tokiod.window_data import WindowMeta
 
 DIRECTORY = Path(__file__).parents[3] / "docs" / "json"
 NOON = 1_517_184_000 + 12 * 3600
@@ -35,7 +36,9 @@ def test_every_field_that_is_printed_is_in_the_schema_by_its_name(tmp_path):
 def test_what_is_printed_of_a_ledger_is_what_the_schema_says(tmp_path, command):
     path = configured(tmp_path)
     with ledger_of(path) as ledger:
-        ledger.store([StoredEntry("one", "lmt", "fs", Window(NOON - 600, NOON - 540), 600, {"odd": 3}, 700)], NOON)
+        ledger.store(
+            [StoredEntry(WindowMeta("one", "lmt", "fs", Window(NOON - 600, NOON - 540), records=700, dropped={"odd": 3}), 600)], NOON
+        )
         ledger.failed("one", Window(NOON - 540, NOON - 480), "Transient", "no route to host", 3, NOON + 90, NOON)
         done = ran(path, command, "--json", at=NOON + 30)
     told = msgspec.json.decode(done.stdout, type=PRINTED[command])

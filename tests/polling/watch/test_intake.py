@@ -13,14 +13,15 @@ from tokiod.batch import Batch
 from tokiod.clock import SimulatedClock
 from tokiod.collector import SavedOptions
 from tokiod.config.watched_folder import watched
-from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.errors import Fatal, Refusal, TokiodError, Transient
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.received_files import Totals
 from tokiod.polling.watch.folder import REJECTED
 from tokiod.polling.watch.intake import Intake
 from tokiod.sample_spans import spans_of
 from tokiod.window import Calendar
-from tokiod.window_result import Rejected, Stored
+from tokiod.window_data import WindowData
+from tokiod.window_result import Stored
 
 NOON = 1_517_126_400 + 12 * 3600
 STEP = 60
@@ -55,11 +56,11 @@ class Lines:
     async def spans(self):
         return spans_of(self.rows()[:, 0], STEP)
 
-    async def collect(self, window, tally):
+    async def collect(self, window):
         rows = self.rows()
         rows = rows[(rows[:, 0] >= window.start) & (rows[:, 0] < window.end)]
-        tally.dropped["odd"] += 1
-        yield Batch("datatargets/readrates", "gauge", STEP, ("ost",), rows[:, 0], np.zeros(len(rows), np.uint32), rows[:, 1] * 1.0)
+        zero = np.zeros(len(rows), np.uint32)
+        return WindowData([Batch("datatargets/readrates", "gauge", STEP, ("ost",), rows[:, 0], zero, rows[:, 1] * 1.0)], None, {"odd": 1})
 
     async def count(self, _window):
         return None
@@ -78,7 +79,7 @@ class Site:
 
     async def submit(self, collected):
         answer = asyncio.get_running_loop().create_future()
-        outcome = self.answers.pop(0) if self.answers else Stored(sum(map(len, collected.batches)), dict(collected.dropped))
+        outcome = self.answers.pop(0) if self.answers else Stored(sum(map(len, collected.batches)), dict(collected.meta.dropped))
         answer.set_result(outcome)
         if isinstance(outcome, Stored):
             self.windows.append(collected)
@@ -150,8 +151,8 @@ def test_files_that_were_there_and_files_that_come_are_collected_once_each_whole
     assert asyncio.run(scenario()) == ("running", f"2 files of {site.folder} collected")
     assert site.cells == {(NOON + STEP * m, m + 1.0) for m in (0, 1, 2, 100, *range(200, 230))}
     assert (site.opened, site.closed) == (["early", "late"], ["early", "late"])
-    assert {collected.extent for collected in site.windows} == {"some"}
-    assert all(c.window.seconds <= 180 * STEP and c.window.start % STEP == 0 for c in site.windows)
+    assert {collected.meta.extent for collected in site.windows} == {"some"}
+    assert all(c.meta.window.seconds <= 180 * STEP and c.meta.window.start % STEP == 0 for c in site.windows)
 
 
 def test_what_lies_far_apart_is_collected_without_what_lies_between(site):
@@ -253,7 +254,7 @@ def test_a_disk_that_is_full_for_a_while_is_waited_for(site):
             raise failures.pop()
 
     site.behaviours["one"] = full
-    site.answers = [Rejected("the disk is full", retry=True)]
+    site.answers = [Refusal("the disk is full", "retry")]
 
     async def scenario():
         async with site.running():
@@ -265,7 +266,7 @@ def test_a_disk_that_is_full_for_a_while_is_waited_for(site):
 
 
 def test_what_the_writer_can_never_store_is_set_apart(site):
-    site.answers = [Rejected("steps of 60 s, the file has 5 s", retry=False)]
+    site.answers = [Refusal("steps of 60 s, the file has 5 s", "never")]
 
     async def scenario():
         async with site.running():

@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 from contextlib import closing
+from dataclasses import replace
 
 import faulty
 import h5py
@@ -15,7 +16,7 @@ from sinks.tts.day_files import Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
-from tokiod.collector import Site, SourceConfig, Tally
+from tokiod.collector import Site, SourceConfig, collect_window
 from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig
 from tokiod.errors import Fatal, TokiodError, Transient
@@ -23,13 +24,13 @@ from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.reports.verify.scratch_archive import TRIES, Source
 from tokiod.reports.verify.tts_diff import SHOWN_CELLS
 from tokiod.reports.verify.verify import Verification, Verified
-from tokiod.sink import Collected
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.seal import seal
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window
+from tokiod.window_data import WindowData
 
 DAY = 86400
 MIDNIGHT = 1_517_184_000
@@ -62,10 +63,9 @@ class Archive:
         with closing(TtsSink(shelf, compare=False)) as sink:
             entries = []
             for window in [window for span in spans for window in self.calendar.split(span, self.config.window)]:
-                tally = Tally()
-                batches = [batch async for batch in collector.collect(window, tally)]
-                sink.apply(Collected(self.config.system, self.config.name, self.config.kind, window, batches))
-                entries.append(StoredEntry(self.config.name, self.config.kind, self.config.system, window, 1, records=tally.records))
+                collected = await collect_window(collector, self.config, window)
+                sink.apply(collected)
+                entries.append(StoredEntry(replace(collected.meta, dropped={}), 1))
             sink.commit()
             self.ledger.store(entries, NOON)
         await collector.close()
@@ -241,18 +241,18 @@ class Scripted:
         self.columns = {"OST0000": lambda minute: (minute + 2000) ** 2}
         self.asked, self.fails, self.records = [], [], {}
 
-    async def collect(self, window, tally):
+    async def collect(self, window):
         self.asked.append(window)
         if self.fails:
             raise self.fails.pop()
-        tally.records = await self.count(window)
         minutes = range((window.start - MIDNIGHT) // 60, (window.end - MIDNIGHT) // 60)
         names = tuple(self.columns)
         cells = [(MIDNIGHT + 60 * m, c, v) for m in minutes for c, name in enumerate(names) if (v := self.columns[name](m)) is not None]
         time, column, value = (np.array([cell[i] for cell in cells], kind) for i, kind in enumerate((np.int64, np.uint32, np.int64)))
-        yield Batch(COUNTER, "counter", 60, names, time, column, value)
+        counter = Batch(COUNTER, "counter", 60, names, time, column, value)
         stamps = np.array([MIDNIGHT + 60 * m for m in minutes], np.int64)
-        yield Batch(GAUGE, "gauge", 60, ("oss0",), stamps, np.zeros(len(stamps), np.uint32), stamps.astype(float))
+        gauge = Batch(GAUGE, "gauge", 60, ("oss0",), stamps, np.zeros(len(stamps), np.uint32), stamps.astype(float))
+        return WindowData([counter, gauge], await self.count(window))
 
     async def count(self, window):
         return sum(self.records.get(start, 1) for start in range(window.start, window.end, 60))

@@ -14,7 +14,7 @@ from archive_model import DAYS, NAMES, archives, filled, held, sink_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tokiod.sink import Refused
+from tokiod.errors import Refusal
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import sweep
 from tokiod.window import Window
@@ -50,8 +50,8 @@ class Machine:
             index = todo.pop()
             try:
                 self.sink.apply(self.windows[index])
-            except Refused as error:
-                assert error.retry  # noqa: PT017 - what kind of refusal matters
+            except Refusal as error:
+                assert error.when != "never"  # noqa: PT017 - what kind of refusal matters
             else:
                 pending.append(index)
             if rng.random() < 0.4 or not todo:
@@ -75,7 +75,7 @@ class Machine:
 
 
 def touches(one: SetAside, collected: Collected) -> bool:
-    return one.window.start < collected.window.end and collected.window.start < one.window.end
+    return one.window.start < collected.meta.window.end and collected.meta.window.start < one.window.end
 
 
 def windows_of(samples: model.Samples, length: int = 8) -> list[Collected]:
@@ -178,9 +178,9 @@ def test_a_file_that_is_no_live_file_when_it_is_opened_goes_aside_and_the_day_be
 def test_a_full_disk_while_a_file_is_made_refuses_the_window_for_now_and_leaves_no_debris(tmp_path, operation):
     machine = Machine(tmp_path, windows_of(SAMPLES))
     machine.files.fail(operation, 1, errno.ENOSPC)
-    with pytest.raises(Refused, match="No space left on device") as refused:
+    with pytest.raises(Refusal, match="No space left on device") as refused:
         machine.sink.apply(machine.windows[0])
-    assert refused.value.retry
+    assert refused.value.when == "retry"
     assert list(tmp_path.rglob("*.hdf5")) == list(tmp_path.rglob(".*.tmp")) == []
     machine.run(random.Random(1))
     machine.sink.close()

@@ -13,7 +13,8 @@ from sinks.tts.background import Threads
 from sinks.tts.day_files import PATIENCE, Limits, Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
-from tokiod.sink import Done, Refused
+from tokiod.errors import Refusal
+from tokiod.sink import Done
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
@@ -37,9 +38,9 @@ def store(sink, first, last, names=NAMES):
 
 
 def is_busy(sink, first, last, names):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         sink.apply(model.window(SAMPLES, first, last, names))
-    return refused.value.later
+    return refused.value.when == "busy"
 
 
 def right(directory, names, days=1, rows=model.ROWS):
@@ -88,18 +89,23 @@ def test_columns_that_come_while_a_file_grows_are_its_next_growth(tmp_path):
     assert right(tmp_path, NAMES)
 
 
+def window_of(system):
+    collected = model.window(SAMPLES, 0, 4, NAMES)
+    return replace(collected, meta=replace(collected.meta, system=system))
+
+
 def test_windows_do_not_wait_for_a_file_behind_another_that_is_waited_for(tmp_path):
     workshop = Later()
     sink = opened(tmp_path, workshop)
     for system in ("one", "two", "three", "one"):
-        with pytest.raises(Refused):
-            sink.apply(replace(model.window(SAMPLES, 0, 4, NAMES), system=system))
+        with pytest.raises(Refusal):
+            sink.apply(window_of(system))
     assert workshop.waited == [PATIENCE]
     workshop.do()
     for system in ("one", "two", "three"):
-        assert sink.apply(replace(model.window(SAMPLES, 0, 4, NAMES), system=system)).cells > 0
-    with pytest.raises(Refused):
-        sink.apply(replace(model.window(SAMPLES, 0, 4, NAMES), system="four"))
+        assert sink.apply(window_of(system)).cells > 0
+    with pytest.raises(Refusal):
+        sink.apply(window_of("four"))
     assert workshop.waited == [PATIENCE, PATIENCE]
 
 
@@ -110,7 +116,7 @@ def script(sink, workshop):
         for _ in range(3):
             try:
                 store(sink, 0, 4, names)
-            except Refused:
+            except Refusal:
                 busy += 1
                 if names != NAMES:
                     store(sink, 8, 10)
@@ -170,9 +176,9 @@ def test_what_cannot_be_made_is_told_to_the_window_that_waits_for_it(tmp_path):
     files.fail("allocate", 1, 28)
     workshop.do()
     assert sink.rest() == []
-    with pytest.raises(Refused, match="No space left on device") as refused:
+    with pytest.raises(Refusal, match="No space left on device") as refused:
         sink.apply(model.window(SAMPLES, 0, 4))
-    assert (refused.value.retry, refused.value.later) == (True, False)
+    assert refused.value.when == "retry"
     assert is_busy(sink, 0, 4, NAMES)
     workshop.do()
     store(sink, 0, model.ROWS)
@@ -189,7 +195,7 @@ def test_a_file_truncated_while_it_grows_is_set_aside_and_nothing_of_it_taken_ov
     with place(sink).path.open("r+b") as file:
         file.truncate(100)
     workshop.do()
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         sink.apply(model.window(SAMPLES, 4, 6, tuple(SAMPLES)))
     (aside,) = sink.commit()
     assert (aside.path, aside.salvaged) == (str(place(sink).path), False)
@@ -202,9 +208,9 @@ def test_a_file_truncated_while_it_grows_is_set_aside_and_nothing_of_it_taken_ov
 def test_a_dataset_has_no_more_columns_than_are_allowed(tmp_path):
     sink = opened(tmp_path, None, columns=3)
     store(sink, 0, 4)
-    with pytest.raises(Refused, match=r"would have 4 columns, archive\.max_columns allows 3") as refused:
+    with pytest.raises(Refusal, match=r"would have 4 columns, archive\.max_columns allows 3") as refused:
         sink.apply(model.window(SAMPLES, 4, 8, tuple(SAMPLES)))
-    assert not refused.value.retry
+    assert refused.value.when == "never"
     store(sink, 0, model.ROWS)
     assert right(tmp_path, NAMES)
 
@@ -243,8 +249,8 @@ def test_in_real_threads_every_window_is_there_in_the_end(tmp_path, seed):
         row, names = todo[index := rng.randrange(len(todo))]
         try:
             store(sink, row, row + 1, names)
-        except Refused as error:
-            assert error.later  # noqa: PT017 - one of many
+        except Refusal as error:
+            assert error.when == "busy"  # noqa: PT017 - one of many
         else:
             del todo[index]
         if rng.random() < 0.1:

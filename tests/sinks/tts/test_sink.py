@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokiod.batch import Batch
-from tokiod.sink import Collected, Refused
+from tokiod.errors import Refusal
 from tokiod.tts.schema import missing
 from tokiod.window import Window
+from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
     import random
@@ -92,7 +93,7 @@ def test_a_window_applied_again_changes_nothing_and_tells_nothing(tmp_path):
 
 def test_a_window_without_data_makes_no_file(tmp_path):
     sink = sink_in(tmp_path)
-    applied = sink.apply(Collected("fs", "s", "lmt", Window(model.EPOCH, model.EPOCH + 60), []))
+    applied = sink.apply(Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH, model.EPOCH + 60)), []))
     assert (applied.cells, dict(applied.dropped), applied.changes) == (0, {}, [])
     assert list(tmp_path.iterdir()) == []
 
@@ -101,7 +102,7 @@ def one(dataset: str, form: str, step: int, value, time: int = model.EPOCH, colu
     dtype = np.int64 if form == "counter" else np.float64
     values = np.atleast_1d(np.array(value, dtype))
     batch = Batch(dataset, form, step, columns, np.full(len(values), time), np.zeros(len(values), np.uint32), values)
-    return Collected("fs", "s", "lmt", Window(model.EPOCH, model.EPOCH + 3600), [batch])
+    return Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH, model.EPOCH + 3600)), [batch])
 
 
 @pytest.mark.parametrize(
@@ -159,15 +160,15 @@ def test_a_batch_that_contradicts_the_file_is_refused_for_good_and_disturbs_noth
     sink.apply(first)
     sink.commit()
     before = _all_cells(tmp_path)
-    with pytest.raises(Refused, match=sentence) as refused:
+    with pytest.raises(Refusal, match=sentence) as refused:
         sink.apply(second)
-    assert not refused.value.retry
+    assert refused.value.when == "never"
     sink.close()
     assert _all_cells(tmp_path) == before
 
 
 def test_a_window_across_the_end_of_the_day_is_refused(tmp_path):
     sink = sink_in(tmp_path)
-    crossing = Collected("fs", "s", "lmt", Window(model.EPOCH + model.DAY - 60, model.EPOCH + model.DAY + 60), [])
-    with pytest.raises(Refused, match="crosses the end of"):
+    crossing = Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH + model.DAY - 60, model.EPOCH + model.DAY + 60)), [])
+    with pytest.raises(Refusal, match="crosses the end of"):
         sink.apply(crossing)

@@ -17,7 +17,7 @@ from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import epoch
-from tokiod.collector import Site, Tally
+from tokiod.collector import Site, collect_window
 from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.errors import TokiodError
@@ -84,12 +84,11 @@ def once_command(config_path: Path, clock: Clock, source: str, window: str | Non
 
 
 async def _once(config: Config, clock: Clock, section: SourceConfig, collector: Collector, start: str | None) -> Once:
-    tally, dropped = Tally(), Counter[str]()
+    dropped = Counter[str]()
     try:
         window = _window(Calendar(config.timezone), clock, section, start, replayable=collector.replayable)
         begun = clock.monotonic()
-        async with asyncio.timeout(section.timeout):
-            batches = [batch async for batch in collector.collect(window, tally)]
+        collected = await collect_window(collector, section, window, seconds=section.timeout)
         seconds = clock.monotonic() - begun
     except TimeoutError:
         raise Failed(f"{section.name}: no answer within {section.timeout} s") from None
@@ -98,11 +97,10 @@ async def _once(config: Config, clock: Clock, section: SourceConfig, collector: 
     finally:
         await collector.close()
     selection = Selection(window, dropped)
-    chosen = [selection.cells(batch) for batch in batches if batch.columns]
+    chosen = [selection.cells(batch) for batch in collected.batches if batch.columns]
     filled = [_filled(section.kind, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in _names(chosen)]
-    return Once(
-        section.name, section.system, window.start, window.end, filled, tally.records, dict(tally.dropped + dropped), round(seconds, 3)
-    )
+    dropped = Counter(collected.meta.dropped) + dropped
+    return Once(section.name, section.system, window.start, window.end, filled, collected.meta.records, dict(dropped), round(seconds, 3))
 
 
 def _window(calendar: Calendar, clock: Clock, section: SourceConfig, start: str | None, *, replayable: bool) -> Window:

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod.collector import Tally
-from tokiod.errors import TokiodError, Transient
+from tokiod.collector import collect_window
+from tokiod.errors import Refusal, TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.received_files import FoundFile
-from tokiod.polling.retry import CAP, backoff, moment, refusal
+from tokiod.polling.retry import CAP, backoff, classify, moment, refused_by_writer
 from tokiod.polling.watch.folder import REJECTED, Folder
-from tokiod.sink import Collected
 from tokiod.window import Window
-from tokiod.window_result import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.ledger import Ledger
     from tokiod.ledger.received_files import Totals
     from tokiod.window import Calendar
+    from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
 ROWS = 180
@@ -121,7 +120,9 @@ class Intake:
         while True:
             try:
                 cells, dropped = await self._all(found)
-            except (Transient, TimeoutError) as error:
+            except Exception as error:
+                if classify(error) not in {"transient", "timeout", "not_yet"}:
+                    raise
                 failures += 1
                 self._say("waiting", f"{found.path.name}: {error}")
                 await self._clock.sleep(backoff(failures, CAP, self._rng))
@@ -145,17 +146,15 @@ class Intake:
         return cells, dropped
 
     async def _store(self, collector: SavedCollector, window: Window) -> tuple[int, dict[str, int]]:
-        tally, config = Tally(), self._config
-        batches = [batch async for batch in collector.collect(window, tally)]
-        collected = Collected(config.system, config.name, config.kind, window, batches, tally.records, tally.dropped, "some")
+        collected = await collect_window(collector, self._config, window, extent="some")
         times = 0
         while True:
             async with self._room:
                 outcome = await (await self._submit(collected))
-            if not isinstance(outcome, Rejected):
+            if not isinstance(outcome, Refusal):
                 return outcome.cells, outcome.dropped
-            if not outcome.later:
-                raise refusal(outcome, window)
+            if outcome.when != "busy":
+                raise refused_by_writer(outcome, window)
             times += 1
             await self._clock.sleep(moment(times))
 

@@ -5,7 +5,6 @@ Its files are those of an archive's days, cut to what is collected, so counters 
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,8 @@ import numpy as np
 from sinks.tts.day_files import Limits, Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import Place
-from tokiod.collector import Tally
+from tokiod.collector import collect_window
 from tokiod.errors import Transient
-from tokiod.sink import Collected
 from tokiod.tts.counters.deltas import anchored
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile
@@ -28,11 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokiod.archive.layout import Layout
-    from tokiod.batch import Batch, Form
+    from tokiod.batch import Form
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.tts.live.matrix import Matrix
     from tokiod.window import Calendar, Day, Window
+    from tokiod.window_data import Collected
 
 TRIES = 4
 WAIT = 2.0
@@ -66,14 +65,15 @@ class Scratch:
         self._shelf = Shelf(self._place, source.clock, UNSYNCED, limits=Limits(keep_open=2, columns=columns))
         self._sink = TtsSink(self._shelf, compare=False)
 
-    async def collect(self, window: Window) -> Tally:
-        """Collect a window within a day. Raises CollectError where the source can't be asked, Refused where there is no room."""
-        tally = Tally()
-        config = self._source.config
-        batches = await self._asked(window, tally)
-        self.forms.update((batch.dataset, batch.form) for batch in batches if batch.columns)
-        self._sink.apply(Collected(config.system, config.name, config.kind, window, batches))
-        return tally
+    async def collect(self, window: Window) -> int | None:
+        """Collect a window within a day; return how many records it has.
+
+        Raises CollectError where the source doesn't answer, Refusal where there is no room.
+        """
+        collected = await self._collected(window)
+        self.forms.update((batch.dataset, batch.form) for batch in collected.batches if batch.columns)
+        self._sink.apply(collected)
+        return collected.meta.records
 
     def path(self, day: Day) -> Path | None:
         """Return the file that holds a day, None where nothing came for it."""
@@ -104,19 +104,16 @@ class Scratch:
         finally:
             file.close()
 
-    async def _asked(self, window: Window, tally: Tally) -> list[Batch]:
-        """Ask the source, again and again if it is only busy."""
-        config = self._source.config
+    async def _collected(self, window: Window) -> Collected:
+        """Collect a window, again and again if the source is only busy."""
+        source = self._source
         for attempt in range(1, TRIES + 1):
             try:
-                async with asyncio.timeout(config.timeout * max(1, window.seconds / config.window)):
-                    return [batch async for batch in self._source.collector.collect(window, tally)]
+                return await collect_window(source.collector, source.config, window, seconds=source.config.seconds_for(window))
             except (Transient, TimeoutError) as error:
                 if attempt == TRIES:
                     raise Transient(f"{window}: {str(error) or 'no answer in time'}") from error
-            tally.records = None
-            tally.dropped.clear()
-            await self._source.clock.sleep(WAIT * 2 ** (attempt - 1))
+            await source.clock.sleep(WAIT * 2 ** (attempt - 1))
         raise AssertionError
 
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.errors import TokiodError
+from tokiod.errors import Refusal, TokiodError
 from tokiod.reports.verify.scratch_archive import Scratch
 from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
-from tokiod.sink import Refused
 from tokiod.tts.layout import NotLive
 from tokiod.tts.read import Reader
 from tokiod.window import Window, bulk_length
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokiod.collector import Tally
     from tokiod.config.load import ArchiveConfig
     from tokiod.ledger.counts import Counts
     from tokiod.ledger.ledger import Ledger
@@ -141,9 +139,9 @@ class _Going:
         length = bulk_length(int(source.config.window))
         for piece in self.stored.within(span.start, span.end):
             for window in self._uncut(source.calendar.split(piece, length), piece.end):
-                tally = await self._stored(window)
+                records = await self._stored(window)
                 if window.start >= since:
-                    await self._count(window, tally.records)
+                    await self._count(window, records)
                     self.of.progress(window.end)
 
     def _uncut(self, windows: Iterable[Window], end: int) -> Iterator[Window]:
@@ -155,10 +153,10 @@ class _Going:
                 yield Window(start, window.end)
                 start = None
 
-    async def _stored(self, window: Window) -> Tally:
+    async def _stored(self, window: Window) -> int | None:
         try:
             return await self.scratch.collect(window)
-        except Refused as error:
+        except Refusal as error:
             place = self.of.directory or gettempdir()
             raise TokiodError(f"{error}; {place} must have room for two of the archive's days: name another directory by TMPDIR") from error
 

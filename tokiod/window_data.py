@@ -1,0 +1,92 @@
+"""The data of a window: what a collector returns, and the one record of whose window it is that travels with it to the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tokiod.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tokiod.batch import Batch, Extent
+    from tokiod.window import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRows:
+    """Rows of a table, for data that is not a matrix: events and jobs, of which there are too many to be columns.
+
+    table: logical name, `jobs/operations`; values: one array of n rows per name in columns, in their order. The first column is
+    `time`, i8[n] UTC epoch seconds. Raises ValueError for arrays that don't fit to the columns or to each other.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    values: tuple[NDArray[Any], ...]
+
+    def __post_init__(self) -> None:
+        if self.columns[:1] != ("time",) or len(self.values) != len(self.columns):
+            raise ValueError(f"{self.table}: {len(self.values)} arrays for the columns {', '.join(self.columns)}; the first must be time")
+        if len({len(array) for array in self.values}) != 1:
+            raise ValueError(f"{self.table}: columns of different lengths")
+
+    def __len__(self) -> int:
+        return len(self.values[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowData:
+    """All that a source has for a window.
+
+    batches: at most one per dataset; no batch, or batches without cells, mean that the source is past this window and has no data.
+    records: how many of the source's records were read, including the dropped ones, to be compared with Collector.count() later; None
+    where the source can't count. dropped: records that gave no cell, by reason.
+    tables: rows of the tables that the kind declares; nothing stores them yet, so a window with rows is refused.
+    """
+
+    batches: Sequence[Batch] = ()
+    records: int | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    tables: Sequence[TableRows] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMeta:
+    """Whose window it is and what is known of it, from the collector to the ledger.
+
+    kind: the collector's, the `source` attribute of TTS groups; records, dropped: as in WindowData.
+    extent: "whole"; "some" of the source's datasets on purpose; or the "seam" of a span: only counters that the differences of its
+    neighbours need, for which no file is created. A window that is not whole does not count as stored.
+    """
+
+    source: str
+    kind: str
+    system: str
+    window: Window
+    records: int | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    extent: Extent = "whole"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the window counts as stored once its data are."""
+        return self.extent == "whole"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """One collected window of one source on its way into a sink."""
+
+    meta: WindowMeta
+    batches: Sequence[Batch]
+    tables: Sequence[TableRows] = ()
+
+
+def tables_unstored(collected: Collected) -> Refusal:
+    """Return the refusal of a window that has rows of tables, which neither the bus nor a sink can store yet."""
+    names = ", ".join(sorted({rows.table for rows in collected.tables}))
+    return Refusal(f"kind {collected.meta.kind!r} returned rows of a table ({names}), which can't be stored yet", "never")
