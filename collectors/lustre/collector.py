@@ -11,7 +11,7 @@ from collectors.lustre import parse_df, parse_dl
 from collectors.lustre.homes import Homes
 from collectors.lustre.to_batches import Columns, batches, failover, fullness
 from tokiod.errors import CollectError, Fatal, Transient
-from tokiod.toolkit.commands import Commands, Stuck, TookTooLong
+from tokiod.toolkit.commands import Commands, CommandTimeout, Stuck
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
@@ -145,14 +145,14 @@ class Lustre:
 
 def _is_passing(outcome: Output | BaseException) -> bool:
     """Whether a command failed in a way that may be over in a moment; one that hung has taken its time already."""
-    return isinstance(outcome, Transient) and not isinstance(outcome, (TookTooLong, Stuck, TooLate))
+    return isinstance(outcome, Transient) and not isinstance(outcome, (CommandTimeout, Stuck, TooLate))
 
 
 def _reason(error: CollectError) -> str:
     match error:
         case Stuck():
             return "its command can't be ended"
-        case TookTooLong():
+        case CommandTimeout():
             return "no answer in time"
         case _:
             return "no answer"

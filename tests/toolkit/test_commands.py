@@ -11,7 +11,7 @@ import pytest
 
 from tokiod.errors import Fatal, Transient
 from tokiod.polling.retry import classify
-from tokiod.toolkit.commands import Commands, Stuck, TookTooLong
+from tokiod.toolkit.commands import Commands, CommandTimeout, Stuck
 
 
 @pytest.fixture
@@ -88,13 +88,13 @@ def test_only_the_end_of_a_long_stderr_is_kept():
 
 def test_a_command_that_prints_too_much_is_refused_and_takes_no_more_memory_than_that():
     code = "import sys\ntry:\n  while True: sys.stdout.buffer.write(b'x' * 65536)\nexcept OSError: sys.exit(1)"
-    with pytest.raises(Fatal, match="printed more than 1 MiB: ask it for less"):
-        run([sys.executable, "-c", code], Commands(most=1 << 20))
+    with pytest.raises(Fatal, match="printed more than 1 MiB: reduce its output"):
+        run([sys.executable, "-c", code], Commands(max_output=1 << 20))
 
 
 def test_a_command_that_takes_too_long_is_ended_with_its_children_and_says_what_it_said(script, tmp_path):
     hangs = script(f"echo 'waiting for snx11035' >&2; sleep 600 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/self; wait")
-    with pytest.raises(TookTooLong, match=r"has not ended within 0\.3 s; it said: waiting for snx11035") as error:
+    with pytest.raises(CommandTimeout, match=r"has not ended within 0\.3 s; its last message: waiting for snx11035") as error:
         run([hangs], seconds=0.3)
     assert classify(error.value) == "timeout"
     assert gone((tmp_path / "child").read_text().strip())
@@ -102,7 +102,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children_and_says_what_
 
 
 def test_one_that_ignores_sigterm_is_killed(script, tmp_path):
-    with pytest.raises(TookTooLong):
+    with pytest.raises(CommandTimeout):
         run([script(f"trap '' TERM; echo $$ > {tmp_path}/self; while :; do sleep 0.1; done")], seconds=0.2)
     assert gone((tmp_path / "self").read_text().strip())
 
@@ -158,7 +158,7 @@ def test_one_command_of_a_key_runs_at_a_time_and_others_beside_it(script):
         commands = Commands()
         first = asyncio.ensure_future(commands.run([script("sleep 0.5; echo first")], key="/scratch1", seconds=5))
         await asyncio.sleep(0.1)
-        with pytest.raises(Transient, match="for /scratch1 is still running: it is not started again meanwhile"):
+        with pytest.raises(Transient, match="for /scratch1 is still running: it is not started a second time"):
             await commands.run([script("echo second", "second")], key="/scratch1", seconds=5)
         other = await commands.run([script("echo other", "other")], key="/scratch2", seconds=5)
         return [(await first).stdout, other.stdout, first.done()]
@@ -168,16 +168,16 @@ def test_one_command_of_a_key_runs_at_a_time_and_others_beside_it(script):
 
 def test_one_that_can_not_be_killed_is_counted_and_nothing_is_piled_upon_it(script, tmp_path, monkeypatch):
     """A process in the kernel's uninterruptible sleep, played by a killer whose signals don't arrive."""
-    monkeypatch.setattr("tokiod.toolkit.commands.GRACE", 0.1)
+    monkeypatch.setattr("tokiod.toolkit.commands.GRACE_SECONDS", 0.1)
     hangs = script(f"echo $$ > {tmp_path}/self; exec sleep 600")
 
     async def scenario():
         commands = Commands(kill=lambda _group, _signal: None)
-        with pytest.raises(TookTooLong):
+        with pytest.raises(CommandTimeout):
             await commands.run([hangs], key="/scratch", seconds=0.3)
         stuck, pid = commands.stuck, int((tmp_path / "self").read_text())
         for _ in range(3):
-            with pytest.raises(Stuck, match=rf"\(process {pid}\) can't be ended and is waited for"):
+            with pytest.raises(Stuck, match=rf"\(process {pid}\) can't be ended: it is not started a second time until it ends"):
                 await commands.run([hangs], key="/scratch", seconds=0.3)
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(5):
@@ -193,7 +193,7 @@ def test_a_program_that_can_not_be_run_is_fatal_with_the_way_out(tmp_path, make,
     path = tmp_path / "lfs"
     if make:
         path.write_text("#!/bin/sh\n")
-    with pytest.raises(Fatal, match=f"lfs can't be run: {sentence}; give its whole path, and let tokiod's user run it"):
+    with pytest.raises(Fatal, match=f"lfs can't be run: {sentence}; give its whole path, and permit tokiod's user to run it"):
         run([str(path)])
 
 

@@ -1,4 +1,4 @@
-"""Gzip in pieces of any length, held against the standard library; what is cut off or broken is told."""
+"""Gzip in pieces of any length, compared with the standard library; truncated and damaged data is an error."""
 
 import gzip
 import random
@@ -29,13 +29,13 @@ def cut(data, seed):
 
 @given(MEMBERS, st.integers(1, 5000), st.integers(0, 2**32))
 @example([(b"", 0, 0)], 1, 0)
-def test_members_come_whole_however_they_are_cut_and_never_more_at_a_time_than_was_asked_for(members, size, seed):
+def test_members_are_whole_however_they_are_cut_and_never_longer_than_the_size(members, size, seed):
     parts = list(unpacked(cut(packed(members), seed), size))
     assert b"".join(parts) == b"".join(data for data, _, _ in members)
     assert all(0 < len(part) <= size for part in parts)
 
 
-def test_what_became_a_thousandth_is_unpacked_in_parts():
+def test_data_that_was_compressed_a_thousandfold_is_decompressed_in_parts():
     length = 0
     for part in unpacked([gzip.compress(bytes(1 << 24))], 1 << 16):
         assert len(part) <= 1 << 16
@@ -44,19 +44,19 @@ def test_what_became_a_thousandth_is_unpacked_in_parts():
 
 
 @given(MEMBERS, st.integers(0, 2**32))
-def test_what_is_cut_off_is_told_wherever_that_is(members, seed):
+def test_truncated_data_is_an_error_wherever_it_ends(members, seed):
     whole = packed([(data, level, 0) for data, level, _ in members])
     ends, at = set(), 0
     for data, level, _ in members:
         at += len(gzip.compress(data, level))
         ends.add(at)
     length = random.Random(seed).choice([n for n in range(len(whole)) if n not in ends])
-    with pytest.raises(BrokenGzip, match="cut off"):
+    with pytest.raises(BrokenGzip, match="truncated"):
         list(unpacked(cut(whole[:length], seed), 4096))
 
 
 @given(st.binary(min_size=30, max_size=300), st.integers(0, 2**32))
-def test_damage_is_told_or_does_no_harm(data, seed):
+def test_damage_is_an_error_or_changes_no_byte(data, seed):
     whole = bytearray(gzip.compress(data))
     chance = random.Random(seed)
     whole[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
@@ -64,6 +64,7 @@ def test_damage_is_told_or_does_no_harm(data, seed):
         assert b"".join(unpacked(cut(bytes(whole), seed), 4096)) == data
 
 
-def test_what_follows_a_member_and_is_none_is_told():
-    with pytest.raises(BrokenGzip, match="broken"):
-        list(unpacked([gzip.compress(b"text"), b"x"], 4096))
+@pytest.mark.parametrize(("rest", "fault"), [(b"more", "damaged"), (b"x", "damaged"), (bytes(9) + b"more", "damaged")])
+def test_bytes_after_a_member_that_are_no_member_are_an_error(rest, fault):
+    with pytest.raises(BrokenGzip, match=fault):
+        list(unpacked([gzip.compress(b"text"), rest], 4096))

@@ -1,1 +1,1 @@
-"""What collectors share: commands, saved files, gzip, worker processes, TLS."""
+"""For collectors: commands, saved files, gzip, worker processes, TLS."""

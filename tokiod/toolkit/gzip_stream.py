@@ -1,6 +1,6 @@
-"""Gzip as it comes, in pieces: several members behind one another too, with zeros between and behind them as tar leaves them.
+"""Decompress gzip that arrives in pieces, with any number of members, and zeros between and after them as tar leaves them.
 
-By ISA-L, which takes a third of zlib's time, lets go of the GIL, and is fed the same way.
+By ISA-L, which takes a third of zlib's time and releases the GIL. isal.igzip reads files, not pieces: docs/decisions/0016.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 GZIP = b"\x1f\x8b"
-"""How it begins, whatever a file's name says."""
+"""The first bytes of gzip data, whatever a file's name is."""
 _BROKEN: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stubs call it an instance
 
 
-class BrokenGzip(Exception):  # noqa: N818 - what it is
-    """Gzip that can't be unpacked, or is not all there."""
+class BrokenGzip(Exception):  # noqa: N818 - a state, damaged or truncated
+    """Gzip data that is damaged or truncated."""
 
 
 def unpacked(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Unpack what comes in pieces, at most `size` bytes at a time. Raises BrokenGzip."""
+    """Yield the decompressed bytes of pieces, at most `size` at a time. Raises BrokenGzip."""
     unpacker, is_whole = isal_zlib.decompressobj(wbits=31), False
     for piece in pieces:
         rest = piece
         while rest := rest.lstrip(b"\0") if is_whole else rest:
             if is_whole and not GZIP.startswith(rest[:2]):
-                raise BrokenGzip("it is gzip and broken: what is behind its end is none")
+                raise BrokenGzip("damaged gzip data: other bytes follow its end")
             chunk = _fed(unpacker, rest, size)
             rest, is_whole = unpacker.unconsumed_tail, unpacker.eof
             if is_whole:
@@ -38,11 +38,11 @@ def unpacked(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
     while chunk := b"" if is_whole else _fed(unpacker, b"", size):
         yield chunk
     if not (is_whole or unpacker.eof):
-        raise BrokenGzip("it is gzip and cut off")
+        raise BrokenGzip("truncated gzip data")
 
 
 def _fed(unpacker: isal_zlib.Decompress, packed: bytes, size: int) -> bytes:
     try:
         return unpacker.decompress(packed, size)
     except _BROKEN as error:
-        raise BrokenGzip(f"it is gzip and broken: {error}") from None
+        raise BrokenGzip(f"damaged gzip data: {error}") from None

@@ -1,4 +1,4 @@
-"""What collectors of saved files share: inputs that can be read, small ones that may be packed, large ones in a spool, read once."""
+"""Saved files, for collectors: check inputs, read small ones whole, also compressed, read large ones once into a spool."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound="Spool")
 
-LARGEST = 1 << 30
-"""Bytes of a file that is read as a whole, unpacked."""
+MAX_WHOLE_BYTES = 1 << 30
+"""Bytes of a file that is read as a whole, after decompression."""
 
 
 class Spool(Protocol):
-    """Where what was read waits, in a file in TMPDIR."""
+    """A temporary file in TMPDIR that holds what was read."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Delete it."""
         ...
 
 
 def readable(inputs: Sequence[str | Path], *, directories: bool = False) -> list[Path]:
-    """Return inputs, files or also directories, as paths. Raises TokiodError for one that can't be read."""
+    """Return inputs as paths: files, with directories=True also directories. Raises TokiodError for one that can't be read."""
     paths = [Path(name) for name in inputs]
     for path in paths:
         try:
@@ -40,33 +40,33 @@ def readable(inputs: Sequence[str | Path], *, directories: bool = False) -> list
 
 
 def content(path: Path) -> bytes:
-    """Return all of a file, unpacked where it is gzip. Raises Fatal for one that can't be read, is broken or too large."""
+    """Return the content of a file, decompressed if it is gzip. Raises Fatal for one that can't be read, is damaged or too large."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise Fatal(f"{path} can't be read: {error.strerror}") from None
     if data.startswith(GZIP):
         data = b"".join(_unpacked(path, data))
-    if len(data) > LARGEST:
-        raise Fatal(f"{path}: longer than {LARGEST >> 30} GiB; save it in smaller pieces")
+    if len(data) > MAX_WHOLE_BYTES:
+        raise Fatal(f"{path}: longer than {MAX_WHOLE_BYTES >> 30} GiB; save it in smaller pieces")
     return data
 
 
 def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
-    """Unpack a gzip file, a little more than LARGEST at most."""
+    """Yield the decompressed content of a gzip file, a little more than MAX_WHOLE_BYTES at most."""
     length = 0
     try:
-        for part in unpacked([data], LARGEST + 1):
+        for part in unpacked([data], MAX_WHOLE_BYTES + 1):
             yield part
             length += len(part)
-            if length > LARGEST:
+            if length > MAX_WHOLE_BYTES:
                 return
     except BrokenGzip as error:
         raise Fatal(f"{path}: {error}") from None
 
 
 def spooled(spool: S, fill: Callable[[S], None]) -> S:
-    """Fill a spool; it is closed where that fails. Raises Transient where there is no room, Fatal for a file that can't be read."""
+    """Fill a spool; close it if that fails. Raises Transient if the disk is full, Fatal for a file that can't be read."""
     try:
         fill(spool)
     except OSError as error:
@@ -80,20 +80,20 @@ def spooled(spool: S, fill: Callable[[S], None]) -> S:
 
 
 class Loading(Generic[T]):
-    """Something that is read once, in a thread, when it is first asked for; whoever asks may be cancelled, the reading goes on."""
+    """A value that is read once, in a thread, at the first request. Reading continues if a caller is cancelled."""
 
     def __init__(self, load: Callable[[], T]) -> None:
         self._load = load
         self._task: asyncio.Future[T] | None = None
 
     async def loaded(self) -> T:
-        """Return it, or raise what reading it raised."""
+        """Return the value, or raise what reading raised."""
         if self._task is None:
             self._task = asyncio.ensure_future(asyncio.to_thread(self._load))
         return await asyncio.shield(self._task)
 
     async def close(self) -> T | None:
-        """Wait until it is read, where that has begun; return what came of it."""
+        """Wait for a read in progress; return its value, None if there is none."""
         task, self._task = self._task, None
         if task is None:
             return None

@@ -1,4 +1,4 @@
-"""Processes that work for one of ours: they end with us, and leave it to us to end them."""
+"""Worker processes that end with their parent, and that only their parent ends."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# Ctrl-C reaches all processes of a terminal: it is ours to end the others, and they inherit from the thread that starts them that they
-# don't hear it. And they need nothing of the program we are: its command line's modules are half of the time it takes to start.
+# Ctrl-C reaches all processes of a terminal. Workers leave it to their parent: they inherit a blocked SIGINT from the thread that starts
+# them. And they do not need the parent's __main__: importing the modules of a command line is half of a worker's start. forkserver
+# imports them too, and costs 13 MiB for the life of the parent: docs/decisions/0016.
 class _Process(SpawnProcess):
     def start(self) -> None:
-        ensure_running()  # the tracker's start would let the thread hear again
-        heard, program = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}), sys.modules["__main__"]
+        ensure_running()  # it would unblock SIGINT when it starts later
+        previous_mask, program = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}), sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:
             super().start()
         finally:
             sys.modules["__main__"] = program
-            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
 class _Processes(SpawnContext):
@@ -42,9 +43,9 @@ def _nothing() -> None:
 
 @contextmanager
 def workers(count: int, begin: Callable[..., None] = _nothing, *arguments: object) -> Iterator[ProcessPoolExecutor]:
-    """Yield an executor of so many processes; what is not done at the end of the block is not begun.
+    """Yield an executor of so many processes. Calls that have not started at the end of the block are cancelled.
 
-    begin: called in each with arguments, all of which can be pickled, before anything else.
+    begin: called first in each process, with arguments that can be pickled.
     """
     pool = ProcessPoolExecutor(count, _Processes(), _begin, (os.getpid(), begin, arguments))
     try:
@@ -56,6 +57,6 @@ def workers(count: int, begin: Callable[..., None] = _nothing, *arguments: objec
 def _begin(parent: int, begin: Callable[..., None], arguments: tuple[object, ...]) -> None:
     try:
         die_with_parent(parent)
-    except SystemExit:  # the pool would print it
+    except SystemExit:  # the pool would print a traceback
         os._exit(0)
     begin(*arguments)

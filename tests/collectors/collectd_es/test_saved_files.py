@@ -198,7 +198,7 @@ def test_fields_hosts_devices_and_step_are_options(tmp_path):
         (b'[[{"_source": {}}], [{"_source": }], []]', "byte 20: not a page"),
         (b"[[1, 2], [x]]", "byte 9: not a page"),
         (b'{"hits": 3}', "byte 0: not a page"),
-        (b"\x1f\x8b\x08\x00", "it is gzip and cut off"),
+        (b"\x1f\x8b\x08\x00", "truncated gzip data"),
     ],
 )
 def test_a_broken_file_fails_every_window_with_its_place(content, fields, tmp_path):

@@ -120,7 +120,7 @@ def test_what_gives_no_cell_is_counted_in_its_window(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"), [(b"hello\n", "is no output of lfs df or of lctl dl"), (b"\x1f\x8bxx", "gzip and cut off")]
+    ("content", "sentence"), [(b"hello\n", "is no output of lfs df or of lctl dl"), (b"\x1f\x8bxx", "truncated gzip data")]
 )
 def test_a_file_that_is_neither_is_refused(tmp_path, content, sentence):
     (tmp_path / "a").write_bytes(content)
