@@ -17,7 +17,7 @@ from sinks.tts.select import Cells, Selection
 from tokiod.batch import Batch, Rows
 from tokiod.errors import Refusal
 from tokiod.sink import Applied
-from tokiod.tts.counters.counter import Changes
+from tokiod.tts.counters.cell_writer import Changes
 from tokiod.tts.schema import ABSENT
 from tokiod.window_data import tables_unstored
 

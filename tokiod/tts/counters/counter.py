@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from tokiod.tts.counters.affected_rows import EmptyRun, Update
+from tokiod.tts.counters.cell_writer import CellWriter, Changes, grid
 from tokiod.tts.counters.deltas import FIRST_CLOSING_ROW, SLAB_ROWS, Deltas, anchored
 from tokiod.tts.counters.monotonic import appended_span, appended_steps, inserted_steps, is_append
 from tokiod.tts.counters.sealed_evidence import Evidence
-from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
+from tokiod.tts.schema import ABSENT, MISSING, NO_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,24 +26,6 @@ T = TypeVar("T", bound=np.generic)
 
 FIRST_READ_ROWS, READ_GROWTH = 6, 4
 """Rows next to an update that are read first, and the factor by which more are read until the state of every column is known."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Changes:
-    """The cells whose bits changed: row i8[n] of the day, column intp[n], value f8[n], NaN where a cell became missing."""
-
-    row: NDArray[np.int64]
-    column: NDArray[np.intp]
-    value: NDArray[np.float64]
-
-    @classmethod
-    def joined(cls, parts: list[Changes]) -> Changes:
-        """Return all parts as one."""
-        return cls(
-            np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)]),
-            np.concatenate([np.empty(0, np.intp), *(part.column for part in parts)]),
-            np.concatenate([np.empty(0, np.float64), *(part.value for part in parts)]),
-        )
 
 
 class Counter:
@@ -71,6 +52,7 @@ class Counter:
         self._raw = raw
         self._span = span
         self._keep = keep
+        self._writer = CellWriter(cells, keep=keep)
         self._empty = EmptyRun()
         self.last_row = raw.rows - 1
 
@@ -91,7 +73,7 @@ class Counter:
         span, stop = self._span.read(0, 2), first + len(block)
         steps, span_after = self._rising(span, first, block)
         if steps is None:
-            row, column = _grid(*block.shape)
+            row, column = grid(*block.shape)
             return self._store(span, row + first, column, block.ravel(), compare=compare)
         if span_after is not None:
             self._span.write_rows(0, span_after)
@@ -99,7 +81,7 @@ class Counter:
         self._raw.write_rows(first, block)
         cells = steps.astype(np.float64)
         top = first - FIRST_CLOSING_ROW
-        return self._rewrite(top, cells) if compare else self._overwrite(top, np.arange(block.shape[1]), cells)
+        return self._writer.write_rows(top, cells, compare=compare)
 
     def _rising(self, span: NDArray[np.int64], first: int, block: NDArray[np.int64]) -> Plain:
         """Return the differences of whole rows if they are plain ones, and span if it changes."""
@@ -118,8 +100,7 @@ class Counter:
             self._span.write_rows(0, update.span)
         self._empty.shrink(update.start, update.stop)
         self._raw.assign(row, column, value)
-        write = self._write if compare or self._keep else self._overwrite
-        return Changes.joined([write(top, columns, cells) for top, columns, cells in self._compute(update)])
+        return Changes.joined([self._writer.write(top, columns, cells, compare=compare) for top, columns, cells in self._compute(update)])
 
     def last_samples(self) -> NDArray[np.int64]:
         """Return each column's last sample of the day, i8[columns], ABSENT without one."""
@@ -201,57 +182,6 @@ class Counter:
 
     def _choose(self, block: NDArray[T], columns: NDArray[np.intp]) -> NDArray[T]:
         return block if len(columns) == self._raw.width else block[:, columns]
-
-    def _rewrite(self, top: int, cells: NDArray[np.float64]) -> Changes:
-        """Write whole rows of filled cells, from the first to the last row that changes."""
-        changed = self._cells.read(top, top + len(cells)).view(np.int64) != cells.view(np.int64)
-        rows = np.flatnonzero(changed.any(axis=1))
-        if not len(rows):
-            return Changes.joined([])
-        first, stop = int(rows[0]), int(rows[-1]) + 1
-        changed, cells = changed[first:stop], cells[first:stop]
-        self._cells.write_rows(top + first, cells)
-        row, column = _grid(*cells.shape)
-        row = row + (top + first)
-        if changed.all():
-            return Changes(row, column, cells.ravel())
-        here = np.flatnonzero(changed)
-        return Changes(row[here], column[here], cells.ravel()[here])
-
-    def _write(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
-        block = self._cells.read(top, top + len(cells))
-        changed = self._choose(block, columns).view(np.int64) != cells.view(np.int64)
-        if self._keep:
-            changed &= ~missing(cells)
-        if len(columns) == self._cells.width and changed.all():
-            self._cells.write_rows(top, cells)
-            row, column = _grid(*cells.shape)
-            return Changes(row + top, column, np.where(missing(cells), np.nan, cells).ravel())
-        place = np.flatnonzero(changed)
-        row = np.arange(len(changed)).repeat(np.count_nonzero(changed, axis=1))
-        column, value = columns[place - row * len(columns)], cells.ravel()[place]
-        if len(place):
-            block[row, column] = value
-            self._cells.write_rows(top + int(row[0]), block[row[0] : row[-1] + 1])
-        value[missing(value)] = np.nan
-        return Changes(row + top, column, value)
-
-    def _overwrite(self, top: int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> Changes:
-        if len(columns) < self._cells.width:
-            block = self._cells.read(top, top + len(cells))
-            block[:, columns] = cells
-            cells = block
-        self._cells.write_rows(top, cells)
-        return Changes.joined([])
-
-
-# The same for every window of a source: computed once, not once per dataset and minute.
-@lru_cache(maxsize=8)
-def _grid(rows: int, columns: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Return row and column of each cell of a block, row after row."""
-    row, column = np.arange(rows).repeat(columns), np.tile(np.arange(columns), rows)
-    row.flags.writeable = column.flags.writeable = False
-    return row, column
 
 
 # A counter that fell to zero and stayed there: after its first zero all cells are zero or missing, whatever the base is. Without this,

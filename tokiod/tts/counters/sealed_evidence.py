@@ -33,8 +33,9 @@ class Evidence:
 
     def begin(self, row: int, new: NDArray[np.bool_]) -> None:
         """Start at a row of raw; new: columns without a sample of this day before it. For the others the rows from there on suffice."""
-        self._sampled &= new | (row == 1)
-        self.gap(1, row)
+        first = self._closing - 1
+        self._sampled &= new | (row == first)
+        self.gap(first, row)
 
     def gap(self, start: int, stop: int) -> None:
         """Process rows [start, stop) without raw samples; the rows next to `stop` matter most and are read first."""
