@@ -20,7 +20,7 @@ from tokiod.tts.counters.difference_rule import (
     day,
     empty_state,
     is_anchored,
-    moved_state,
+    next_day,
 )
 from tokiod.tts.schema import ABSENT, MISSING
 
@@ -132,7 +132,7 @@ def test_an_example_of_the_design_gives_its_cells_wherever_midnight_falls(words,
     raw, rule = example(words), Rule.of(5, 5e10)
     before = Differences(empty_state(1), 0, rule)
     cells = before.feed(raw[:split])[0]
-    after = Differences(moved_state(before.state, split), 0, rule)
+    after = Differences(next_day(before.state, split, rule.reach), 0, rule)
     found = np.concatenate([cells, after.feed(raw[split:])[0]])[1:, 0]
     want = [number(word) for word in EXAMPLES[words].split()]
     if words.startswith("7e12 3e12"):
@@ -176,7 +176,7 @@ def test_cutting_the_rows_into_days_changes_nothing(raw, rule, data):
     state, cells = empty_state(raw.shape[1]), []
     for here, after in zip(days, [*days[1:], np.full((1, raw.shape[1]), ABSENT)], strict=True):
         found, state, _ = day(np.concatenate([here, after[:1]]), state, rule)
-        state = moved_state(state, len(here))
+        state = next_day(state, len(here), rule.reach)
         cells.append(found)
     assert bits(np.concatenate(cells)[:-1]) == bits(whole[1:])
 
@@ -310,5 +310,12 @@ def test_a_state_given_to_the_rule_is_not_changed_by_it():
 
 def test_the_state_of_the_next_day_counts_its_rows_from_there():
     state = np.array([[5, 5], [3, 3], [4, ABSENT], [4, ABSENT], [ABSENT, 6]])
-    assert moved_state(state, 10).tolist() == [[5, 5], [-7, -7], [4, ABSENT], [-6, ABSENT], [ABSENT, -4]]
+    assert next_day(state, 10, 7).tolist() == [[5, 5], [-7, -7], [4, ABSENT], [-6, ABSENT], [ABSENT, -4]]
     assert (BASE, BASE_ROW, CANDIDATE, CANDIDATE_ROW, ZERO_ROW) == (0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"), [(6, [4, -6, ABSENT, ABSENT, -4]), (4, [ABSENT, ABSENT, ABSENT, ABSENT, -4]), (3, [ABSENT] * 5)]
+)
+def test_what_is_out_of_reach_of_the_next_day_is_not_in_its_state(reach, expected):
+    assert next_day(np.array([[5], [3], [4], [4], [6]]), 10, reach)[:, 0].tolist() == expected

@@ -64,14 +64,6 @@ def empty_state(columns: int) -> Int:
     return np.full((5, columns), ABSENT)
 
 
-def moved_state(state: Int, rows: int) -> Int:
-    """Return a state with its rows counted from an origin that lies `rows` rows later, as for the next day."""
-    moved = state.copy()
-    for part in (BASE_ROW, CANDIDATE_ROW, ZERO_ROW):
-        moved[part] = np.where(state[part] == ABSENT, ABSENT, state[part] - rows)
-    return moved
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """The limits of the rule in rows: the largest plausible difference per row, and how old a part of the state may be."""
@@ -114,7 +106,7 @@ class _Samples:
 class Differences:
     """The state of the rule between two rows, for many columns.
 
-    state: i8[5, columns], see BASE to ZERO_ROW. row: the row that is fed next.
+    state: i8[5, columns], see BASE to ZERO_ROW. row: the row that is fed next; set it to skip rows without a sample.
     """
 
     def __init__(self, state: Int, row: int, rule: Rule) -> None:
@@ -128,13 +120,14 @@ class Differences:
         Return the cells that their samples close, f8 of the same shape, and rows and columns, i8[2, n], of the implausible samples.
         Differences are exact before they become float64. MISSING without a difference; a computed zero is +0.0.
         """
-        cells, implausible = np.empty(raw.shape), [np.empty((2, 0), np.int64)]
+        cells, implausible = np.empty(raw.shape), []
         start, height = 0, self._first_height(raw)
         while start < len(raw):
             stop = min(start + height, len(raw))
-            implausible.append(self._feed_slab(raw[start:stop], cells[start:stop]))
+            found = self._feed_slab(raw[start:stop], cells[start:stop])
+            implausible += [found] if found.size else []
             start, height = stop, SLAB_ROWS
-        return cells, np.concatenate(implausible, axis=1)
+        return cells, np.concatenate(implausible, axis=1) if implausible else np.empty((2, 0), np.int64)
 
     def _first_height(self, raw: Int) -> int:
         """Return how many rows to feed first: two if the state of no column is plain, because it may be so after these."""
@@ -181,7 +174,7 @@ class Differences:
         is_first = (zero == ABSENT) | (first - zero > self.rule.reach)
         cells[first[is_first] - self.row, sampled[is_first]] = MISSING
         self.state[ZERO_ROW, columns[sampled]] = last
-        self.state[:, columns[sampled]] = _within_reach(self.state[:, columns[sampled]], last, self.rule.reach)
+        self.state[:, columns[sampled]] = within_reach(self.state[:, columns[sampled]], last, self.rule.reach)
         return cells
 
     def _feed_odd(self, raw: Int, columns: NDArray[np.intp]) -> tuple[NDArray[np.float64], Int]:
@@ -288,16 +281,29 @@ class _States:
         state[BASE, has], state[BASE_ROW, has] = moving.value[base], moving.row[base]
         state[CANDIDATE, has] = np.where(is_base, ABSENT, moving.value[last])
         state[CANDIDATE_ROW, has] = np.where(is_base, ABSENT, moving.row[last])
-        return cls(columns, _within_reach(state, row, reach))
+        return cls(columns, within_reach(state, row, reach))
 
 
-def _within_reach(state: Int, row: Int, reach: int) -> Int:
+def within_reach(state: Int, row: Int, reach: int) -> Int:
     """Return a state without the parts that are out of reach of samples in these rows, i8[columns]; zero is such a sample itself."""
     for _ in range(2):
         dropped = (state[BASE] != ABSENT) & (row - state[BASE_ROW] > reach)
         state[:CANDIDATE, dropped] = state[CANDIDATE:ZERO_ROW, dropped]
         state[CANDIDATE:ZERO_ROW, dropped] = ABSENT
     return state
+
+
+def next_day(state: Int, rows: int, reach: int) -> Int:
+    """Return the state before the next day's first row, counted from there, of the state after a day of so many rows.
+
+    Parts that are out of reach of the next day are dropped, so a column without a sample in reach begins with an empty state.
+    """
+    moved = state.copy()
+    for part in (BASE_ROW, CANDIDATE_ROW, ZERO_ROW):
+        np.subtract(moved[part], rows, out=moved[part], where=moved[part] != ABSENT)
+    zero = moved[ZERO_ROW]
+    zero[(zero != ABSENT) & (zero < -reach)] = ABSENT
+    return within_reach(moved, np.zeros(state.shape[1], np.int64), reach)
 
 
 def day(raw: Int, begin: Int, rule: Rule) -> tuple[NDArray[np.float64], Int, Int]:
