@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from tokiod.window_data import WindowData
 
 
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names of this machine: what goes there crosses no network."""
+
+
 class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """What every [[source]] stanza may hold; each collector's Config adds its own.
 
@@ -71,6 +75,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 
     def faults(self) -> list[str]:
         """Return what is wrong between fields, each as "field: sentence"; nothing by default."""
+        return []
+
+    def warnings(self) -> list[str]:
+        """Return warnings about values that are allowed but probably not intended, each as "field: sentence"."""
         return []
 
 

@@ -12,7 +12,7 @@ import msgspec
 from collectors.collectd_es.datasets import DATASETS, Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.query import Read  # noqa: TC001 - msgspec reads annotations
-from tokiod.collector import SavedOptions, SourceConfig
+from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -105,6 +105,13 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             yield "collect: at least one dataset is required; omit the key for all"
         for fault in field_faults(self.fields):
             yield f"fields: {fault}"
+
+    def warnings(self) -> list[str]:
+        """Return a warning if the password or API key crosses a network without TLS."""
+        url = urlsplit(self.url)
+        named = _given(self, "password_file", "password_env", "api_key_file", "api_key_env")
+        is_open = url.scheme == "http" and url.hostname not in LOCAL_HOSTS
+        return [f"url: the secret of {named[0]} goes to {url.hostname} without TLS"] if named and is_open else []
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):

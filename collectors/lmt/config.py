@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 import msgspec
 
 from collectors.lmt.datasets import DATASETS, MdtNames
-from tokiod.collector import SavedOptions, SourceConfig
+from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             yield "tls: must be true for tls_ca, tls_cert and tls_key to be used"
         if self.url.startswith(SQLITE) and (self.password_file or self.password_env or self.tls):
             yield "url: a SQLite file has no password and no TLS"
+
+    def warnings(self) -> list[str]:
+        """Return a warning if the password crosses a network without TLS."""
+        host = urlsplit(self.url).hostname or ""
+        has_password = bool(self.password_file or self.password_env)
+        return [f"tls: the password goes to {host} without TLS"] if has_password and not self.tls and host not in LOCAL_HOSTS else []
 
 
 class Saved(SavedOptions, kw_only=True, frozen=True):

@@ -114,8 +114,10 @@ def test_systems_whose_names_run_into_the_date_are_told():
         ("tcp://127.9.9.9:5555", "ipc:///x"),
     ],
 )
-def test_endpoints_of_this_machine_are_fine(bus, feed):
-    assert list(checks.endpoints(bus, feed)) == []
+def test_endpoints_of_this_machine_are_valid_and_a_bus_on_tcp_needs_keys(bus, feed):
+    assert list(checks.endpoints(bus, feed, ["bus"])) == []
+    sentence = "a bus on tcp without keys lets every local user write to the archive: use ipc, or set secret_key_file"
+    assert list(checks.endpoints(bus, feed)) == ([Fault(("bus", "endpoint"), sentence)] if bus.startswith("tcp") else [])
 
 
 CURVE = "tcp beyond loopback needs keys: set secret_key_file (docs/security.md), or use ipc or 127.0.0.1"
@@ -188,7 +190,7 @@ def test_keys_that_go_together_are_all_named_or_none(named, faults):
     ],
 )
 def test_one_endpoint_for_bus_and_feed_is_refused(bus, feed):
-    assert list(checks.endpoints(bus, feed)) == [
+    assert list(checks.endpoints(bus, feed, ["bus"])) == [
         Fault(("feed", "endpoint"), "the bus and the feed have the same endpoint", ("bus", "endpoint"))
     ]
 

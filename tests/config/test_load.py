@@ -103,7 +103,7 @@ def test_a_whole_configuration_is_read_as_it_is_meant(load, tmp_path):
     config = load(
         f"""{HEAD}
 [bus]
-endpoint = "tcp://127.0.0.1:5555"
+endpoint = "ipc:///run/other/bus"
 max_windows = 2
 max_bytes = "1 MiB"
 [feed]
@@ -127,7 +127,7 @@ ca = "y"
     assert config == Config(
         timezone="America/Los_Angeles",
         archive=ArchiveConfig(path="/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5"),
-        bus=BusConfig(endpoint="tcp://127.0.0.1:5555", max_windows=2, max_bytes=2**20),
+        bus=BusConfig(endpoint="ipc:///run/other/bus", max_windows=2, max_bytes=2**20),
         feed=FeedConfig(endpoint="ipc:///run/elsewhere"),
         source=(
             plugin.Config(
@@ -464,3 +464,45 @@ def test_metrics_that_strangers_reach_are_warned_of(load):
         "metrics.address: every client that reaches 0.0.0.0:9464 can read the names and states of all sources"
     ]
     assert configuration.warnings(load(HEAD + SOURCE + "[metrics]\n")) == []
+
+
+@pytest.fixture
+def shared(tmp_path):
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    return directory
+
+
+def test_what_all_users_can_reach_is_warned_of(load, shared):
+    config = load(f'{HEAD}{SOURCE}[bus]\nendpoint = "ipc://{shared}/bus"\n[feed]\nendpoint = "tcp://127.0.0.1:5556"\n')
+    assert configuration.warnings(config) == [
+        "feed.endpoint: every local user can subscribe to a feed on tcp without keys",
+        f"bus.endpoint: all users can write to {shared} and replace the socket",
+    ]
+
+
+LMT = 'name = "l"\nkind = "lmt"\nsystem = "l"\nurl = "mysql://user@{host}/filesystem_l"\npassword_file = "p"\n'
+COLLECTD = 'name = "c"\nkind = "collectd_es"\nsystem = "c"\nurl = "{scheme}://{host}:9200"\nindex = "i-*"\nuser = "u"\npassword_env = "P"\n'
+
+
+@pytest.mark.parametrize(
+    ("section", "warnings"),
+    [
+        (LMT.format(host="lmt1"), ["source l: tls: the password goes to lmt1 without TLS"]),
+        (LMT.format(host="lmt1") + "tls = true\n", []),
+        (LMT.format(host="localhost"), []),
+        (COLLECTD.format(scheme="http", host="es1"), ["source c: url: the secret of password_env goes to es1 without TLS"]),
+        (COLLECTD.format(scheme="https", host="es1"), []),
+        (COLLECTD.format(scheme="http", host="127.0.0.1"), []),
+    ],
+)
+def test_a_secret_that_crosses_the_network_without_tls_is_warned_of(load, section, warnings):
+    assert configuration.warnings(load(f"{HEAD}[[source]]\n{section}")) == warnings
+
+
+def test_a_watched_folder_that_all_users_can_write_to_is_warned_of(load, shared):
+    section = f'[[source]]\nname = "w"\nkind = "esnet_snmp"\nsystem = "e"\nwatch = "{shared}"\ninterface = ["a:b"]\n'
+    assert configuration.warnings(load(HEAD + section)) == [f"source w: watch: all users can put files into {shared}"]
+    shared.chmod(0o755)
+    assert configuration.warnings(load(HEAD + section)) == []

@@ -10,6 +10,7 @@ import ipaddress
 import math
 import posixpath
 import re
+import stat
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from tokiod.window import Calendar
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from tokiod.collector import SourceConfig
     from tokiod.config.toml_lines import Key
@@ -77,8 +79,23 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
     for endpoint, key in ((bus, bus_key), (feed, feed_key)):
         if endpoint is not None and (reason := _unfit(endpoint, is_keyed=key[0] in keyed)):
             yield Fault(key, reason)
+        elif key == bus_key and is_tcp(bus) and "bus" not in keyed:
+            yield Fault(key, "a bus on tcp without keys lets every local user write to the archive: use ipc, or set secret_key_file")
     if bus is not None and feed is not None and _same(bus) == _same(feed):
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
+
+
+def is_tcp(endpoint: str | None) -> bool:
+    """Return whether an endpoint is on TCP, so that file permissions do not restrict its clients."""
+    return endpoint is not None and endpoint.startswith("tcp://")
+
+
+def is_writable_by_others(path: Path) -> bool:
+    """Return whether all users may write to an existing directory."""
+    try:
+        return bool(path.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def http_address(address: str, key: Key) -> Iterator[Fault]:

@@ -169,6 +169,14 @@ def warnings(config: Config) -> list[str]:
     found = [] if config.source else ["no [[source]] section: the daemon collects no data"]
     if config.metrics is not None and not checks.is_loopback(config.metrics.address):
         found.append(f"metrics.address: every client that reaches {config.metrics.address} can read the names and states of all sources")
+    if checks.is_tcp(config.feed.endpoint) and config.feed.secret_key_file is None:
+        found.append("feed.endpoint: every local user can subscribe to a feed on tcp without keys")
+    for name, endpoint in (("bus", config.bus.endpoint), ("feed", config.feed.endpoint)):
+        directory = Path(endpoint.removeprefix("ipc://")).parent
+        if not checks.is_tcp(endpoint) and checks.is_writable_by_others(directory):
+            found.append(f"{name}.endpoint: all users can write to {directory} and replace the socket")
+    for source in config.source:
+        found += [f"source {source.name}: {warning}" for warning in source.warnings()]
     return found
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar, cast
 
 import msgspec
 
 from tokiod.collector import SavedOptions, SourceConfig
+from tokiod.config.checks import is_writable_by_others
 from tokiod.units import Duration
 
 
@@ -44,6 +46,10 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
         if self.scan <= 0:
             faults.append("scan: must be greater than zero")
         return [*faults, *self.options.faults()]
+
+    def warnings(self) -> list[str]:
+        """Return a warning if all users can put files into the folder."""
+        return [f"watch: all users can put files into {self.watch}"] if is_writable_by_others(Path(self.watch)) else []
 
 
 @lru_cache
