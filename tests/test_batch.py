@@ -1,4 +1,4 @@
-"""Times and columns of whole rows: right, read-only, and kept only where they are small."""
+"""Times and columns of whole rows: correct, read-only, and cached only for small batches."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tokiod.batch import MAX_CACHED_CELLS, Batch, Rows, even_rows, row_times
 
 
 @pytest.mark.parametrize(("count", "shared"), [(MAX_CACHED_CELLS // 8, True), (MAX_CACHED_CELLS // 8 + 1, False)])
-def test_they_are_kept_for_the_next_message_unless_that_is_large(count, shared):
+def test_times_and_columns_are_cached_for_small_batches(count, shared):
     rows = Rows(100, count)
     time, column = rows.arrays(5, 8)
     assert time.tolist() == [100 + 5 * row for row in range(count) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""A writer process for tests: stores each window as one synced line of a file, and can be told to die at a step of its work.
+"""A writer process for tests: stores each window as one synced line of a file, and can die at a given step of its work.
 
 usage: echo_writer.py ENDPOINT FILE [STEP AFTER]    STEP: received, stored or acknowledged; AFTER: so many windows
 """

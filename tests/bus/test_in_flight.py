@@ -1,4 +1,4 @@
-"""Room for so many windows and bytes, first come first served, and attempts that only go up."""
+"""Bounds on windows and bytes, first come first served, and attempts that only go up."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokiod.batch import Batch
-from tokiod.bus.in_flight import Unacknowledged
+from tokiod.bus.in_flight import InFlightWindows
 from tokiod.errors import Refusal
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
@@ -32,9 +32,9 @@ async def sent(windows, count):
     return [attempt for attempt, _ in [await windows.next() for _ in range(count)]]
 
 
-def test_an_answer_reaches_the_one_who_handed_the_window_over():
+def test_an_answer_reaches_the_submitter_of_its_window():
     async def main():
-        windows = Unacknowledged(4, 1000)
+        windows = InFlightWindows(4, 1000)
         first, second = await windows.add(collected(1)), await windows.add(collected(2))
         one, two = await sent(windows, 2)
         assert windows.resolve(two, Refusal("disk full", "retry")).meta.window == Window(2, 3)
@@ -46,9 +46,9 @@ def test_an_answer_reaches_the_one_who_handed_the_window_over():
     asyncio.run(main())
 
 
-def test_an_answer_that_nobody_waits_for_is_passed_over():
+def test_an_answer_to_no_current_attempt_is_ignored():
     async def main():
-        windows = Unacknowledged(4, 1000)
+        windows = InFlightWindows(4, 1000)
         answer = await windows.add(collected(1, 200))
         (attempt,) = await sent(windows, 1)
         assert windows.resolve(attempt + 1, STORED) is None
@@ -62,7 +62,7 @@ def test_an_answer_that_nobody_waits_for_is_passed_over():
 
 def test_no_more_windows_than_allowed_until_one_is_answered():
     async def main():
-        windows = Unacknowledged(2, 1000)
+        windows = InFlightWindows(2, 1000)
         tasks = [asyncio.create_task(windows.add(collected(n))) for n in range(4)]
         await turns()
         assert [task.done() for task in tasks] == [True, True, False, False]
@@ -74,9 +74,9 @@ def test_no_more_windows_than_allowed_until_one_is_answered():
     asyncio.run(main())
 
 
-def test_a_window_bigger_than_all_bytes_allowed_goes_alone_and_is_not_overtaken():
+def test_a_window_of_more_than_the_bytes_allowed_goes_alone_and_is_not_overtaken():
     async def main():
-        windows = Unacknowledged(4, 1000)
+        windows = InFlightWindows(4, 1000)
         tasks = [asyncio.create_task(windows.add(collected(n, nbytes))) for n, nbytes in enumerate([400, 5000, 20, 20])]
         await turns()
         assert [task.done() for task in tasks] == [True, False, False, False]
@@ -91,9 +91,9 @@ def test_a_window_bigger_than_all_bytes_allowed_goes_alone_and_is_not_overtaken(
     asyncio.run(main())
 
 
-def test_one_who_gives_up_waiting_leaves_the_queue_in_order():
+def test_a_cancelled_submission_leaves_the_queue_in_order():
     async def main():
-        windows = Unacknowledged(1, 1000)
+        windows = InFlightWindows(1, 1000)
         tasks = [asyncio.create_task(windows.add(collected(n))) for n in range(3)]
         await turns()
         tasks[1].cancel()
@@ -108,7 +108,7 @@ def test_one_who_gives_up_waiting_leaves_the_queue_in_order():
 
 def test_renewed_windows_keep_their_order_and_get_higher_attempts_and_only_sent_ones_count_as_resent():
     async def main():
-        windows = Unacknowledged(4, 1000)
+        windows = InFlightWindows(4, 1000)
         answers = [await windows.add(collected(n)) for n in range(3)]
         before = await sent(windows, 2)
         windows.renew()
@@ -124,7 +124,7 @@ def test_renewed_windows_keep_their_order_and_get_higher_attempts_and_only_sent_
 
 def test_a_window_answered_before_it_was_sent_again_is_not_sent():
     async def main():
-        windows = Unacknowledged(4, 1000)
+        windows = InFlightWindows(4, 1000)
         await windows.add(collected(1))
         await windows.add(collected(2))
         windows.resolve(1, STORED)
@@ -133,9 +133,9 @@ def test_a_window_answered_before_it_was_sent_again_is_not_sent():
     asyncio.run(main())
 
 
-def test_giving_up_cancels_every_answer():
+def test_cancel_cancels_every_answer():
     async def main():
-        windows = Unacknowledged(4, 1000)
+        windows = InFlightWindows(4, 1000)
         answer = await windows.add(collected(1))
         windows.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -147,7 +147,7 @@ def test_giving_up_cancels_every_answer():
 @given(st.lists(st.integers(0, 70), max_size=30), st.integers(1, 4), st.randoms())
 def test_the_bounds_hold_at_every_step_and_everything_gets_through_in_order(sizes, max_windows, random):
     async def main():
-        windows = Unacknowledged(max_windows, 1000)
+        windows = InFlightWindows(max_windows, 1000)
         tasks = [asyncio.create_task(windows.add(collected(n, size * 20))) for n, size in enumerate(sizes)]
         order, under_way = [], {}
         while len(order) < len(sizes) or under_way:

@@ -1,4 +1,4 @@
-"""What the two ends say comes back as it was said; anything else is Malformed."""
+"""Messages are decoded as they were encoded; anything else is Malformed."""
 
 import pytest
 from hypothesis import given
@@ -20,23 +20,23 @@ from_writer = st.one_of(
 
 
 @given(from_writer)
-def test_what_the_writer_says_is_understood(message):
+def test_a_message_of_the_writer_is_decoded(message):
     assert protocol.decode_from_writer(protocol.encode(message)) == message
 
 
 @given(text, number)
-def test_a_hello_is_understood(sender, connection):
+def test_a_hello_is_decoded(sender, connection):
     assert protocol.decode_hello(protocol.encode(Hello(sender, connection))) == Hello(sender, connection)
 
 
-def test_a_hello_of_another_version_is_not():
+def test_a_hello_of_another_version_is_malformed():
     with pytest.raises(Malformed) as caught:
         protocol.decode_hello(protocol.encode(Hello("me", 1, version=2)))
     assert caught.value.reason == "version"
 
 
 @given(from_writer, st.data())
-def test_neither_end_takes_the_others_words_nor_half_of_them(message, data):
+def test_neither_end_accepts_messages_of_the_other_or_parts_of_them(message, data):
     frame = protocol.encode(message)
     cut = data.draw(st.integers(0, len(frame) - 1))
     for decode, junk in ((protocol.decode_hello, frame), (protocol.decode_hello, frame[:cut]), (protocol.decode_from_writer, frame[:cut])):

@@ -1,4 +1,4 @@
-"""Whatever order, split, repetition and attempts pieces come in: each attempt is handed over whole, once, never after a newer one."""
+"""For any order, split, repetition and attempts of pieces: each attempt is returned complete, once, and never after a newer one."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokiod.batch import Batch
-from tokiod.bus.reassembly import OVERHEAD, REMEMBERED, Staging
+from tokiod.bus.reassembly import MAX_SETTLED_WINDOWS, PIECE_OVERHEAD_BYTES, Reassembly
 from tokiod.bus.wire import Header, Piece
 from tokiod.errors import Malformed
 from tokiod.window import Window
@@ -24,93 +24,93 @@ def marks(arrived):
     return [b.value.tolist() for b in arrived.collected.batches]
 
 
-def test_a_window_of_one_piece_is_whole_at_once():
-    arrived = Staging(10**6).add(b"p", header(), batch(7))
+def test_a_window_of_one_piece_is_complete_at_once():
+    arrived = Reassembly(10**6).add(b"p", header(), batch(7))
     assert (arrived.peer, arrived.piece.attempt) == (b"p", 1)
     assert (arrived.collected.meta.system, arrived.collected.meta.source, arrived.collected.meta.kind) == ("s", "src", "lmt")
     assert arrived.collected.meta.window == Window(0, 60)
     assert marks(arrived) == [[7.0]]
 
 
-def test_a_window_brings_what_its_collector_says_of_it():
+def test_a_window_has_the_metadata_of_its_collector():
     said = Header(1, "s", piece=Piece("src", "lmt", 0, 60, 1, 0, 1, records=12, dropped={"null": 2}))
-    collected = Staging(10**6).add(b"p", said, None).collected
+    collected = Reassembly(10**6).add(b"p", said, None).collected
     assert (collected.meta.records, collected.meta.dropped) == (12, {"null": 2})
 
 
 def test_a_window_without_data_has_no_batches():
-    assert Staging(10**6).add(b"p", header(), None).collected.batches == []
+    assert Reassembly(10**6).add(b"p", header(), None).collected.batches == []
 
 
-def test_batches_stand_in_the_order_of_their_parts():
-    staging = Staging(10**6)
-    assert [staging.add(b"p", header(part=part, parts=3), batch(part)) for part in (2, 0)] == [None, None]
-    assert marks(staging.add(b"p", header(part=1, parts=3), batch(1))) == [[0.0], [1.0], [2.0]]
+def test_batches_are_in_the_order_of_their_parts():
+    reassembly = Reassembly(10**6)
+    assert [reassembly.add(b"p", header(part=part, parts=3), batch(part)) for part in (2, 0)] == [None, None]
+    assert marks(reassembly.add(b"p", header(part=1, parts=3), batch(1))) == [[0.0], [1.0], [2.0]]
 
 
-def test_a_piece_that_comes_twice_changes_nothing():
-    staging = Staging(10**6)
-    assert staging.add(b"p", header(part=0, parts=2), batch(1)) is None
-    assert staging.add(b"p", header(part=0, parts=2), batch(9)) is None
-    assert marks(staging.add(b"p", header(part=1, parts=2), batch(2))) == [[1.0], [2.0]]
-    assert staging.add(b"p", header(part=1, parts=2), batch(9)) is None
-    assert (len(staging), staging.nbytes, dict(staging.dropped)) == (0, 0, {"duplicate": 1, "stale": 1})
+def test_a_repeated_piece_changes_nothing():
+    reassembly = Reassembly(10**6)
+    assert reassembly.add(b"p", header(part=0, parts=2), batch(1)) is None
+    assert reassembly.add(b"p", header(part=0, parts=2), batch(9)) is None
+    assert marks(reassembly.add(b"p", header(part=1, parts=2), batch(2))) == [[1.0], [2.0]]
+    assert reassembly.add(b"p", header(part=1, parts=2), batch(9)) is None
+    assert (len(reassembly), reassembly.nbytes, dict(reassembly.dropped)) == (0, 0, {"duplicate": 1, "stale": 1})
 
 
-def test_a_newer_attempt_throws_out_an_older_one_and_its_late_pieces():
-    staging = Staging(10**6)
-    staging.add(b"p", header(attempt=1, part=0, parts=2), batch(1))
-    assert staging.add(b"p", header(attempt=2, part=1, parts=2), batch(22)) is None
-    assert staging.add(b"p", header(attempt=1, part=1, parts=2), batch(2)) is None
-    assert marks(staging.add(b"p", header(attempt=2, part=0, parts=2), batch(21))) == [[21.0], [22.0]]
-    assert staging.nbytes == 0
+def test_a_newer_attempt_replaces_an_older_one_and_its_late_pieces():
+    reassembly = Reassembly(10**6)
+    reassembly.add(b"p", header(attempt=1, part=0, parts=2), batch(1))
+    assert reassembly.add(b"p", header(attempt=2, part=1, parts=2), batch(22)) is None
+    assert reassembly.add(b"p", header(attempt=1, part=1, parts=2), batch(2)) is None
+    assert marks(reassembly.add(b"p", header(attempt=2, part=0, parts=2), batch(21))) == [[21.0], [22.0]]
+    assert reassembly.nbytes == 0
 
 
 def test_windows_sources_and_connections_do_not_mix():
-    staging = Staging(10**6)
+    reassembly = Reassembly(10**6)
     keys = [(peer, source, start) for peer in (b"p", b"q") for source in ("x", "y") for start in (0, 60)]
     for number, (peer, source, start) in enumerate(keys):
-        assert staging.add(peer, header(start, source=source, part=0, parts=2), batch(number)) is None
+        assert reassembly.add(peer, header(start, source=source, part=0, parts=2), batch(number)) is None
     for number, (peer, source, start) in enumerate(keys):
-        assert marks(staging.add(peer, header(start, source=source, part=1, parts=2), None)) == [[float(number)]]
+        assert marks(reassembly.add(peer, header(start, source=source, part=1, parts=2), None)) == [[float(number)]]
 
 
-def test_a_connection_that_is_forgotten_takes_its_pieces_and_its_past_along():
-    staging = Staging(10**6)
-    staging.add(b"p", header(0), None)
-    staging.add(b"p", header(60, parts=2), batch(1))
-    staging.add(b"q", header(60, parts=2), batch(2))
-    staging.forget(b"p")
-    assert len(staging) == 1
-    assert staging.add(b"p", header(0), None) is not None
-    assert marks(staging.add(b"q", header(60, part=1, parts=2), batch(3))) == [[2.0], [3.0]]
+def test_a_forgotten_connection_loses_its_pieces_and_its_settled_windows():
+    reassembly = Reassembly(10**6)
+    reassembly.add(b"p", header(0), None)
+    reassembly.add(b"p", header(60, parts=2), batch(1))
+    reassembly.add(b"q", header(60, parts=2), batch(2))
+    reassembly.forget(b"p")
+    assert len(reassembly) == 1
+    assert reassembly.add(b"p", header(0), None) is not None
+    assert marks(reassembly.add(b"q", header(60, part=1, parts=2), batch(3))) == [[2.0], [3.0]]
 
 
-def test_the_windows_that_waited_longest_are_given_up_when_too_much_is_staged():
-    each = OVERHEAD + batch(0, cells=100).nbytes
-    staging = Staging(3 * each)
+def test_the_windows_that_waited_longest_are_dropped_when_all_take_too_much_memory():
+    each = PIECE_OVERHEAD_BYTES + batch(0, cells=100).nbytes
+    reassembly = Reassembly(3 * each)
     for number in range(5):
-        staging.add(b"p", header(number * 60, parts=2), batch(number, cells=100))
-    assert [partial.meta.window.start for partial in staging.pop_excess()] == [0, 60]
-    assert (len(staging), staging.nbytes, staging.dropped["excess"]) == (3, 3 * each, 2)
-    assert staging.add(b"p", header(0, part=1, parts=2), batch(0)) is None
-    assert staging.dropped["stale"] == 1
-    assert staging.add(b"p", header(120, part=1, parts=2), batch(0)) is not None
+        reassembly.add(b"p", header(number * 60, parts=2), batch(number, cells=100))
+    assert [partial.meta.window.start for partial in reassembly.pop_excess()] == [0, 60]
+    assert (len(reassembly), reassembly.nbytes, reassembly.dropped["excess"]) == (3, 3 * each, 2)
+    assert reassembly.add(b"p", header(0, part=1, parts=2), batch(0)) is None
+    assert reassembly.dropped["stale"] == 1
+    assert reassembly.add(b"p", header(120, part=1, parts=2), batch(0)) is not None
 
 
 def test_pieces_without_cells_are_not_free():
-    staging = Staging(10 * OVERHEAD)
+    reassembly = Reassembly(10 * PIECE_OVERHEAD_BYTES)
     for part in range(1000):
-        staging.add(b"p", header(part=part, parts=1001), None)
-        staging.pop_excess()
-    assert staging.nbytes <= 10 * OVERHEAD
+        reassembly.add(b"p", header(part=part, parts=1001), None)
+        reassembly.pop_excess()
+    assert reassembly.nbytes <= 10 * PIECE_OVERHEAD_BYTES
 
 
-def test_what_is_remembered_of_settled_windows_is_bounded():
-    staging = Staging(10**6)
-    for number in range(REMEMBERED + 10):
-        staging.add(b"p", header(number * 60), None)
-    assert len(staging._settled) == REMEMBERED
+def test_the_number_of_settled_windows_is_bounded():
+    reassembly = Reassembly(10**6)
+    for number in range(MAX_SETTLED_WINDOWS + 10):
+        reassembly.add(b"p", header(number * 60), None)
+    assert len(reassembly._settled) == MAX_SETTLED_WINDOWS
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ def test_what_is_remembered_of_settled_windows_is_bounded():
     ],
 )
 def test_pieces_that_contradict_themselves_or_each_other_are_malformed(second, reason):
-    staging = Staging(10**6)
-    staging.add(b"p", header(part=0, parts=2), batch(1))
+    reassembly = Reassembly(10**6)
+    reassembly.add(b"p", header(part=0, parts=2), batch(1))
     with pytest.raises(Malformed) as caught:
-        staging.add(b"p", second, batch(2))
+        reassembly.add(b"p", second, batch(2))
     assert caught.value.reason == reason
-    assert marks(staging.add(b"p", header(part=1, parts=2), batch(3))) == [[1.0], [3.0]]
+    assert marks(reassembly.add(b"p", header(part=1, parts=2), batch(3))) == [[1.0], [3.0]]
 
 
-def test_settling_an_older_attempt_leaves_a_newer_one_alone():
-    staging = Staging(10**6)
-    staging.add(b"p", header(attempt=5, parts=2), batch(1))
-    staging.settle(b"p", header(attempt=4).piece)
-    assert marks(staging.add(b"p", header(attempt=5, part=1, parts=2), batch(2))) == [[1.0], [2.0]]
+def test_settling_an_older_attempt_does_not_affect_a_newer_one():
+    reassembly = Reassembly(10**6)
+    reassembly.add(b"p", header(attempt=5, parts=2), batch(1))
+    reassembly.settle(b"p", header(attempt=4).piece)
+    assert marks(reassembly.add(b"p", header(attempt=5, part=1, parts=2), batch(2))) == [[1.0], [2.0]]
 
 
 @st.composite
@@ -165,9 +165,9 @@ def handed_over(sequence):
 
 @given(pieces_in_any_order())
 def test_in_any_order_with_any_repetition_and_loss_whole_attempts_come_once_and_never_after_a_newer_one(sequence):
-    staging = Staging(10**6)
+    reassembly = Reassembly(10**6)
     arrived = [
-        staging.add(b"p", header(start, attempt, part, parts), batch(attempt * 10 + part)) for start, attempt, part, parts in sequence
+        reassembly.add(b"p", header(start, attempt, part, parts), batch(attempt * 10 + part)) for start, attempt, part, parts in sequence
     ]
     arrived = [one for one in arrived if one]
     found = [(one.collected.meta.window.start, one.piece.attempt) for one in arrived]
@@ -178,4 +178,4 @@ def test_in_any_order_with_any_repetition_and_loss_whole_attempts_come_once_and_
         assert attempts == sorted(attempts)
     for one in arrived:
         assert marks(one) == [[one.piece.attempt * 10.0 + part] for part in range(len(one.collected.batches))]
-    assert staging.nbytes == sum(partial.nbytes for partial in staging._partial.values())
+    assert reassembly.nbytes == sum(partial.nbytes for partial in reassembly._partial.values())

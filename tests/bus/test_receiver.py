@@ -1,4 +1,4 @@
-"""The writer's end, spoken to by raw sockets that need not be polite."""
+"""The writer's end, with raw sockets that send anything."""
 
 import json
 
@@ -8,7 +8,7 @@ import zmq
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
-from tokiod.bus.receiver import BURST, FORGET, Receiver
+from tokiod.bus.receiver import MAX_MESSAGES_PER_POLL, SILENCE_SECONDS, Receiver
 from tokiod.bus.wire import Piece
 from tokiod.errors import Refusal, TokiodError
 
@@ -22,13 +22,13 @@ def now():
 
 @pytest.fixture
 def receiver(endpoint, now):
-    with Receiver(endpoint, EPOCH, max_staged_bytes=100_000, monotonic=lambda: now[0]) as receiver:
+    with Receiver(endpoint, EPOCH, max_incomplete_bytes=100_000, monotonic=lambda: now[0]) as receiver:
         yield receiver
 
 
 @pytest.fixture
 def collector(raw, endpoint, receiver):
-    """Make connections that have said Hello and been welcomed."""
+    """Make connections that are welcomed."""
 
     def make(sender="me", connection=1):
         dealer = raw(zmq.DEALER, endpoint)
@@ -40,7 +40,7 @@ def collector(raw, endpoint, receiver):
 
 
 def answers(dealer, count=0):
-    """Wait for so many answers, and return them with any more that are there."""
+    """Wait for so many answers, and return them with any more that have come."""
     found = []
     while len(found) < count or dealer.poll(0):
         found.append(protocol.decode_from_writer(dealer.recv()))
@@ -48,7 +48,7 @@ def answers(dealer, count=0):
 
 
 def poll_until(receiver, dealer, count=1):
-    """Let the receiver work until a connection has so many answers."""
+    """Poll the receiver until a connection has so many answers."""
     arrived, found = [], []
     for _ in range(500):
         arrived += receiver.poll(10)
@@ -59,7 +59,7 @@ def poll_until(receiver, dealer, count=1):
 
 
 def drained(receiver, dealer):
-    """Let the receiver read all that a connection has sent; a Hello comes last, and its Beat says that it was read."""
+    """Let the receiver read all that a connection has sent: up to a Hello, which it answers with a Beat."""
     dealer.send(protocol.encode(Hello("me", 1)))
     arrived, found = [], []
     for _ in range(500):
@@ -89,7 +89,7 @@ def test_a_window_comes_out_as_it_was_sent(receiver, collector, window):
     ((arrived,), _) = drained(receiver, dealer)
     assert content(arrived.collected) == content(sent)
     assert arrived.piece.attempt == 4
-    assert (receiver.peers, receiver.staged_bytes, dict(receiver.dropped)) == (1, 0, {})
+    assert (receiver.peers, receiver.incomplete_bytes, dict(receiver.dropped)) == (1, 0, {})
 
 
 def test_arrays_are_views_of_the_message_where_they_are_aligned(receiver, collector, window):
@@ -121,7 +121,7 @@ def test_the_answer_names_epoch_window_and_attempt(receiver, collector, window):
     ]
 
 
-def test_every_collector_hears_a_beat_and_a_reload(receiver, collector):
+def test_every_collector_receives_a_beat_and_a_reload(receiver, collector):
     dealers = [collector(sender) for sender in ("a", "b")]
     receiver.beat()
     receiver.reload()
@@ -134,7 +134,7 @@ def test_only_the_first_hello_of_a_connection_is_welcomed(receiver, collector):
     assert poll_until(receiver, dealer) == ([], [Beat(EPOCH)])
 
 
-def test_nothing_arrives_from_one_who_said_no_hello(receiver, raw, endpoint, window):
+def test_no_window_is_accepted_without_a_hello(receiver, raw, endpoint, window):
     dealer = raw(zmq.DEALER, endpoint)
     dealer.send_multipart(pieces(window(1))[0])
     assert drained(receiver, dealer) == ([], [])
@@ -146,9 +146,9 @@ def test_a_new_connection_of_a_sender_ends_the_old_one(receiver, collector, wind
     first, second = pieces(window(1, parts=2), attempt=1)
     old.send_multipart(first)
     assert receiver.poll(1000) == []
-    assert receiver.staged_bytes > 0
+    assert receiver.incomplete_bytes > 0
     new = collector("me", 2)
-    assert (receiver.peers, receiver.staged_bytes) == (1, 0)
+    assert (receiver.peers, receiver.incomplete_bytes) == (1, 0)
     old.send_multipart(second)
     old.send_multipart(pieces(window(9))[0])
     old.send(protocol.encode(Hello("me", 1)))
@@ -174,13 +174,13 @@ def test_two_senders_do_not_disturb_each_other(receiver, collector, window):
     assert len({a.peer for a in arrived}) == 2
 
 
-def test_one_who_is_silent_for_long_is_forgotten_and_welcomed_anew(receiver, collector, window, now):
+def test_a_silent_collector_is_forgotten_and_welcomed_again(receiver, collector, window, now):
     dealer = collector("me")
     dealer.send_multipart(pieces(window(1, parts=2))[0])
     assert receiver.poll(1000) == []
-    now[0] += FORGET + 1
+    now[0] += SILENCE_SECONDS + 1
     receiver.poll(0)
-    assert (receiver.peers, receiver.staged_bytes) == (0, 0)
+    assert (receiver.peers, receiver.incomplete_bytes) == (0, 0)
     dealer.send(protocol.encode(Hello("me", 1)))
     assert poll_until(receiver, dealer) == ([], [Welcome(EPOCH)])
 
@@ -188,20 +188,20 @@ def test_one_who_is_silent_for_long_is_forgotten_and_welcomed_anew(receiver, col
 def test_a_piece_is_a_sign_of_life(receiver, collector, window, now):
     dealer = collector()
     for number in range(3):
-        now[0] += FORGET * 0.9
+        now[0] += SILENCE_SECONDS * 0.9
         dealer.send_multipart(pieces(window(number))[0])
         assert len(receiver.poll(1000)) == 1
     assert receiver.peers == 1
 
 
-def test_more_incomplete_windows_than_memory_allows_are_refused_for_now_oldest_first(receiver, collector, window):
+def test_incomplete_windows_beyond_the_limit_are_refused_for_now_oldest_first(receiver, collector, window):
     dealer = collector()
     for number in range(6):
         dealer.send_multipart(pieces(window(number, parts=2, cells=1000), attempt=number + 1)[0])
     arrived, found = drained(receiver, dealer)
     assert arrived == []
     assert [(type(one), one.attempt, one.retry) for one in found] == [(Reject, 1, True), (Reject, 2, True)]
-    assert receiver.staged_bytes <= 100_000
+    assert receiver.incomplete_bytes <= 100_000
     dealer.send_multipart(pieces(window(3, parts=2, cells=1000), attempt=4)[1])
     ((arrived,), _) = drained(receiver, dealer)
     assert content(arrived.collected) == content(window(3, parts=2, cells=1000))
@@ -256,7 +256,7 @@ def test_a_message_without_a_piece_is_counted(receiver, collector, window):
     assert dict(receiver.dropped) == {"piece": 1}
 
 
-def test_one_bad_piece_refuses_its_whole_attempt_and_the_next_attempt_is_welcome(receiver, collector, window):
+def test_a_malformed_piece_refuses_its_whole_attempt_and_the_next_one_is_accepted(receiver, collector, window):
     dealer = collector()
     first, second, third = ([bytes(frame) for frame in frames] for frames in pieces(window(1, parts=3), attempt=1))
     for frames in (first, [*second[:5], b"short"], third):
@@ -264,7 +264,7 @@ def test_one_bad_piece_refuses_its_whole_attempt_and_the_next_attempt_is_welcome
     arrived, found = drained(receiver, dealer)
     assert (arrived, [one.attempt for one in found]) == ([], [1])
     assert dict(receiver.dropped) == {"shape": 1, "stale": 1}
-    assert receiver.staged_bytes == 0
+    assert receiver.incomplete_bytes == 0
     for frames in pieces(window(1, parts=3), attempt=2):
         dealer.send_multipart(frames)
     ((again,), _) = drained(receiver, dealer)
@@ -275,17 +275,17 @@ def test_a_flood_does_not_keep_the_writer_in_one_poll(receiver, collector, windo
     dealer = collector()
     dealer.sndhwm = 0
     dealer.send_multipart(pieces(window(1))[0])
-    for _ in range(3 * BURST):
+    for _ in range(3 * MAX_MESSAGES_PER_POLL):
         dealer.send(b"junk")
     counts = []
-    while sum(receiver.dropped.values()) < 3 * BURST:
+    while sum(receiver.dropped.values()) < 3 * MAX_MESSAGES_PER_POLL:
         before = sum(receiver.dropped.values())
         receiver.poll(1000)
         counts.append(sum(receiver.dropped.values()) - before)
-    assert max(counts) <= BURST
+    assert max(counts) <= MAX_MESSAGES_PER_POLL
 
 
-def test_answers_to_one_who_never_reads_or_is_gone_hold_nobody_up(receiver, collector):
+def test_answers_to_a_collector_that_never_reads_or_is_gone_do_not_block(receiver, collector):
     deaf, gone, listening = collector("deaf"), collector("gone"), collector("listening")
     gone.close(0)
     for _ in range(300):
@@ -296,6 +296,6 @@ def test_answers_to_one_who_never_reads_or_is_gone_hold_nobody_up(receiver, coll
     assert deaf.poll(0)
 
 
-def test_an_endpoint_that_can_not_be_bound_is_a_sentence(tmp_path):
+def test_an_endpoint_that_can_not_be_bound_is_reported(tmp_path):
     with pytest.raises(TokiodError, match=r"the bus can't be opened at ipc:///.*: No such file or directory"):
         Receiver(f"ipc://{tmp_path.parent.parent}/no/such/place", EPOCH)

@@ -1,4 +1,4 @@
-"""The collectors' end: against a raw ROUTER that says what it likes."""
+"""The collectors' end, against a raw ROUTER that sends anything."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -9,16 +9,15 @@ import zmq
 import zmq.asyncio
 
 from tokiod.bus import protocol, wire
-from tokiod.bus.connection import REFUSED, Lost
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
-from tokiod.bus.sender import SURE, Sender, Stored
+from tokiod.bus.sender import MIN_REFUSALS, REFUSED, ConnectionLost, Sender, Stored
 
 FOREVER = 30.0
 """Seconds of silence that no test here lasts."""
 
 
 class FakeWriter:
-    """A ROUTER in the test's own loop: reads on demand, answers as told."""
+    """A ROUTER in the test's own loop, which reads and answers on demand."""
 
     def __init__(self, endpoint):
         self.context = zmq.asyncio.Context()
@@ -34,7 +33,7 @@ class FakeWriter:
         return peer, wire.decode(frames)[0].piece
 
     async def hello(self, other_than=None):
-        """Return a connection's identity and Hello, passing over pieces, and over all of one other connection."""
+        """Return a connection's identity and Hello; skip pieces, and all messages of one other connection."""
         async with asyncio.timeout(5):
             while True:
                 peer, message = await self.read()
@@ -42,7 +41,7 @@ class FakeWriter:
                     return peer, message
 
     async def pieces(self, count):
-        """Return the next pieces, passing over repeated Hellos."""
+        """Return the next pieces; skip repeated Hellos."""
         found = []
         async with asyncio.timeout(5):
             while len(found) < count:
@@ -51,16 +50,16 @@ class FakeWriter:
                     found.append(message)
         return found
 
-    async def say(self, peer, message):
+    async def send(self, peer, message):
         await self.socket.send_multipart([peer, protocol.encode(message)])
 
     async def welcome(self, epoch="one", other_than=None):
         peer, hello = await self.hello(other_than)
-        await self.say(peer, Welcome(epoch))
+        await self.send(peer, Welcome(epoch))
         return peer, hello
 
     async def ack(self, peer, piece, epoch="one", cells=12):
-        await self.say(peer, Ack(epoch, piece.source, piece.start, piece.end, piece.attempt, cells, {"outside": 1}))
+        await self.send(peer, Ack(epoch, piece.source, piece.start, piece.end, piece.attempt, cells, {"outside": 1}))
 
     async def reads_no_piece(self, seconds=0.1):
         with suppress(TimeoutError):
@@ -71,7 +70,7 @@ class FakeWriter:
 
 
 @asynccontextmanager
-async def talk(endpoint, **options):
+async def conversation(endpoint, **options):
     writer = FakeWriter(endpoint)
     try:
         async with Sender(endpoint, **{"silence": FOREVER} | options) as sender:
@@ -80,17 +79,17 @@ async def talk(endpoint, **options):
         writer.context.destroy(linger=0)
 
 
-def test_nothing_is_sent_before_the_writer_has_said_welcome(endpoint, window):
+def test_no_window_is_sent_before_the_welcome(endpoint, window):
     async def main():
-        async with talk(endpoint) as (sender, writer):
+        async with conversation(endpoint) as (sender, writer):
             await sender.submit(window(1))
             peer, hello = await writer.hello()
             assert hello.connection == 1
             assert await writer.reads_no_piece()
             assert not sender.state.connected
-            await writer.say(peer, Beat("one"))
+            await writer.send(peer, Beat("one"))
             assert await writer.reads_no_piece()
-            await writer.say(peer, Welcome("one"))
+            await writer.send(peer, Welcome("one"))
             (piece,) = await writer.pieces(1)
             assert (piece.meta("cscratch"), piece.part, piece.parts) == (window(1).meta, 0, 1)
             assert (sender.state.connected, sender.state.epoch) == (True, "one")
@@ -98,9 +97,9 @@ def test_nothing_is_sent_before_the_writer_has_said_welcome(endpoint, window):
     asyncio.run(main())
 
 
-def test_hello_is_said_again_and_again(endpoint):
+def test_hello_is_repeated(endpoint):
     async def main():
-        async with talk(endpoint, silence=0.05) as (_, writer):
+        async with conversation(endpoint, silence=0.05) as (_, writer):
             hellos = [(await writer.hello())[1] for _ in range(3)]
             assert hellos == [hellos[0]] * 3
 
@@ -109,7 +108,7 @@ def test_hello_is_said_again_and_again(endpoint):
 
 def test_a_connection_that_is_never_welcomed_is_replaced(endpoint):
     async def main():
-        async with talk(endpoint, silence=0.02) as (_, writer):
+        async with conversation(endpoint, silence=0.02) as (_, writer):
             first, one = await writer.hello()
             _, two = await writer.hello(other_than=first)
             assert (one.connection, two.connection) == (1, 2)
@@ -119,7 +118,7 @@ def test_a_connection_that_is_never_welcomed_is_replaced(endpoint):
 
 def test_a_window_goes_out_batch_by_batch_and_its_answer_comes_back(endpoint, window):
     async def main():
-        async with talk(endpoint) as (sender, writer):
+        async with conversation(endpoint) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1, parts=3))
             pieces = await writer.pieces(3)
@@ -134,7 +133,7 @@ def test_a_window_goes_out_batch_by_batch_and_its_answer_comes_back(endpoint, wi
 
 def test_a_window_without_data_goes_out_too(endpoint, window):
     async def main():
-        async with talk(endpoint) as (sender, writer):
+        async with conversation(endpoint) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1, parts=0))
             (piece,) = await writer.pieces(1)
@@ -145,13 +144,13 @@ def test_a_window_without_data_goes_out_too(endpoint, window):
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_a_rejected_window_is_told_and_makes_room(endpoint, window, retry):
+def test_a_rejected_window_is_answered_and_makes_room(endpoint, window, retry):
     async def main():
-        async with talk(endpoint, max_windows=1) as (sender, writer):
+        async with conversation(endpoint, max_windows=1) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1))
             (p,) = await writer.pieces(1)
-            await writer.say(peer, Reject("one", p.source, p.start, p.end, p.attempt, "disk full", retry))
+            await writer.send(peer, Reject("one", p.source, p.start, p.end, p.attempt, "disk full", retry))
             assert ((refusal := await answer).message, refusal.when) == ("disk full", "retry" if retry else "never")
             await sender.submit(window(2))
             assert (await writer.pieces(1))[0].start == window(2).meta.window.start
@@ -161,11 +160,11 @@ def test_a_rejected_window_is_told_and_makes_room(endpoint, window, retry):
 
 def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window):
     async def main():
-        async with talk(endpoint) as (sender, writer):
+        async with conversation(endpoint) as (sender, writer):
             peer, _ = await writer.welcome()
             answer = await sender.submit(window(1, parts=3000, cells=1000))
             (p,) = await writer.pieces(1)
-            await writer.say(peer, Reject("one", p.source, p.start, p.end, p.attempt, "no", retry=False))
+            await writer.send(peer, Reject("one", p.source, p.start, p.end, p.attempt, "no", retry=False))
             await sender.submit(window(2))
             pieces = []
             while not pieces or pieces[-1].start == window(1).meta.window.start:
@@ -176,17 +175,17 @@ def test_the_rest_of_a_window_is_not_sent_once_it_is_rejected(endpoint, window):
     asyncio.run(main())
 
 
-def test_an_answer_to_an_older_attempt_counts_for_nothing(endpoint, window):
+def test_an_answer_to_an_older_attempt_is_ignored(endpoint, window):
     async def main():
-        async with talk(endpoint) as (sender, writer):
+        async with conversation(endpoint) as (sender, writer):
             first, _ = await writer.welcome()
             answer = await sender.submit(window(1))
             (old,) = await writer.pieces(1)
-            await say_welcome_again(writer, first)
+            await send_welcome_again(writer, first)
             peer, _ = await writer.welcome(other_than=first)
             (new,) = await writer.pieces(1)
             await writer.ack(peer, old)
-            await writer.say(peer, Beat("one"))
+            await writer.send(peer, Beat("one"))
             await asyncio.sleep(0.05)
             assert not answer.done()
             await writer.ack(peer, new)
@@ -197,25 +196,25 @@ def test_an_answer_to_an_older_attempt_counts_for_nothing(endpoint, window):
 
 
 async def quiet(_writer, _peer):
-    """Say nothing for longer than the sender's patience."""
+    """Be silent for longer than the sender's limit."""
 
 
-async def speak_of_another_epoch(writer, peer):
-    await writer.say(peer, Beat("two"))
+async def send_another_epoch(writer, peer):
+    await writer.send(peer, Beat("two"))
 
 
-async def say_welcome_again(writer, peer):
-    await writer.say(peer, Welcome("one"))
+async def send_welcome_again(writer, peer):
+    await writer.send(peer, Welcome("one"))
 
 
-async def talk_nonsense(writer, peer):
-    await writer.socket.send_multipart([peer, b"nonsense"])
+async def send_junk(writer, peer):
+    await writer.socket.send_multipart([peer, b"junk"])
 
 
-@pytest.mark.parametrize("trouble", [quiet, speak_of_another_epoch, say_welcome_again, talk_nonsense])
-def test_in_doubt_a_new_connection_is_made_and_all_unacknowledged_windows_are_sent_again(endpoint, window, trouble):
+@pytest.mark.parametrize("trouble", [quiet, send_another_epoch, send_welcome_again, send_junk])
+def test_in_doubt_the_connection_is_replaced_and_all_windows_in_flight_are_sent_again(endpoint, window, trouble):
     async def main():
-        async with talk(endpoint, silence=0.5 if trouble is quiet else FOREVER) as (sender, writer):
+        async with conversation(endpoint, silence=0.5 if trouble is quiet else FOREVER) as (sender, writer):
             peer, first = await writer.welcome()
             answers = [await sender.submit(window(n, parts=2)) for n in range(3)]
             old = await writer.pieces(6)
@@ -224,7 +223,7 @@ def test_in_doubt_a_new_connection_is_made_and_all_unacknowledged_windows_are_se
             await trouble(writer, peer)
             again, second = await writer.hello(other_than=peer)
             assert (second.sender, second.connection) == (first.sender, first.connection + 1)
-            await writer.say(again, Welcome("one"))
+            await writer.send(again, Welcome("one"))
             new = await writer.pieces(4)
             assert [(p.start, p.end, p.part) for p in new] == [(p.start, p.end, p.part) for p in old[2:]]
             assert min(p.attempt for p in new) > max(p.attempt for p in old)
@@ -232,12 +231,12 @@ def test_in_doubt_a_new_connection_is_made_and_all_unacknowledged_windows_are_se
             for piece in (new[0], new[2]):
                 await writer.ack(again, piece)
             assert [a.cells for a in await asyncio.gather(*answers)] == [12, 12, 12]
-            assert (sender.state.unacknowledged, sender.state.unacknowledged_bytes) == (0, 0)
+            assert (sender.state.in_flight, sender.state.in_flight_bytes) == (0, 0)
 
     asyncio.run(main())
 
 
-def test_a_writer_that_closes_is_noticed_at_once_and_the_next_one_gets_everything(endpoint, window):
+def test_a_writer_that_closes_is_noticed_at_once_and_the_next_one_receives_everything(endpoint, window):
     async def main():
         async with Sender(endpoint, silence=FOREVER) as sender:
             one = FakeWriter(endpoint)
@@ -258,10 +257,10 @@ def test_a_writer_that_closes_is_noticed_at_once_and_the_next_one_gets_everythin
 
 def test_beats_keep_a_connection(endpoint, window):
     async def main():
-        async with talk(endpoint, silence=0.6) as (sender, writer):
+        async with conversation(endpoint, silence=0.6) as (sender, writer):
             peer, _ = await writer.welcome()
             for _ in range(16):
-                await writer.say(peer, Beat("one"))
+                await writer.send(peer, Beat("one"))
                 await asyncio.sleep(0.05)
             await sender.submit(window(1))
             assert (await writer.pieces(1))[0].attempt == 1
@@ -272,28 +271,28 @@ def test_beats_keep_a_connection(endpoint, window):
 
 def test_a_writer_that_was_only_slow_gets_more_time_until_another_one_starts(endpoint):
     async def main():
-        async with talk(endpoint, silence=0.05) as (sender, writer):
-            patience, peer = [], None
+        async with conversation(endpoint, silence=0.05) as (sender, writer):
+            limits, peer = [], None
             for epoch in ("one", "one", "one", "two"):
                 peer, _ = await writer.welcome(epoch, other_than=peer)
                 await sender.welcomed()
-                patience.append(sender._patience)
+                limits.append(sender._silence_limit)
                 while sender.state.connected:
                     await asyncio.sleep(0.001)
-            assert patience == [0.05, 0.1, 0.2, 0.05]
+            assert limits == [0.05, 0.1, 0.2, 0.05]
 
     asyncio.run(main())
 
 
-def test_what_is_read_from_the_ledger_is_read_again_at_each_new_epoch_and_when_the_writer_says_so(endpoint):
+def test_the_ledger_is_reloaded_at_each_new_epoch_and_when_the_writer_asks(endpoint):
     async def main():
         reloads = []
-        async with talk(endpoint, on_reload=lambda: reloads.append("again")) as (sender, writer):
+        async with conversation(endpoint, on_reload=lambda: reloads.append("again")) as (sender, writer):
             for epoch, trouble, expected in (("one", Welcome("one"), 1), ("one", Beat("two"), 1), ("two", Reload("two"), 2)):
                 peer, _ = await writer.welcome(epoch)
                 await sender.welcomed()
                 assert len(reloads) == expected
-                await writer.say(peer, trouble)
+                await writer.send(peer, trouble)
                 while trouble != Reload("two") and sender.state.connected:
                     await asyncio.sleep(0.001)
             while len(reloads) < 3:
@@ -302,14 +301,14 @@ def test_what_is_read_from_the_ledger_is_read_again_at_each_new_epoch_and_when_t
     asyncio.run(main())
 
 
-def test_a_slow_writer_slows_whoever_submits_and_never_more_windows_than_allowed_are_under_way(endpoint, window):
+def test_a_slow_writer_delays_submissions_and_windows_in_flight_are_bounded(endpoint, window):
     async def main():
-        async with talk(endpoint, max_windows=4) as (sender, writer):
+        async with conversation(endpoint, max_windows=4) as (sender, writer):
             peer, _ = await writer.welcome()
             submits = [asyncio.create_task(sender.submit(window(n))) for n in range(10)]
             for done in range(10):
                 (piece,) = await writer.pieces(1)
-                assert sender.state.unacknowledged <= 4
+                assert sender.state.in_flight <= 4
                 assert sum(task.done() for task in submits) <= done + 4
                 await writer.ack(peer, piece)
             assert [(await (await task)).cells for task in submits] == [12] * 10
@@ -317,9 +316,9 @@ def test_a_slow_writer_slows_whoever_submits_and_never_more_windows_than_allowed
     asyncio.run(main())
 
 
-def test_leaving_cancels_what_was_not_answered_and_closes_every_socket(endpoint, window):
+def test_leaving_cancels_unanswered_windows_and_closes_every_socket(endpoint, window):
     async def main():
-        async with talk(endpoint) as (sender, writer):
+        async with conversation(endpoint) as (sender, writer):
             await writer.welcome()
             answer = await sender.submit(window(1))
         with pytest.raises(asyncio.CancelledError):
@@ -339,8 +338,8 @@ def test_leaving_does_not_wait_for_a_writer_that_never_came(endpoint, window):
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_cancellation_that_comes_together_with_the_loss_of_the_connection_is_not_forgotten(tmp_path, monkeypatch, turns):
-    """Before Python 3.13 a TaskGroup swallows it: a process outlived its killed supervisor for ever (seen under torture)."""
+def test_a_cancellation_together_with_the_loss_of_the_connection_is_not_forgotten(tmp_path, monkeypatch, turns):
+    """Before Python 3.13 a TaskGroup swallows it: a process outlived its killed supervisor (seen under torture)."""
 
     async def scene() -> None:
         sender = Sender(f"ipc://{tmp_path}/bus")
@@ -349,9 +348,9 @@ def test_a_cancellation_that_comes_together_with_the_loss_of_the_connection_is_n
 
         async def listen(_: object) -> None:
             await lost
-            raise Lost("silent")
+            raise ConnectionLost("silent")
 
-        monkeypatch.setattr(sender, "_listen", listen)
+        monkeypatch.setattr(sender, "_receive", listen)
         await asyncio.sleep(0.05)
         lost.set_result(None)
         for _ in range(turns):
@@ -364,7 +363,7 @@ def test_a_cancellation_that_comes_together_with_the_loss_of_the_connection_is_n
     asyncio.run(scene())
 
 
-def test_a_writer_that_dies_while_it_greets_is_no_refusal_until_it_does_so_again_and_again(tcp):
+def test_a_writer_that_dies_during_the_handshake_is_reported_as_a_refusal_only_after_several_times(tcp):
     host, port = tcp.removeprefix("tcp://").split(":")
 
     async def scene():
@@ -377,7 +376,7 @@ def test_a_writer_that_dies_while_it_greets_is_no_refusal_until_it_does_so_again
 
         async with await asyncio.start_server(dies, host, int(port)), Sender(tcp, silence=FOREVER):
             async with asyncio.timeout(10):
-                while died < SURE - 1:
+                while died < MIN_REFUSALS - 1:
                     await asyncio.sleep(0.01)
                 before = [log["event"] for log in logs]
                 while "bus.access_denied" not in [log["event"] for log in logs]:

@@ -18,7 +18,7 @@ from tokiod.bus.sender import Sender, Stored
 ECHO_WRITER = Path(__file__).with_name("echo_writer.py")
 WINDOWS = 60
 FOREVER = 30.0
-"""Seconds of silence that no test here lasts."""
+"""Seconds of silence, longer than any test here."""
 
 
 class Life:
@@ -82,7 +82,7 @@ def test_a_writer_that_dies_at_any_step_of_its_work_loses_and_harms_no_window(en
 
 
 @pytest.mark.system
-def test_a_writer_killed_while_windows_of_many_pieces_are_under_way_gets_them_whole_later(endpoint, tmp_path, window):
+def test_windows_of_many_pieces_are_stored_whole_after_the_writer_was_killed(endpoint, tmp_path, window):
     windows = [window(n, parts=26, cells=1000) for n in range(WINDOWS)]
 
     async def kill_now_and_then(life, sender):
@@ -107,7 +107,7 @@ def test_a_writer_killed_while_windows_of_many_pieces_are_under_way_gets_them_wh
 
 
 @pytest.mark.system
-def test_a_writer_that_is_frozen_and_thawed_again_and_again_loses_no_window_and_bounds_what_is_under_way(endpoint, tmp_path, window):
+def test_a_writer_that_is_frozen_and_thawed_repeatedly_loses_no_window_and_windows_in_flight_are_bounded(endpoint, tmp_path, window):
     windows = [window(n, parts=3, cells=3000) for n in range(WINDOWS)]
 
     async def freeze_now_and_then(life, sender):
@@ -117,7 +117,7 @@ def test_a_writer_that_is_frozen_and_thawed_again_and_again_loses_no_window_and_
             life.signal(signal.SIGSTOP)
             while sender.state.connected:
                 await asyncio.sleep(0.01)
-                assert sender.state.unacknowledged <= 4
+                assert sender.state.in_flight <= 4
             life.signal(signal.SIGCONT)
 
     async def main():
@@ -133,7 +133,7 @@ def test_a_writer_that_is_frozen_and_thawed_again_and_again_loses_no_window_and_
 
 
 @pytest.mark.system
-def test_a_writer_frozen_for_shorter_than_the_senders_patience_is_simply_waited_for(endpoint, tmp_path, window):
+def test_a_writer_frozen_for_less_than_the_limit_keeps_its_connection(endpoint, tmp_path, window):
     async def main():
         async with Life(endpoint, tmp_path / "stored") as life, Sender(endpoint, silence=FOREVER, max_windows=3) as sender:
             await sender.welcomed()
@@ -141,7 +141,7 @@ def test_a_writer_frozen_for_shorter_than_the_senders_patience_is_simply_waited_
             await asyncio.to_thread(os.waitid, os.P_PID, life.process.pid, os.WSTOPPED | os.WNOWAIT)
             submits = [asyncio.create_task(sender.submit(window(n, cells=3000))) for n in range(10)]
             await asyncio.sleep(0.2)
-            assert (sender.state.unacknowledged, sender.state.unacknowledged_bytes) == (3, 3 * 60_000)
+            assert (sender.state.in_flight, sender.state.in_flight_bytes) == (3, 3 * 60_000)
             assert sum(task.done() for task in submits) == 3
             life.signal(signal.SIGCONT)
             assert [(await (await task)).cells for task in submits] == [3000] * 10
@@ -151,8 +151,8 @@ def test_a_writer_frozen_for_shorter_than_the_senders_patience_is_simply_waited_
     assert len((tmp_path / "stored").read_text().splitlines()) == 10
 
 
-def test_a_real_writer_that_is_slow_to_answer_for_longer_than_the_patience_still_gets_everything_acknowledged(endpoint, window):
-    """Each commit lasts longer than the sender waits: without growing patience no acknowledgement would ever be in time."""
+def test_a_writer_that_is_slower_than_the_limit_still_acknowledges_everything(endpoint, window):
+    """Each commit lasts longer than the sender's limit: unless the limit grows, no acknowledgement comes in time."""
 
     def write(stopping):
         with Receiver(endpoint, "one") as receiver:

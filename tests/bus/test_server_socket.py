@@ -16,11 +16,10 @@ from keyed import Keyring, threads, wait
 
 from tokiod.batch import Batch
 from tokiod.bus import server_socket
-from tokiod.bus.connection import REFUSED
 from tokiod.bus.curve import ClientKeys
 from tokiod.bus.feed import MAX_SUBSCRIPTION_BYTES, Feed
 from tokiod.bus.receiver import Receiver
-from tokiod.bus.sender import Sender, Stored
+from tokiod.bus.sender import REFUSED, Sender, Stored
 from tokiod.bus.zap import NO_KEY, UNFINISHED, UNKNOWN, WRONG_SERVER
 from tokiod.errors import ConfigError
 
@@ -160,9 +159,9 @@ def test_windows_are_received_from_allowed_keys_only(tcp, keyring, window):
             assert receiver.refused[reason] + receiver.refused[UNFINISHED] > 0
             assert receiver.peers == 1
     assert len(stored) == 1
-    told = [(log["event"], log.get("reason")) for log in logs if log["event"] != "bus.connected"]
-    assert told.count(("bus.access_denied", REFUSED)) >= 2
-    reasons = [reason for event, reason in told if event == "bus.refused"]
+    events = [(log["event"], log.get("reason")) for log in logs if log["event"] != "bus.connected"]
+    assert events.count(("bus.access_denied", REFUSED)) >= 2
+    reasons = [reason for event, reason in events if event == "bus.refused"]
     assert set(reasons) - {NO_KEY, UNFINISHED} == {UNKNOWN, WRONG_SERVER}
     assert len(reasons) == len(set(reasons))
 

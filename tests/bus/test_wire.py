@@ -1,4 +1,4 @@
-"""The wire form: what goes in comes out, and whatever else comes in is Malformed, with a reason."""
+"""The wire form: messages are decoded as they were encoded, and all others are Malformed, with a reason."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ PIECE = Piece("src", "lmt", 0, 60, 7, 0, 1)
 
 @st.composite
 def whole_rows(draw):
-    """A batch of whole rows, or what is left of them after one sample of it was changed."""
+    """A batch of whole rows, or such a batch with one sample changed."""
     width, height, step = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 90))
     start = draw(st.sampled_from([-step, 0, 5, 250_000_000_000 - height * step, 250_000_000_000 - height * step + 1]))
     time = np.repeat(start + np.arange(height) * draw(st.sampled_from([step, step, step, step + 1, 0])), width)
@@ -84,7 +84,7 @@ def carried(frames):
 
 
 @given(names, batches(), st.none() | pieces, st.none() | stored)
-def test_a_batch_comes_out_as_it_went_in_bit_by_bit(system, batch, piece, mark):
+def test_a_batch_is_decoded_as_it_was_encoded_bit_by_bit(system, batch, piece, mark):
     header, back = wire.decode(carried(wire.encode(system, batch, piece, mark)))
     assert plain(back) == plain(batch)
     assert (header.system, header.dataset, header.form, header.step, header.cells) == (
@@ -98,7 +98,7 @@ def test_a_batch_comes_out_as_it_went_in_bit_by_bit(system, batch, piece, mark):
 
 
 @given(whole_rows())
-def test_whole_rows_of_a_window_go_without_their_times_and_columns_and_come_out_with_them(batch):
+def test_whole_rows_are_sent_without_times_and_columns_and_decoded_with_them(batch):
     rows = even_rows(batch)
     assert (rows and (rows.start, rows.count)) == rows_one_by_one(batch)
     frames = carried(wire.encode("s", replace(batch, rows=rows), PIECE))
@@ -108,7 +108,7 @@ def test_whole_rows_of_a_window_go_without_their_times_and_columns_and_come_out_
     assert len(carried(wire.encode("s", replace(batch, rows=rows), None, Stored("e", 1, 2)))) == 6
 
 
-def test_extreme_times_are_no_even_rows():
+def test_extreme_times_are_not_even_rows():
     times = np.array([-(2**63), 2**63 - 1])
     assert even_rows(Batch("g/d", "gauge", 2**64 - 1, ("a",), times, np.zeros(2, np.uint32), np.zeros(2))) is None
 
@@ -129,7 +129,7 @@ def test_a_heartbeat_names_its_dataset_and_repeats_what_was_stored(system, group
 
 
 @pytest.mark.parametrize("dtype", [">i8", "<i8"])
-def test_arrays_of_any_byte_order_go_out_little_endian(dtype):
+def test_arrays_of_any_byte_order_are_sent_little_endian(dtype):
     time = np.array([1, 2**40], dtype)
     batch = Batch("g/d", "counter", 1, ("a",), time, np.array([0, 0], ">u4"), time)
     _, back = wire.decode(carried(wire.encode("s", batch)))
@@ -159,7 +159,7 @@ def test_arrays_are_aligned_wherever_their_frames_begin(offset):
     assert plain(back) == plain(a_batch())
 
 
-def test_a_strided_array_goes_out_as_its_own_cells_alone():
+def test_a_strided_array_is_sent_as_its_own_cells_only():
     table = np.arange(12.0).reshape(3, 4)
     batch = Batch("g/d", "gauge", 1, ("a",), np.arange(3), np.zeros(3, np.uint32), table[:, 1])
     _, back = wire.decode(carried(wire.encode("s", batch)))
@@ -239,7 +239,7 @@ def with_header(**changes):
         pytest.param(with_frame(4, np.array([0, 1, 2], "<u4").tobytes()), "column", id="a column that has no name"),
     ],
 )
-def test_what_can_not_be_is_refused_for_its_reason(damage, reason):
+def test_invalid_messages_are_refused_for_their_reason(damage, reason):
     frames = damage(carried(wire.encode("s", a_batch())))
     with pytest.raises(Malformed) as caught:
         wire.decode(frames)
@@ -268,7 +268,7 @@ def test_what_can_not_be_is_refused_for_its_reason(damage, reason):
         pytest.param(with_frame(3, b"1234567"), "shape", id="values cut within a number"),
     ],
 )
-def test_rows_that_can_not_be_are_refused_for_their_reason(damage, reason):
+def test_invalid_rows_are_refused_for_their_reason(damage, reason):
     time, column = np.repeat(np.arange(3) * 5, 2), np.tile(np.arange(2, dtype=np.uint32), 3)
     batch = Batch("datatargets/readbytes", "counter", 5, ("OST0000", "OST0001"), time, column, time * 7, Rows(0, 3))
     frames = carried(wire.encode("s", batch, PIECE))
@@ -278,7 +278,7 @@ def test_rows_that_can_not_be_are_refused_for_their_reason(damage, reason):
     assert caught.value.reason == reason
 
 
-def test_only_the_arrays_decide_whether_a_header_can_be_read():
+def test_a_header_can_be_decoded_independently_of_the_arrays():
     frames = carried(wire.encode("s", a_batch(), Piece("src", "lmt", 0, 60, 7, 0, 1)))
     damaged = [*frames[:3], b"", b"", b""]
     with pytest.raises(Malformed, match="shape"):
@@ -286,7 +286,7 @@ def test_only_the_arrays_decide_whether_a_header_can_be_read():
     assert wire.decode_header(damaged).piece == Piece("src", "lmt", 0, 60, 7, 0, 1)
 
 
-def test_a_field_from_the_future_is_passed_over():
+def test_an_unknown_field_is_ignored():
     frames = carried(wire.encode("s", a_batch()))
     header, batch = wire.decode(with_header(colour="green")(frames))
     assert header.cells == 3
@@ -304,7 +304,7 @@ def test_junk_is_malformed_for_a_known_reason(frames):
 
 @st.composite
 def damaged(draw):
-    """Frames of a right message, some of them cut, or with bytes changed, put in or swapped."""
+    """Frames of a valid message, some of them cut, or with bytes changed, inserted or swapped."""
     batch = draw(batches() | whole_rows())
     batch = replace(batch, rows=even_rows(batch))
     frames = [bytearray(frame) for frame in wire.encode(draw(names), batch, draw(pieces), draw(stored))]
@@ -333,7 +333,7 @@ def decoded(frames):
 
 
 @given(damaged())
-def test_a_damaged_message_is_malformed_or_a_sound_batch(frames):
+def test_a_damaged_message_is_malformed_or_a_valid_batch(frames):
     header, batch, reason = decoded(frames)
     if reason:
         assert reason in REASONS

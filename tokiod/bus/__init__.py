@@ -1,1 +1,1 @@
-"""The sockets: windows from collectors to the writer, stored cells from the writer to the world."""
+"""The sockets: windows from the collectors to the writer, stored cells from the writer to subscribers."""

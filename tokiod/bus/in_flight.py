@@ -1,4 +1,4 @@
-"""Windows that were handed over and of which the writer has not yet said what became of them."""
+"""Windows in flight: submitted to the writer and not yet answered."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class _Window:
     answer: Answer
 
 
-class Unacknowledged:
-    """At most so many windows and bytes, over all sources: all the memory the bus takes, and how a slow writer slows the collectors.
+class InFlightWindows:
+    """Up to `max_windows` windows and `max_bytes` bytes, over all sources: they bound the bus's memory, and a slow writer slows polling.
 
-    A window bigger than `max_bytes` goes alone. First come, first served, or small windows would starve a big one.
-    Attempts are numbered through for the life of the process: the last one sent is the highest one for any window, also when the
-    same window is collected and submitted again.
+    A window of more than `max_bytes` is in flight alone. Windows are taken in the order in which they are submitted, or small ones would
+    starve a large one. Attempts are numbered through for the life of the process: the last one sent is the highest one for any window, also
+    when the same window is collected and submitted again.
     """
 
     def __init__(self, max_windows: int, max_bytes: int) -> None:
@@ -36,16 +36,16 @@ class Unacknowledged:
         self._attempts = count(1)
         self._windows: dict[int, _Window] = {}
         self._unsent: asyncio.Queue[int] = asyncio.Queue()
-        self._turn = asyncio.Lock()
+        self._adding = asyncio.Lock()
         self._room = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._windows)
 
     async def add(self, collected: Collected) -> Answer:
-        """Wait for room, then take a window; the future becomes its answer."""
+        """Wait for room, then take a window; return the future of its answer."""
         nbytes = sum(batch.nbytes for batch in collected.batches)
-        async with self._turn:
+        async with self._adding:
             while not self._has_room(nbytes):
                 self._room.clear()
                 await self._room.wait()
@@ -62,11 +62,11 @@ class Unacknowledged:
                 return attempt, self._windows[attempt].collected
 
     def is_current(self, attempt: int) -> bool:
-        """Tell whether an attempt still waits for its answer."""
+        """Return whether an attempt still waits for its answer."""
         return attempt in self._windows
 
     def resolve(self, attempt: int, outcome: Stored | Refusal) -> Collected | None:
-        """Pass on the answer to an attempt; None if nobody waits for it any more."""
+        """Pass on the answer to an attempt and return its window, or None if the attempt is not current."""
         window = self._windows.pop(attempt, None)
         if window is None:
             return None
@@ -77,7 +77,7 @@ class Unacknowledged:
         return window.collected
 
     def renew(self) -> None:
-        """Make a new attempt at every window, in their order: who had the others may be gone."""
+        """Begin a new attempt at every window, in their order: the writer that received the others may be gone."""
         unsent = {self._unsent.get_nowait() for _ in range(self._unsent.qsize())}
         windows, self._windows = self._windows, {}
         self.resent += len(windows.keys() - unsent)
@@ -85,7 +85,7 @@ class Unacknowledged:
             self._enqueue(window)
 
     def cancel(self) -> None:
-        """Give all up: nobody will answer."""
+        """Cancel the futures of all windows: no answer will come."""
         for window in self._windows.values():
             window.answer.cancel()
 

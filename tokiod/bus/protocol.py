@@ -1,13 +1,13 @@
-"""What the two ends of the inner bus say beside the windows themselves: one frame of JSON, told apart by "type".
+"""Messages of the inner bus next to the windows: one frame of JSON each, distinguished by "type".
 
-    collector -> writer   Hello                    who I am; said again every second or so, so that silence means something
-                          windows, piece by piece  tokiod.batch, with a Piece
-    writer -> collector   Welcome                  the epoch of this run of the writer; whatever came before is forgotten, send it now
+    collector -> writer   Hello                    identifies the process; repeated every second or so, so that silence means something
+                          windows, piece by piece  tokiod.bus.wire, with a Piece
+    writer -> collector   Welcome                  the epoch of this run of the writer; it knows no earlier pieces: send all windows now
                           Ack, Reject              a window is in the file, synced, and in the ledger; or it is not, and why
-                          Beat                     I am alive
-                          Reload                   what the ledger says has changed: read it again
+                          Beat                     a sign of life
+                          Reload                   the ledger has changed: read it again
 
-Only an Ack counts. Whatever else is lost, repeated or late changes nothing.
+Only an Ack counts. Other messages that are lost, repeated or late change nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = 1
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """A collector process on a fresh connection. connection: counts up, so that the newest one is known however late another is read."""
+    """A collector process on a new connection. connection: counts up, so that the newest one is known however late another is read."""
 
     sender: str
     connection: int
@@ -33,13 +33,13 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The answer to the first Hello of a connection; a second Welcome says that the writer had given the connection up."""
+    """The answer to the first Hello of a connection; a second Welcome means that the writer had forgotten the connection."""
 
     epoch: str
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):
-    """An attempt at a window is stored for good. cells: assigned; dropped: cells that were not, by reason."""
+    """An attempt at a window is stored durably. cells: assigned; dropped: cells that were not, by reason."""
 
     epoch: str
     source: str
@@ -51,7 +51,7 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
 
 
 class Reject(msgspec.Struct, frozen=True, tag="reject"):
-    """An attempt at a window is not stored. retry: whether the same window may be stored later; later: its file is just being made."""
+    """An attempt at a window is not stored. retry: whether the same window may be stored later; later: its file is just being created."""
 
     epoch: str
     source: str
@@ -81,7 +81,7 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
 
 
 class Reload(msgspec.Struct, frozen=True, tag="reload"):
-    """The ledger holds less than it did: windows may have to be collected again."""
+    """The ledger has lost windows: they may have to be collected again."""
 
     epoch: str
 
@@ -94,18 +94,18 @@ _from_writer: msgspec.json.Decoder[FromWriter] = msgspec.json.Decoder(FromWriter
 
 
 def decode_hello(frame: Frame) -> Hello:
-    """Read what a collector says. Raises Malformed."""
+    """Decode a message from a collector. Raises Malformed."""
     try:
         hello = _hello(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("control", str(error)) from None
     if hello.version != VERSION:
-        raise Malformed("version", f"a collector that speaks version {hello.version}, expected {VERSION}")
+        raise Malformed("version", f"a collector with version {hello.version}, expected {VERSION}")
     return hello
 
 
 def decode_from_writer(frame: Frame) -> FromWriter:
-    """Read what the writer says. Raises Malformed."""
+    """Decode a message from the writer. Raises Malformed."""
     try:
         return _from_writer.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

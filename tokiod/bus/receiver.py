@@ -1,4 +1,4 @@
-"""The writer's end of the inner bus: whole windows in, acknowledgements out."""
+"""The writer's end of the inner bus: complete windows in, acknowledgements out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod.bus import protocol, wire
-from tokiod.bus.reassembly import Arrived, Staging
+from tokiod.bus.reassembly import Arrived, Reassembly
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import Malformed, Refusal
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrived", "Receiver"]
 
-BURST = 256
-"""Messages read in one poll, so that a flood of them can't keep the writer from committing."""
-LONGEST = 256 << 20
-"""Bytes of a message; libzmq ends the connection of one who announces a longer one, for it would make room for it at once."""
-FORGET = 60.0
-"""Seconds without a word after which a connection is given up, with what was staged of it."""
+MAX_MESSAGES_PER_POLL = 256
+"""So that a flood of messages can't keep the writer from committing."""
+MAX_MESSAGE_BYTES = 256 << 20
+"""Of one frame; libzmq ends the connection of a client that announces a longer one, because it allocates the memory at once."""
+SILENCE_SECONDS = 60.0
+"""After which a connection is forgotten, with its incomplete windows."""
 
 
 @dataclass(slots=True)
 class _Peer:
     sender: str
     connection: int
-    heard: float
+    last_message: float
 
 
 class Receiver:
-    """Stage pieces of windows until they are whole, hand them over, and tell the collectors what became of them.
+    """Reassemble windows, return them to the writer, and answer the collectors.
 
-    A plain socket in a plain loop: nothing here waits for anybody. ROUTER drops what it can't send, which is fine because a collector
-    that misses an answer asks again. Pieces count only on the newest connection of a sender (see Hello): what a connection still
-    had under way when it was given up may be read much later, and must not undo what came over the next one.
-    Nothing that comes in raises: `dropped` counts it by reason, and a piece whose header can be read is answered with a Reject,
-    so that nobody sends it for ever.
+    A plain socket in a plain loop that never blocks. ROUTER drops what it can't send, which is safe because a collector that misses an
+    answer sends the window again. Pieces count only on the newest connection of a sender (see Hello): messages of a connection that was
+    replaced may be read much later, and must not undo what came over the next one.
+    No incoming message raises: `dropped` counts malformed ones by reason. If its header is valid, a malformed piece is answered with a
+    Reject, so that its collector does not send it again.
     """
 
     def __init__(
@@ -53,15 +53,17 @@ class Receiver:
         endpoint: str,
         epoch: str,
         *,
-        max_staged_bytes: int = 256 << 20,
+        max_incomplete_bytes: int = 256 << 20,
         monotonic: Callable[[], float] = time.monotonic,
         keys: ServerKeys | None = None,
     ) -> None:
         self.epoch = epoch
         self._monotonic = monotonic
-        self._staging = Staging(max_staged_bytes)
+        self._reassembly = Reassembly(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
-        self._server = ServerSocket("bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: LONGEST, zmq.RCVHWM: BURST})
+        self._server = ServerSocket(
+            "bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
+        )
 
     @property
     def refused(self) -> Counter[str]:
@@ -77,7 +79,7 @@ class Receiver:
     @property
     def dropped(self) -> Counter[str]:
         """Messages that were dropped, by reason."""
-        return self._staging.dropped
+        return self._reassembly.dropped
 
     @property
     def peers(self) -> int:
@@ -85,24 +87,24 @@ class Receiver:
         return len(self._peers)
 
     @property
-    def staged_bytes(self) -> int:
-        """Bytes of pieces that wait for the rest of their window."""
-        return self._staging.nbytes
+    def incomplete_bytes(self) -> int:
+        """Bytes of the pieces of incomplete windows."""
+        return self._reassembly.nbytes
 
     def poll(self, timeout_ms: int) -> list[Arrived]:
-        """Read what has come, waiting at most so long for the first message, and return the windows that are whole now."""
+        """Read messages, after waiting for the first one at most so long, and return the windows that are complete now."""
         arrived = []
         if self._server.socket.poll(timeout_ms):
             with suppress(zmq.Again):
-                for _ in range(BURST):
+                for _ in range(MAX_MESSAGES_PER_POLL):
                     window = self._read(self._server.socket.recv_multipart(zmq.NOBLOCK, copy=False))
                     if window:
                         arrived.append(window)
-        self._forget_the_silent()
+        self._forget_silent_peers()
         return arrived
 
     def ack(self, arrived: Arrived, cells: int, dropped: dict[str, int]) -> None:
-        """Say that a window is stored: only after its file is synced and the ledger has it."""
+        """Answer that a window is stored: only after its file is synced and the ledger has recorded it."""
         piece = arrived.piece
         self._send(arrived.peer, protocol.Ack(self.epoch, piece.source, piece.start, piece.end, piece.attempt, cells, dropped))
 
@@ -111,15 +113,15 @@ class Receiver:
         self._refuse(arrived.peer, arrived.piece, refusal)
 
     def beat(self) -> None:
-        """Tell every collector that the writer lives."""
+        """Send a sign of life to every collector."""
         self._send_all(protocol.Beat(self.epoch))
 
     def reload(self) -> None:
-        """Tell every collector to read the ledger again."""
+        """Ask every collector to read the ledger again."""
         self._send_all(protocol.Reload(self.epoch))
 
     def close(self) -> None:
-        """Unbind; what was not acknowledged is the collectors' to send again."""
+        """Unbind; the collectors send again what was not acknowledged."""
         self._server.close()
 
     def __enter__(self) -> Self:
@@ -131,48 +133,48 @@ class Receiver:
     def _read(self, frames: Sequence[zmq.Frame]) -> Arrived | None:
         message: list[Frame] = [frame.buffer for frame in frames[1:]]
         try:
-            return self._take(frames[0].bytes, message)
+            return self._handle(frames[0].bytes, message)
         except Malformed as error:
             self.dropped[error.reason] += 1
             return None
 
-    def _take(self, peer: bytes, message: list[Frame]) -> Arrived | None:
+    def _handle(self, peer: bytes, message: list[Frame]) -> Arrived | None:
         if len(message) == 1:
             self._welcome(peer, protocol.decode_hello(message[0]))
             return None
         if peer not in self._peers:
-            raise Malformed("hello", "a piece on a connection that did not say Hello, or an old one")
-        self._peers[peer].heard = self._monotonic()
+            raise Malformed("hello", "a piece on a connection without a Hello, or on a replaced one")
+        self._peers[peer].last_message = self._monotonic()
         header = wire.decode_header(message)
         try:
-            arrived = self._staging.add(peer, header, wire.decode_batch(header, message))
+            arrived = self._reassembly.add(peer, header, wire.decode_batch(header, message))
         except Malformed as error:
             if header.piece:
-                self._staging.settle(peer, header.piece)
+                self._reassembly.settle(peer, header.piece)
                 self._refuse(peer, header.piece, Refusal(str(error), "never"))
             raise
-        for partial in self._staging.pop_excess():
-            self._refuse(partial.peer, partial.piece, Refusal(f"over {self._staging.max_bytes} bytes of incomplete windows", "retry"))
+        for partial in self._reassembly.pop_excess():
+            self._refuse(partial.peer, partial.piece, Refusal(f"over {self._reassembly.max_bytes} bytes of incomplete windows", "retry"))
         return arrived
 
     def _welcome(self, peer: bytes, hello: protocol.Hello) -> None:
         others = [(known, it) for known, it in self._peers.items() if it.sender == hello.sender and known != peer]
         if any(it.connection > hello.connection for _, it in others):
-            raise Malformed("hello", "a Hello of a connection that was given up")
+            raise Malformed("hello", "a Hello of a connection that was replaced")
         for known, _ in others:
             self._forget(known)
         answer = protocol.Beat(self.epoch) if peer in self._peers else protocol.Welcome(self.epoch)
         self._peers[peer] = _Peer(hello.sender, hello.connection, self._monotonic())
         self._send(peer, answer)
 
-    def _forget_the_silent(self) -> None:
-        limit = self._monotonic() - FORGET
-        for peer in [peer for peer, it in self._peers.items() if it.heard < limit]:
+    def _forget_silent_peers(self) -> None:
+        limit = self._monotonic() - SILENCE_SECONDS
+        for peer in [peer for peer, it in self._peers.items() if it.last_message < limit]:
             self._forget(peer)
 
     def _forget(self, peer: bytes) -> None:
         del self._peers[peer]
-        self._staging.forget(peer)
+        self._reassembly.forget(peer)
 
     def _refuse(self, peer: bytes, piece: Piece, refusal: Refusal) -> None:
         self._send(peer, protocol.Reject.of(self.epoch, piece, refusal))

@@ -1,20 +1,21 @@
-"""The collectors' end of the inner bus: windows out, and each one's fate back."""
+"""The collectors' end of the inner bus: windows out, answers back."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import structlog
+import zmq
 import zmq.asyncio
+from zmq.utils.monitor import parse_monitor_message
 
 from tokiod.bus import protocol
-from tokiod.bus.connection import REFUSED, Lost, dealer, first_failure, watch
-from tokiod.bus.in_flight import Unacknowledged
+from tokiod.bus.in_flight import InFlightWindows
 from tokiod.bus.wire import pieces
 from tokiod.clock import SystemClock
 from tokiod.errors import Malformed, Refusal
@@ -24,7 +25,7 @@ from tokiod.window_data import tables_unstored
 from tokiod.window_result import Answer, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterator
 
     from tokiod.bus.curve import ClientKeys
     from tokiod.window_data import Collected
@@ -33,45 +34,54 @@ __all__ = ["Answer", "Sender", "State", "Stored"]
 
 log = structlog.get_logger()
 
-PAUSE = 0.05
-"""Seconds between two connections, so that a writer that throws each one out is not stormed."""
-MOST_PATIENT = 30.0
-STUCK = 300.0
-"""Seconds without an answer from a writer that goes on saying that it lives, after which something is wrong with one of the two."""
-SURE = 3
-"""Refusals in a row that mean one: a writer that is killed while it greets looks the same once."""
-UNWELCOME = 10
-"""A connection without a Welcome is thrown away after so many times `silence`: its peer may have gone without a trace."""
+RECONNECT_SECONDS = 0.05
+"""Between two connections, for a writer that ends each one at once."""
+MAX_SILENCE_SECONDS = 30.0
+STUCK_SECONDS = 300.0
+"""Without an answer to any window, from a writer that sends signs of life: one of the two processes has a fault."""
+MIN_REFUSALS = 3
+"""In a row, before they are reported: a writer that is killed during a handshake looks the same once."""
+WELCOME_FACTOR = 10
+"""Times `silence` after which a connection without a Welcome is replaced: its peer may have disappeared without a trace."""
+MAX_WAITING_MESSAGES = 16
+"""In the socket: few, because only what is acknowledged has arrived."""
+REFUSED = "the writer refuses the connection: its keys differ, or it has none; bus.refused in its log gives the reason"
+
+_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+
+
+class ConnectionLost(Exception):  # noqa: N818 - an event, not an error
+    """The connection is no longer usable; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How it stands between this process and the writer.
+    """The state of the bus, as this process knows it.
 
-    resent: windows sent again, ever; answered, postponed: answers, and such that say "later", ever.
+    in_flight: windows. Since the process began: resent windows; answered, postponed: windows with a final answer, and answers "busy".
     """
 
     connected: bool
     epoch: str | None
-    unacknowledged: int
-    unacknowledged_bytes: int
+    in_flight: int
+    in_flight_bytes: int
     resent: int
     answered: int
     postponed: int
 
 
 class Sender:
-    """Send windows to a writer that may be slow, frozen, killed and restarted, until it says of each what became of it.
+    """Send windows to a writer that may be slow, frozen, killed and restarted, until it has answered each of them.
 
-    ZeroMQ alone tells neither that a peer is gone nor what it had read, and a socket that outlives its peer hands old messages to the
-    next one. So only acknowledgements count, and a connection is never mended: when the peer disconnects, speaks with another epoch or
-    is silent for too long, the socket is thrown away, and on a new one every unacknowledged window is sent again as a new attempt.
-    A writer that was silent and then answers with the same epoch was only slow (a long sync): from then on it gets twice the time,
-    or a disk that always takes longer than our patience would never get a window acknowledged.
+    ZeroMQ reports neither that a peer is gone nor what it had read, and a socket that outlives its peer delivers old messages to the next
+    one. So only acknowledgements count, and a connection is never repaired: when the peer disconnects, sends another epoch or is silent for
+    too long, the socket is closed, and on a new one every window in flight is sent again as a new attempt.
+    A writer that was silent and then answers with the same epoch was only slow (a long sync): from then on the limit is twice as long, or
+    windows for a disk that always takes longer would never be acknowledged.
 
-    silence: seconds (real ones: this is about processes) without a word after which the writer counts as gone.
-    on_reload: called when stored windows may have been lost: at each new epoch, the first included, and when the writer says so.
-    keys: what the writer wants to see, where not everybody may talk to it.
+    silence: seconds (real ones: this is about processes) without a message after which the writer counts as gone.
+    on_reload: called when stored windows may have been lost: at each new epoch, including the first, and when the writer asks for it.
+    keys: if the writer requires them.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default, by name
@@ -88,23 +98,23 @@ class Sender:
         self._keys = keys
         self._repeats = Repeats(SystemClock())
         self._silence = silence
-        self._patience = silence
+        self._silence_limit = silence
         self._on_reload = on_reload
         self._name = uuid4().hex
-        self._windows = Unacknowledged(max_windows, max_bytes)
+        self._windows = InFlightWindows(max_windows, max_bytes)
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
         self._was_silent = False
         self._answered = self._postponed = self._refused = 0
-        self._moved = 0.0
+        self._last_progress = 0.0
 
     @property
     def state(self) -> State:
-        """How it stands now."""
+        """The current state."""
         windows = self._windows
         return State(self._welcomed.is_set(), self._epoch, len(windows), windows.nbytes, windows.resent, self._answered, self._postponed)
 
-    def _count(self, resent: int = 0) -> None:
+    def _set_metrics(self, resent: int = 0) -> None:
         catalogue.set_in_flight(len(self._windows), self._windows.nbytes, resent)
 
     async def welcomed(self) -> None:
@@ -112,33 +122,35 @@ class Sender:
         await self._welcomed.wait()
 
     async def submit(self, collected: Collected) -> Answer:
-        """Hand over a window once there is room for it; the future becomes the writer's answer, however long that takes.
+        """Take a window once there is room for it, and return the future of the writer's answer, however long that takes.
 
-        The batches must not be changed before that. The future is cancelled when run() ends first. A window with rows of a table is
-        refused at once: the bus carries matrices only.
+        The batches must not change before the answer. The future is cancelled when run() ends first. A window with rows of a table is
+        refused at once: the bus only transports matrices.
         """
         if collected.tables:
             return _refused(collected)
         begun = asyncio.get_running_loop().time()
         if not self._windows:
-            self._moved = begun
+            self._last_progress = begun
         answer = await self._windows.add(collected)
         catalogue.count_submitted(collected, answer, asyncio.get_running_loop().time() - begun)
-        self._count()
+        self._set_metrics()
         return answer
 
     def stuck(self, now: float) -> str:
-        """Say that a writer that lives has answered nothing for far too long, or nothing; now: the loop's time."""
-        waited = now - self._moved
-        return f"no answer from the writer for {waited:.0f} s" if self._welcomed.is_set() and self._windows and waited > STUCK else ""
+        """Return a sentence if a connected writer has not answered for STUCK_SECONDS, else ""; now: the loop's time."""
+        waited = now - self._last_progress
+        return (
+            f"no answer from the writer for {waited:.0f} s" if self._welcomed.is_set() and self._windows and waited > STUCK_SECONDS else ""
+        )
 
     async def run(self) -> None:
-        """Keep the conversation with the writer going; ends only by cancellation."""
+        """Stay connected to the writer; ends only by cancellation."""
         context = zmq.asyncio.Context()
         try:
             for connection in count(1):
-                await self._converse(context, connection)
-                await asyncio.sleep(PAUSE)
+                await self._run_connection(context, connection)
+                await asyncio.sleep(RECONNECT_SECONDS)
         finally:
             context.destroy(linger=0)
             self._windows.cancel()
@@ -153,17 +165,17 @@ class Sender:
             await self._running
         self._windows.cancel()
 
-    async def _converse(self, context: zmq.asyncio.Context, connection: int) -> None:
-        """Be one connection, from its first Hello until it is lost."""
-        with dealer(context, self._endpoint, self._keys) as (socket, monitor):
+    async def _run_connection(self, context: zmq.asyncio.Context, connection: int) -> None:
+        """Run one connection from its first Hello until it is lost."""
+        with _connected(context, self._endpoint, self._keys) as (socket, monitor):
             try:
-                await first_failure(watch(monitor), self._greet(socket, connection), self._listen(socket), self._send(socket))
-            except Lost as lost:
-                self._lose(str(lost))
+                await _run_until_failure(_watch(monitor), self._send_hellos(socket, connection), self._receive(socket), self._send(socket))
+            except ConnectionLost as lost:
+                self._report_lost(str(lost))
             finally:
                 self._welcomed.clear()
 
-    async def _greet(self, socket: zmq.asyncio.Socket, connection: int) -> None:
+    async def _send_hellos(self, socket: zmq.asyncio.Socket, connection: int) -> None:
         hello = protocol.encode(protocol.Hello(self._name, connection))
         while True:
             await socket.send(hello)
@@ -178,24 +190,24 @@ class Sender:
                 if not self._windows.is_current(attempt):
                     break
 
-    async def _listen(self, socket: zmq.asyncio.Socket) -> None:
+    async def _receive(self, socket: zmq.asyncio.Socket) -> None:
         try:
-            async with asyncio.timeout(self._silence * UNWELCOME):
+            async with asyncio.timeout(self._silence * WELCOME_FACTOR):
                 while not self._welcomed.is_set():
-                    self._take(await socket.recv())
+                    self._handle(await socket.recv())
             while True:
-                async with asyncio.timeout(self._patience):
-                    self._take(await socket.recv())
+                async with asyncio.timeout(self._silence_limit):
+                    self._handle(await socket.recv())
         except TimeoutError:
-            raise Lost("silent") from None
+            raise ConnectionLost("silent") from None
 
-    def _take(self, frame: bytes) -> None:
+    def _handle(self, frame: bytes) -> None:
         try:
             message = protocol.decode_from_writer(frame)
         except Malformed as error:
-            raise Lost(str(error)) from None
+            raise ConnectionLost(str(error)) from None
         if self._welcomed.is_set() and message.epoch != self._epoch:
-            raise Lost("another epoch")
+            raise ConnectionLost("another epoch")
         match message:
             case protocol.Welcome():
                 self._welcome(message.epoch)
@@ -211,37 +223,37 @@ class Sender:
             self._postponed += 1
         else:
             self._answered += 1
-        self._moved = asyncio.get_running_loop().time()
+        self._last_progress = asyncio.get_running_loop().time()
         self._windows.resolve(attempt, outcome)
-        self._count()
+        self._set_metrics()
 
     def _welcome(self, epoch: str) -> None:
         if self._welcomed.is_set():
-            raise Lost("forgotten by the writer")
+            raise ConnectionLost("forgotten by the writer")
         self._refused = 0
         is_new = epoch != self._epoch
         if is_new:
-            self._patience = self._silence
+            self._silence_limit = self._silence
         elif self._was_silent:
-            self._patience = min(2 * self._patience, max(MOST_PATIENT, self._silence))
+            self._silence_limit = min(2 * self._silence_limit, max(MAX_SILENCE_SECONDS, self._silence))
         self._epoch = epoch
         self._was_silent = False
-        log.info("bus.connected", epoch=epoch, unacknowledged=len(self._windows))
+        log.info("bus.connected", epoch=epoch, in_flight=len(self._windows))
         if is_new:
             self._on_reload()
-        self._moved = asyncio.get_running_loop().time()
+        self._last_progress = asyncio.get_running_loop().time()
         resent = self._windows.resent
         self._windows.renew()
         self._welcomed.set()
-        self._count(self._windows.resent - resent)
+        self._set_metrics(self._windows.resent - resent)
 
-    def _lose(self, reason: str) -> None:
+    def _report_lost(self, reason: str) -> None:
         if self._welcomed.is_set():
             self._was_silent = reason == "silent"
-            log.warning("bus.lost", reason=reason, epoch=self._epoch, unacknowledged=len(self._windows))
+            log.warning("bus.lost", reason=reason, epoch=self._epoch, in_flight=len(self._windows))
         elif reason == REFUSED:
             self._refused += 1
-            if self._refused >= SURE and (times := self._repeats(reason)):
+            if self._refused >= MIN_REFUSALS and (times := self._repeats(reason)):
                 log.error("bus.access_denied", reason=reason, times=times)
 
 
@@ -249,3 +261,47 @@ def _refused(collected: Collected) -> Answer:
     answer: Answer = asyncio.get_running_loop().create_future()
     answer.set_result(tables_unstored(collected))
     return answer
+
+
+@contextmanager
+def _connected(
+    context: zmq.asyncio.Context, endpoint: str, keys: ClientKeys | None
+) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
+    """Connect; yield the socket and its monitor, and close both."""
+    socket = context.socket(zmq.DEALER)
+    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSED)
+    try:
+        socket.linger = 0
+        socket.immediate = True
+        socket.sndhwm = MAX_WAITING_MESSAGES
+        socket.ipv6 = "[" in endpoint
+        if keys is not None:
+            keys.secure(socket)
+        socket.connect(endpoint)
+        yield socket, monitor
+    finally:
+        socket.disable_monitor()
+        monitor.close(0)
+        socket.close(0)
+
+
+async def _watch(monitor: zmq.asyncio.Socket) -> None:
+    """Raise ConnectionLost at the end of the connection."""
+    event = parse_monitor_message(await monitor.recv_multipart())["event"]
+    raise ConnectionLost("disconnected" if event == zmq.EVENT_DISCONNECTED else REFUSED)
+
+
+async def _run_until_failure(*parts: Coroutine[None, None, None]) -> None:
+    """Run endless coroutines concurrently until one fails, cancel the others, and raise its exception.
+
+    Not a TaskGroup: before Python 3.13 it forgets a cancellation that comes together with the failure.
+    """
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()

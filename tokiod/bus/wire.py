@@ -1,4 +1,4 @@
-"""The wire form of batches, and a window cut into messages.
+"""The wire form of batches, and of a window as a sequence of messages.
 
 A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all arrays little-endian, C order):
 
@@ -9,10 +9,9 @@ A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all 
     column   u4[n]  index into columns
     value    f8[n]  or i8[n] where header.form is "counter"
 
-On the inner bus the usual case, whole rows that follow one another, needs no time and column: the header says `rows`, and value is
-the fourth frame and the last. Two messages are the first two frames alone: a window without any data (inner bus; its topic ends in
-"/"), and a heartbeat (feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two
-of them.
+On the inner bus the usual case, whole rows one step apart, needs no time and column: the header contains `rows`, and value is the last of
+four frames. Two messages consist of the first two frames: a window without data (inner bus; its topic ends in "/"), and a heartbeat
+(feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 _is_name = re.compile(_NAME).fullmatch
 _is_dataset = re.compile(rf"({_NAME}/{_NAME})?").fullmatch
 Name = Annotated[str, msgspec.Meta(max_length=200)]
-"""What _is_name matches; of a dataset, _is_dataset. Looked at once, not per message."""
+"""What _is_name matches; of a dataset, _is_dataset. Checked once, not per message."""
 Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
-"""What a stranger's header may hold: nothing that is no file name, no printable word, no number that a float or an int64 can't be,
-no time that no calendar has (they end with the year 9999)."""
+"""These types bound an external client's header: valid file names, printable words, numbers that fit both a float and an int64, times
+before the end of the year 9999."""
 
 
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which part of which attempt at which window of which source a message on the inner bus is.
+    """The part of an attempt at a window of a source that a message on the inner bus contains.
 
     Apart from attempt, part and parts it is a tokiod.window_data.WindowMeta.
     """
@@ -83,7 +82,7 @@ class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What a feed message tells beside its cells: the writer's run, a number per topic without holes, the source's watermark."""
+    """The state of a topic on the feed: the writer's run, a number without holes, the source's watermark."""
 
     epoch: Epoch
     sequence: Count
@@ -116,7 +115,7 @@ def topic(system: str, dataset: str = "") -> bytes:
 
 
 def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored: Stored | None = None) -> list[Frame]:
-    """Return a message's frames; the arrays are not copied. A piece that is known to be whole rows needs two fewer."""
+    """Return a message's frames, without a copy of the arrays. A piece that is known to be whole rows has two frames fewer."""
     if batch is None:
         header = Header(VERSION, system, piece=piece, stored=stored)
         return [topic(system), msgspec.json.encode(header)]
@@ -133,14 +132,14 @@ def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored:
 
 
 def encode_heartbeat(system: str, dataset: str, stored: Stored) -> list[Frame]:
-    """Return the frames that repeat what was last stored of a dataset."""
+    """Return the frames of a heartbeat, which repeats the last state of a dataset."""
     return [topic(system, dataset), msgspec.json.encode(Header(VERSION, system, dataset, stored=stored))]
 
 
 def decode_header(frames: Sequence[Frame]) -> Header:
-    """Read who a message is from and what it is, whatever its arrays hold.
+    """Decode the header of a message, independently of its arrays.
 
-    Raises Malformed for a wrong number of frames, header, version or topic.
+    Raises Malformed for an invalid number of frames, header, version or topic.
     """
     if len(frames) not in (2, ROWS_FRAMES, FRAMES):
         raise Malformed("frames", f"{len(frames)} frames, expected 2, {ROWS_FRAMES} or {FRAMES}")
@@ -151,26 +150,26 @@ def decode_header(frames: Sequence[Frame]) -> Header:
     if header.version != VERSION:
         raise Malformed("version", f"version {header.version}, expected {VERSION}")
     if (header.rows is None) == (len(frames) == ROWS_FRAMES):
-        raise Malformed("frames", f"{len(frames)} frames, expected {ROWS_FRAMES} where the header tells of whole rows, and only there")
+        raise Malformed("frames", f"{len(frames)} frames, expected {ROWS_FRAMES} with whole rows in the header, and only then")
     if header.piece is not None:
         _check_names(header.piece.source, header.piece.kind)
     if bytes(frames[0]) != _checked_topic(header.system, header.dataset):
-        raise Malformed("topic", f"topic {bytes(frames[0])[:100]!r} is not that of the header")
+        raise Malformed("topic", f"topic {bytes(frames[0])[:100]!r} differs from the header")
     return header
 
 
 def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:
-    """Read a message. Raises Malformed as decode_header and decode_batch do."""
+    """Decode a message. Raises Malformed as decode_header and decode_batch do."""
     header = decode_header(frames)
     return header, decode_batch(header, frames)
 
 
 def decode_batch(header: Header, frames: Sequence[Frame]) -> Batch | None:
-    """Read the arrays of a message, None if it has none; they are views of its frames, or copies where a view would not be aligned.
+    """Decode the arrays of a message, None if it has none; they are views of its frames, or copies where a view would not be aligned.
 
     Raises Malformed for an invalid step, array length, column name or column index.
     """
-    if len(frames) == 2:  # noqa: PLR2004 - the topic and the header alone
+    if len(frames) == 2:  # noqa: PLR2004 - only the topic and the header
         if header.cells:
             raise Malformed("shape", f"no arrays for {header.cells} cells")
         return None
@@ -188,7 +187,7 @@ def decode_batch(header: Header, frames: Sequence[Frame]) -> Batch | None:
 
 
 def _of_rows(header: Header, rows: Rows, columns: tuple[str, ...], frame: Frame) -> Batch:
-    # The length of the values comes first: nobody's header may have us make arrays of its own size.
+    # The length of the values comes first: no header may cause an allocation of a size that it only claims.
     value = _array(frame, _VALUE[header.form], header.cells)
     if not 0 < rows.count * len(columns) == header.cells or rows.end(header.step) > LATEST:
         raise Malformed("rows", f"{rows.count} rows of {len(columns)} columns from {rows.start} on for {header.cells} cells")
@@ -205,7 +204,7 @@ def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
 
 
 def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
-    """Yield the frames of each message; a window without data is one, too."""
+    """Yield the frames of each message; a window without data is one message, too."""
     batches: Sequence[Batch | None] = collected.batches or [None]
     latest: Batch | None = None
     for part, batch in enumerate(batches):
@@ -214,7 +213,7 @@ def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
 
 
 def _with_rows(batch: Batch, before: Batch | None) -> Batch:
-    """Return a batch that says whether it is whole rows, as the one before does that has the very same times and columns."""
+    """Return a batch with its rows, those of the batch before if both share their times and columns."""
     if before is not None and batch.time is before.time and batch.column is before.column and _shape(batch) == _shape(before):
         return replace(batch, rows=before.rows)
     return replace(batch, rows=even_rows(batch))
@@ -229,14 +228,14 @@ def _shape(batch: Batch) -> tuple[int, int]:
 def _check_names(*names: str) -> None:
     for name in names:
         if not _is_name(name):
-            raise Malformed("header", f"{name!r} is no name of a source, kind or system")
+            raise Malformed("header", f"{name!r} is not a name of a source, kind or system")
 
 
 @lru_cache(maxsize=256)
 def _checked_topic(system: str, dataset: str) -> bytes:
     _check_names(system)
     if not _is_dataset(dataset):
-        raise Malformed("header", f"{dataset!r} is no name of a dataset")
+        raise Malformed("header", f"{dataset!r} is not a name of a dataset")
     return topic(system, dataset)
 
 
@@ -252,5 +251,5 @@ def _names(frame: bytes) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise Malformed("columns", str(error)) from None
     if len(set(columns)) != len(columns) or any(not c or "\0" in c for c in columns):
-        raise Malformed("columns", "a column name is empty, twice there or holds a NUL")
+        raise Malformed("columns", "a column name is empty, a duplicate, or contains a NUL")
     return columns

@@ -150,7 +150,7 @@ class CollectorsProcess:
 
     def _has_progressed(self, sources: Sources) -> bool:
         state = self._sender.state
-        in_flight = state.unacknowledged or state.postponed
+        in_flight = state.in_flight or state.postponed
         return bool(state.answered) or (not in_flight and all(poller.has_asked for poller in sources.pollers))
 
     def _stuck(self) -> str:

@@ -1,4 +1,4 @@
-"""A window in messages: what comes out is what went in, whole rows without the arrays that tell nothing."""
+"""A window in messages: they are decoded as they were encoded, whole rows without times and columns."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def plain(one):
     return one.dataset, one.step, one.columns, one.time.tolist(), one.column.tolist(), one.value.tolist()
 
 
-def test_whole_rows_come_without_times_and_columns_also_where_the_batch_before_had_the_very_same_ones():
+def test_whole_rows_need_no_times_and_columns_also_after_a_batch_with_the_same_ones():
     batches = [
         batch("reads"),
         batch("writes"),
