@@ -1,4 +1,4 @@
-"""What is asked of a source becomes a window as it goes to the writer."""
+"""Live polling's collection of one window."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from collectors import lmt
-from tokiod.polling.collect_window import Asking
+from tokiod.polling.collect_window import WindowCollector
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Window
@@ -16,8 +16,8 @@ WINDOW = Window(1_517_184_000, 1_517_184_060)
 CONFIG = lmt.Config(name="l", kind="lmt", system="fs", url="sqlite:///x", window=Duration(60))
 
 
-class Told:
-    """A source of three records, which can be asked about its past or not."""
+class ThreeRecords:
+    """A source of three records, replayable or not."""
 
     def __init__(self, *, replayable):
         self.replayable = replayable
@@ -27,17 +27,17 @@ class Told:
 
 
 @pytest.mark.parametrize(("replayable", "records"), [(True, 3), (False, None)])
-def test_how_many_records_there_were_is_kept_only_of_what_can_be_counted_again(replayable, records):
-    found = asyncio.run(Asking(CONFIG, Told(replayable=replayable), FakeClock(WINDOW.end)).collect(WINDOW))
+def test_the_number_of_records_is_kept_only_of_a_replayable_source(replayable, records):
+    found = asyncio.run(WindowCollector(CONFIG, ThreeRecords(replayable=replayable), FakeClock(WINDOW.end)).collect(WINDOW))
     assert found.meta == WindowMeta("l", "lmt", "fs", WINDOW, records, {"odd": 1})
 
 
-def test_an_answer_that_takes_too_long_ends_when_its_time_is_up():
-    class Slow(Told):
+def test_an_answer_that_takes_too_long_is_a_timeout():
+    class Slow(ThreeRecords):
         async def collect(self, window):
             await asyncio.sleep(60)
             return await super().collect(window)
 
-    hurried = msgspec.structs.replace(CONFIG, timeout=Duration(0.05))
+    short = msgspec.structs.replace(CONFIG, timeout=Duration(0.05))
     with pytest.raises(TimeoutError):
-        asyncio.run(Asking(hurried, Slow(replayable=True), FakeClock(WINDOW.end)).collect(WINDOW))
+        asyncio.run(WindowCollector(short, Slow(replayable=True), FakeClock(WINDOW.end)).collect(WINDOW))

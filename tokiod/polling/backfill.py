@@ -1,4 +1,4 @@
-"""Backfill: the past of a source, asked for by a person, collected beside its live polling and always behind it."""
+"""Backfill: a past span of a source that an administrator requested, collected after live data."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ MAX_FAULTS = 8
 
 
 class JobFailed(Exception):  # noqa: N818 - says what has happened
-    """A job can't go on until a person has done something; the text says what."""
+    """A job can't go on until an administrator acts; the text says why."""
 
 
-# A job has collectors of its own, so that it never waits for a connection that live polling uses, nor that for its. What is done of it
-# is what the ledger proves, so a kill costs the windows that were underway.
+# A job has its own collectors, so that it and live polling never wait for each other's connections. Its progress is what the ledger
+# records, so a kill costs the windows that were leased.
 class Backfill:
     """Works on the jobs of one source, one after the other.
 
-    make: a new collector of a stanza; room: how much of the bus it may take, shared with other sources' jobs.
+    make: makes a collector of a source; slots: windows that the jobs of all sources may have on the bus.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
@@ -58,7 +58,7 @@ class Backfill:
         lease: WindowLease,
         ledger: Ledger,
         submit: Callable[[Collected], Awaitable[Answer]],
-        room: asyncio.Semaphore,
+        slots: asyncio.Semaphore,
         calendar: Calendar,
         clock: Clock,
         rng: Random,
@@ -69,7 +69,7 @@ class Backfill:
         self._ledger = ledger
         self._jobs = ledger.jobs
         self._submit = submit
-        self._room = room
+        self._slots = slots
         self._calendar = calendar
         self._clock = clock
         self._rng = rng
@@ -77,7 +77,7 @@ class Backfill:
         self._log = structlog.get_logger().bind(source=config.name)
 
     async def run(self) -> None:
-        """Work on jobs as they come, until cancelled."""
+        """Work on jobs until cancelled."""
         while True:
             try:
                 for job in self._jobs.unfinished(self._config.name)[:1]:
@@ -85,16 +85,16 @@ class Backfill:
             except LedgerError as error:
                 if times := self._repeats(str(error)):
                     self._log.error("ledger.failed", error=str(error), times=times)
-            except Exception:  # noqa: BLE001 - a fault of ours: it must not end live polling
+            except Exception:  # noqa: BLE001 - a fault in tokiod must not end live polling
                 self._log.exception("backfill.broken")
             await self._clock.sleep(CHECK_SECONDS)
 
     async def work(self, job: Job) -> None:
-        """Work on a job to its end, which is done, failed or cancelled; or until cancelled: then it stays to be resumed."""
+        """Work on a job until it is done, failed or cancelled; when this task is cancelled, the job stays unfinished."""
         self._jobs.set_state(job, "running", self._clock.time())
         self._log.info("backfill.started", job=job.id, span=str(job.span))
-        working = asyncio.ensure_future(self._all(job))
-        watching = asyncio.ensure_future(self._until_cancelled(job))
+        working = asyncio.ensure_future(self._collect_all(job))
+        watching = asyncio.ensure_future(self._job_cancelled(job))
         try:
             await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -116,40 +116,40 @@ class Backfill:
         self._log.info("backfill.done", job=job.id)
         self._jobs.set_state(job, "done", self._clock.time())
 
-    async def _all(self, job: Job) -> None:
+    async def _collect_all(self, job: Job) -> None:
         config = self._config.only(frozenset(job.datasets)) if job.partial else self._config
         length = bulk_length(int(config.window))
-        left = deque(window for hole in self._jobs.remaining(job) for window in self._calendar.split(hole, length))
+        remaining = deque(window for hole in self._jobs.remaining(job) for window in self._calendar.split(hole, length))
         collectors = [self._make(config) for _ in range(job.parallel)]
         seams = deque(_seams(self._jobs.remaining(job), config.step)) if collectors[0].needs_sample_at_end else deque()
-        tasks = [asyncio.ensure_future(self._some(job, collector, left)) for collector in collectors]
+        tasks = [asyncio.ensure_future(self._collect_some(job, collector, remaining)) for collector in collectors]
         try:
             await asyncio.gather(*tasks)
             while seams:
-                await self._one(job, collectors[0], seams.popleft(), is_seam=True)
+                await self._collect_one(job, collectors[0], seams.popleft(), is_seam=True)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*(collector.close() for collector in collectors), return_exceptions=True)
 
-    async def _some(self, job: Job, collector: Collector, left: deque[Window]) -> None:
-        while left:
-            await self._one(job, collector, left.popleft())
+    async def _collect_some(self, job: Job, collector: Collector, remaining: deque[Window]) -> None:
+        while remaining:
+            await self._collect_one(job, collector, remaining.popleft())
 
-    async def _one(self, job: Job, collector: Collector, window: Window, *, is_seam: bool = False) -> None:
-        """Collect and store a window, however often it must be asked for. Raises JobFailed where that can't help."""
+    async def _collect_one(self, job: Job, collector: Collector, window: Window, *, is_seam: bool = False) -> None:
+        """Collect and store a window, with as many attempts as it needs. Raises JobFailed where another attempt can't help."""
         failures = 0
         while True:
-            await self._after_live(window)
+            await self._acquire(window)
             stored = False
             try:
                 collected = await self._collected(job, collector, window)
-                collected = _seam(collected) if is_seam else collected
+                collected = _only_counters(collected) if is_seam else collected
                 if self._has_shrunk(collected):
                     self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
                     return
-                async with self._room:
+                async with self._slots:
                     outcome = await (await self._submit(collected))
                 if not isinstance(outcome, Refusal):
                     stored = collected.meta.is_whole
@@ -157,25 +157,25 @@ class Backfill:
                         self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
                     return
                 error: Exception = refused_by_writer(outcome)
-            except Exception as problem:  # noqa: BLE001 - a collector is anybody's code: retry.py decides
+            except Exception as problem:  # noqa: BLE001 - a collector may raise anything: retry.py decides
                 error = problem
             finally:
                 self._lease.release(window, stored=stored)
             if is_seam and isinstance(error, NotYet):
-                return  # live polling brings it
+                return  # live polling collects it
             failures += 1
             await self._wait(job, window, error, failures)
             catalogue.RETRIES.inc(self._config.name)
 
     def _has_shrunk(self, collected: Collected) -> bool:
-        """Whether more records are stored than came now: the source has lost some, and nothing is replaced."""
+        """Return whether the source has fewer records than are stored: then nothing is replaced."""
         known = self._ledger.counts(collected.meta.source).records(collected.meta.window) if collected.meta.is_whole else None
         if known is None or collected.meta.records is None or collected.meta.records >= known:
             return False
         self._log.warning("window.shrunk", window=str(collected.meta.window), records=known, found=collected.meta.records)
         return True
 
-    async def _after_live(self, window: Window) -> None:
+    async def _acquire(self, window: Window) -> None:
         while self._lease.live_is_due() or not self._lease.acquire(window):
             await self._clock.sleep(LEASE_RETRY_SECONDS)
 
@@ -189,7 +189,7 @@ class Backfill:
         return replace(collected, batches=[batch for batch in collected.batches if batch.dataset in job.datasets])
 
     async def _wait(self, job: Job, window: Window, error: Exception, failures: int) -> None:
-        """Say what went wrong and wait as the error's class demands. Raises JobFailed where waiting can't help."""
+        """Record an error and wait as its class demands. Raises JobFailed where waiting can't help."""
         verdict = decide(error, failures, failures, float(self._config.settle), self._rng)
         catalogue.WINDOWS.inc(self._config.name, verdict.outcome)
         text = f"{window}: {str(error) or ('no answer in time' if isinstance(error, TimeoutError) else type(error).__name__)}"
@@ -202,21 +202,21 @@ class Backfill:
         self._jobs.set_state(job, "running", self._clock.time(), mask(text))
         await self._clock.sleep(max(verdict.source_wait, verdict.window_wait, LEASE_RETRY_SECONDS))
 
-    async def _until_cancelled(self, job: Job) -> None:
+    async def _job_cancelled(self, job: Job) -> None:
         while True:
             await self._clock.sleep(CHECK_SECONDS)
-            now = self._jobs.get(job.id)
-            if now is None or now.finished:
+            current = self._jobs.get(job.id)
+            if current is None or current.finished:
                 return
 
 
 def _seams(holes: list[Window], step: int) -> Iterator[Window]:
-    """Yield the steps just outside of what is filled: differences across its edges need their samples, which sealed days don't keep."""
+    """Yield the steps just outside of each hole: differences at its edges need their samples, which sealed days don't keep."""
     for hole in holes:
         yield Window(hole.start - step, hole.start)
         yield Window(hole.end, hole.end + step)
 
 
-def _seam(collected: Collected) -> Collected:
+def _only_counters(collected: Collected) -> Collected:
     counters = [batch for batch in collected.batches if batch.form == "counter"]
     return replace(collected, meta=replace(collected.meta, extent="seam"), batches=counters)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tokiod.window import Window
     from tokiod.window_data import Collected
 
-HANG = 10.0
-"""Seconds after its time limit that a collector has to give up; it should take none."""
+CANCEL_SECONDS = 10.0
+"""How long a collector may take to end after its time limit. It should end at once."""
 
 
-class Asking:
-    """Asks one source for a window at a time."""
+class WindowCollector:
+    """Collects one window of a source at a time."""
 
     def __init__(self, config: SourceConfig, collector: Collector, clock: Clock) -> None:
         self._config = config
@@ -31,15 +31,15 @@ class Asking:
     async def collect(self, window: Window) -> Collected:
         """Return the collector's data of a window. Raises what the collector raises, and TimeoutError."""
         config, begun = self._config, self._clock.monotonic()
-        self._overdue = asyncio.get_running_loop().time() + config.timeout + HANG
+        self._overdue = asyncio.get_running_loop().time() + config.timeout + CANCEL_SECONDS
         try:
             collected = await collect_window(self._collector, config, window, seconds=config.timeout)
         finally:
             self._overdue = None
         catalogue.STAGE.observe(self._clock.monotonic() - begun, config.name, "collect")
-        # What can't be asked again is never counted again; the ledger would keep its number for ever.
+        # A source that is not replayable is never recounted, so the ledger would keep the count for ever.
         return collected if self._collector.replayable else replace(collected, meta=replace(collected.meta, records=None))
 
     def stuck(self, now: float) -> str:
-        """Say that the collector does not even end when its time is up, or nothing; now: the loop's time."""
-        return f"{self._config.name} did not end when its time was up" if self._overdue is not None and now > self._overdue else ""
+        """Return that the collector hangs beyond its time limit, or an empty text; now: the loop's time."""
+        return f"{self._config.name} did not end after its time limit" if self._overdue is not None and now > self._overdue else ""

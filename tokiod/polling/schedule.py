@@ -77,7 +77,7 @@ class Schedule:
     def __init__(self, config: SourceConfig, calendar: Calendar, *, replayable: bool) -> None:
         self._config = config
         self._calendar = calendar
-        self._replayable = replayable
+        self.replayable = replayable
         self._stored = Ranges()
         self._accounted = Ranges()
         self._taken = Ranges()
@@ -93,7 +93,7 @@ class Schedule:
 
     def reach(self, now: float) -> tuple[int, int]:
         """Return the span [since, until) in which windows may be queried: at least the newest closed one."""
-        if not self._replayable:
+        if not self.replayable:
             current = self._window(int(now))
             return current.start, current.end
         until = self._window(int(now - self._config.settle)).start
@@ -149,7 +149,7 @@ class Schedule:
 
     def wait(self, now: float, tick: float) -> float:
         """Return the seconds until next() may return another window: one closes, or a wait ends."""
-        settle = self._config.settle if self._replayable else 0
+        settle = self._config.settle if self.replayable else 0
         waits = [self._window(int(now - settle)).end + settle - now]
         waits += [due - tick for due, _ in self._postponed[:1]]
         waits += [self._ahead_due - tick] if self._ahead is not None and self._ahead_due > tick else []
@@ -229,7 +229,7 @@ class Schedule:
 
         Otherwise the source never held data as far back as this. A source that is not replayable held everything that was expected.
         """
-        return not self._replayable or bool(self._stored.within(self._since, span.start))
+        return not self.replayable or bool(self._stored.within(self._since, span.start))
 
     def _free(self, window: Window) -> None:
         self._taken.remove(window.start, window.end)

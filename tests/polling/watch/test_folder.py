@@ -37,7 +37,7 @@ def run(scenario):
     return asyncio.run(scenario())
 
 
-def test_what_came_before_anybody_watched_is_told_once_oldest_first(tmp_path):
+def test_files_from_before_the_watch_are_returned_once_oldest_first(tmp_path):
     for age, name in enumerate(["young", "middle", "old"]):
         (tmp_path / name).write_text(name)
         os.utime(tmp_path / name, ns=(0, 10**9 * (100 - age)))
@@ -51,7 +51,7 @@ def test_what_came_before_anybody_watched_is_told_once_oldest_first(tmp_path):
     assert run(scenario) == ["old", "middle", "young"]
 
 
-def test_a_file_is_told_when_it_is_closed_and_not_while_it_is_written(tmp_path):
+def test_a_file_is_returned_when_it_is_closed_and_not_while_it_is_written(tmp_path):
     async def scenario():
         async with watching(tmp_path) as folder:
             await nothing(folder)
@@ -65,7 +65,7 @@ def test_a_file_is_told_when_it_is_closed_and_not_while_it_is_written(tmp_path):
     assert run(scenario) == ["one"]
 
 
-def test_a_file_that_is_moved_in_is_told(tmp_path):
+def test_a_file_that_is_moved_in_is_returned(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "one").write_text("1")
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_moved_in_is_told(tmp_path):
     assert run(scenario) == ["one"]
 
 
-def test_a_file_that_is_found_while_it_grows_is_told_when_it_has_stopped(tmp_path):
+def test_a_file_that_is_found_while_it_grows_is_returned_when_it_stops(tmp_path):
     async def scenario():
         with (tmp_path / "grows").open("w", buffering=1) as file:
             async with watching(tmp_path, scan=1.0) as folder:
@@ -95,7 +95,7 @@ def test_a_file_that_is_found_while_it_grows_is_told_when_it_has_stopped(tmp_pat
     assert run(scenario) == ["grows"]
 
 
-def test_a_file_that_has_changed_is_told_again(tmp_path):
+def test_a_file_that_has_changed_is_returned_again(tmp_path):
     async def scenario():
         async with watching(tmp_path, scan=10.0) as folder:
             (tmp_path / "one").write_text("1")
@@ -107,7 +107,7 @@ def test_a_file_that_has_changed_is_told_again(tmp_path):
     assert run(scenario) == (["one"], ["one"])
 
 
-def test_folders_below_are_watched_too_also_such_that_come_later(tmp_path):
+def test_subfolders_are_watched_too_also_new_ones(tmp_path):
     (tmp_path / "early").mkdir()
 
     async def scenario():
@@ -122,7 +122,7 @@ def test_folders_below_are_watched_too_also_such_that_come_later(tmp_path):
     assert run(scenario) == ["one", "two"]
 
 
-def test_hidden_unfinished_and_rejected_files_links_and_fifos_are_not_told(tmp_path):
+def test_hidden_unfinished_and_rejected_files_links_and_fifos_are_not_returned(tmp_path):
     (tmp_path / REJECTED).mkdir()
     (tmp_path / ".sync").mkdir()
 
@@ -139,7 +139,7 @@ def test_hidden_unfinished_and_rejected_files_links_and_fifos_are_not_told(tmp_p
     assert run(scenario) == ["two"]
 
 
-def test_where_inotify_tells_nothing_a_look_now_and_then_finds_everything(tmp_path, monkeypatch):
+def test_without_inotify_events_scans_find_everything(tmp_path, monkeypatch):
     monkeypatch.setattr("tokiod.polling.watch.folder._MASK", pyinotify.IN_ATTRIB)  # as on a network file system
 
     async def scenario():
@@ -151,7 +151,7 @@ def test_where_inotify_tells_nothing_a_look_now_and_then_finds_everything(tmp_pa
     assert run(scenario) == ["one"]
 
 
-def test_an_overflow_of_the_kernels_queue_is_followed_by_a_look(tmp_path):
+def test_an_overflow_of_the_kernels_queue_is_followed_by_a_scan(tmp_path):
     """Made to happen: the loop doesn't read while more events come than the queue holds."""
     queued = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if queued > 40_000:
@@ -171,7 +171,7 @@ def test_an_overflow_of_the_kernels_queue_is_followed_by_a_look(tmp_path):
     run(scenario)
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+def test_a_missing_folder_is_an_error(tmp_path):
     async def scenario():
         async with watching(tmp_path / "none") as folder:
             await folder.finished()
@@ -180,5 +180,5 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
         run(scenario)
 
 
-def test_what_is_no_longer_there_is_found_to_be_nothing(tmp_path):
+def test_a_deleted_file_is_not_found(tmp_path):
     assert FoundFile.at(tmp_path / "none") is None

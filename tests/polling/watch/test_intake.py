@@ -138,7 +138,7 @@ def lines(*minutes, start=NOON):
     return "".join(f"{start + STEP * minute} {minute + 1}\n" for minute in minutes)
 
 
-def test_files_that_were_there_and_files_that_come_are_collected_once_each_whole(site):
+def test_existing_and_new_files_are_collected_once_each_whole(site):
     site.put("early", lines(0, 1, 2, 100))
 
     async def scenario():
@@ -155,7 +155,7 @@ def test_files_that_were_there_and_files_that_come_are_collected_once_each_whole
     assert all(c.meta.window.seconds <= 180 * STEP and c.meta.window.start % STEP == 0 for c in site.windows)
 
 
-def test_what_lies_far_apart_is_collected_without_what_lies_between(site):
+def test_spans_far_apart_are_collected_without_what_lies_between(site):
     site.put("one", lines(0) + lines(0, start=NOON - 10 * 365 * 86400))
 
     async def scenario():
@@ -166,7 +166,7 @@ def test_what_lies_far_apart_is_collected_without_what_lies_between(site):
     assert len(site.windows) == 2
 
 
-def test_the_same_content_under_another_name_is_nothing_new_and_a_changed_file_is(site):
+def test_the_same_content_under_another_name_is_not_collected_again_and_a_changed_file_is(site):
     async def scenario():
         async with site.running(scan=20.0):
             site.put("one", lines(0))
@@ -181,7 +181,7 @@ def test_the_same_content_under_another_name_is_nothing_new_and_a_changed_file_i
     assert site.opened == ["one", "one"]
 
 
-def test_after_a_restart_only_what_came_meanwhile_is_collected(site):
+def test_after_a_restart_only_new_files_are_collected(site):
     async def scenario(known):
         async with site.running():
             await site.until(known)
@@ -193,7 +193,7 @@ def test_after_a_restart_only_what_came_meanwhile_is_collected(site):
     assert site.opened == ["one", "two"]
 
 
-def test_what_is_no_such_file_is_set_apart_with_the_reason_and_the_rest_goes_on(site):
+def test_a_malformed_file_is_rejected_with_the_reason_and_the_others_are_collected(site):
     async def scenario():
         async with site.running():
             site.put("bad", "a line\n")
@@ -213,7 +213,7 @@ def test_what_is_no_such_file_is_set_apart_with_the_reason_and_the_rest_goes_on(
     assert site.cells == {(NOON, 1.0)}
 
 
-def test_a_rejected_file_that_is_put_back_is_tried_again(site):
+def test_a_rejected_file_that_is_moved_back_is_tried_again(site):
     def refuse(_path):
         raise TokiodError("not yet understood")
 
@@ -231,7 +231,7 @@ def test_a_rejected_file_that_is_put_back_is_tried_again(site):
     assert site.cells == {(NOON, 1.0)}
 
 
-def test_a_fault_in_the_collector_rejects_the_file_too_or_it_would_be_tried_for_ever(site):
+def test_a_fault_in_the_collector_rejects_the_file_too(site):
     def stumble(_path):
         raise ZeroDivisionError("of all things")
 
@@ -246,7 +246,7 @@ def test_a_fault_in_the_collector_rejects_the_file_too_or_it_would_be_tried_for_
     assert "a fault in the collector of lines: ZeroDivisionError: of all things" in (site.folder / REJECTED / "one.reason").read_text()
 
 
-def test_a_disk_that_is_full_for_a_while_is_waited_for(site):
+def test_a_full_disk_delays_a_file(site):
     failures = [Transient("no space"), Transient("no space")]
 
     def full(_path):
@@ -265,7 +265,7 @@ def test_a_disk_that_is_full_for_a_while_is_waited_for(site):
     assert (site.opened, site.cells) == (["one"] * 4, {(NOON, 1.0)})
 
 
-def test_what_the_writer_can_never_store_is_set_apart(site):
+def test_a_file_that_the_writer_can_never_store_is_rejected(site):
     site.answers = [Refusal("steps of 60 s, the file has 5 s", "never")]
 
     async def scenario():
@@ -295,7 +295,7 @@ def test_a_file_that_changes_while_it_is_collected_is_collected_again(site):
     assert site.cells == {(NOON + STEP * m, m + 1.0) for m in range(3)}
 
 
-def test_a_file_that_is_gone_before_its_turn_is_no_trouble(site):
+def test_a_file_that_is_deleted_before_its_turn_is_skipped(site):
     def vanish(path):
         path.unlink()
 
@@ -311,7 +311,7 @@ def test_a_file_that_is_gone_before_its_turn_is_no_trouble(site):
     assert not (site.folder / REJECTED).exists()
 
 
-def test_a_folder_that_is_missing_is_told_and_taken_up_once_it_is_there(site):
+def test_a_missing_folder_is_reported_and_watched_once_it_exists(site):
     site.folder.rmdir()
 
     async def scenario():
@@ -326,7 +326,7 @@ def test_a_folder_that_is_missing_is_told_and_taken_up_once_it_is_there(site):
             return told, site.state[0]
 
     told, then = asyncio.run(scenario())
-    assert told[1].startswith(f"{site.folder} can't be looked after: ")
+    assert told[1].startswith(f"{site.folder} can't be watched: ")
     assert (told[0], then) == ("waiting", "running")
 
 
