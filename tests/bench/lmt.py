@@ -12,7 +12,7 @@ from tests.bench import lmt_copy
 from tests.bench.measure import Row, paired, timed
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
-from tokiod.reports.archive_inputs import Job, archive
+from tokiod.reports.archive_inputs import ImportJob, archive
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def archived(copy: Path, output: Path, hours: int = 1) -> None:
     collector = lmt.saved([copy], lmt.Saved(), Site(CALENDAR, SystemClock()))
 
     async def run() -> None:
-        await archive(Job("lmt", collector, Window(START, START + 3600 * hours), None, output), CALENDAR, SystemClock())
+        await archive(ImportJob("lmt", collector, Window(START, START + 3600 * hours), None, output), CALENDAR, SystemClock())
         await collector.close()
 
     asyncio.run(run())

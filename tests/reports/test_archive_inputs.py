@@ -9,7 +9,7 @@ import pytest
 
 from tokiod.batch import Batch
 from tokiod.errors import Fatal, TokiodError
-from tokiod.reports.archive_inputs import Job, archive
+from tokiod.reports.archive_inputs import ImportJob, archive
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.schema import missing
 from tokiod.window import Calendar, Window
@@ -49,7 +49,7 @@ def run(source, out, first, last, file_span=None):
     """Archive minutes [first, last) after noon."""
     span = Window(NOON + first * STEP, NOON + last * STEP)
     done = []
-    result = asyncio.run(archive(Job("lmt", source, span, file_span, out), Calendar("UTC"), FakeClock(NOON + 7200), done.append))
+    result = asyncio.run(archive(ImportJob("lmt", source, span, file_span, out), Calendar("UTC"), FakeClock(NOON + 7200), done.append))
     assert sum(done) == span.seconds
     return result
 
@@ -65,7 +65,7 @@ def minutes(out):
 @pytest.fixture(autouse=True)
 def quarters(monkeypatch):
     """A quarter of an hour at a time."""
-    monkeypatch.setattr("tokiod.reports.archive_inputs.ROWS", 15)
+    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_ROWS", 15)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def out(tmp_path):
     return tmp_path / "out.hdf5"
 
 
-def test_a_quarter_of_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(out):
+def test_a_quarter_of_an_hour_at_a_time_is_collected_and_then_the_step_after_it(out):
     source = Source()
     result = run(source, out, 0, 150)
     edges = [*range(0, 151, 15), 151]
@@ -82,21 +82,21 @@ def test_a_quarter_of_an_hour_at_a_time_is_asked_for_and_then_the_step_behind(ou
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(150)}, GAUGE: {m: float(m) for m in range(150)}}
 
 
-def test_no_more_than_a_day_is_asked_for_at_a_time(out, monkeypatch):
-    monkeypatch.setattr("tokiod.reports.archive_inputs.ROWS", 2000)
+def test_no_more_than_a_day_is_collected_at_a_time(out, monkeypatch):
+    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_ROWS", 2000)
     source = Source(needs_sample_at_end=False)
     run(source, out, 0, 1440)
     assert source.asked == [Window(NOON, NOON + 12 * 3600), Window(NOON + 12 * 3600, NOON + 24 * 3600)]
 
 
-def test_a_source_whose_cells_need_nothing_behind_them_is_not_asked_for_it(out):
+def test_no_step_after_the_span_is_collected_where_no_cell_needs_it(out):
     source = Source(needs_sample_at_end=False)
     run(source, out, 0, 60)
     assert source.asked == [Window(NOON + m * STEP, NOON + (m + 15) * STEP) for m in (0, 15, 30, 45)]
     assert minutes(out)[COUNTER] == {m: m + 1.0 for m in range(59)}
 
 
-def test_a_file_that_is_filled_further_takes_the_samples_at_both_seams(out):
+def test_the_samples_at_both_seams_of_an_existing_file_are_stored(out):
     whole = Window(NOON, NOON + 3600)
     run(Source(), out, 0, 20, whole)
     run(Source(), out, 40, 60)
@@ -107,7 +107,7 @@ def test_a_file_that_is_filled_further_takes_the_samples_at_both_seams(out):
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(60)}, GAUGE: {m: float(m) for m in range(60)}}
 
 
-def test_the_result_is_sealed_and_dated_and_nothing_lies_beside_it(out):
+def test_the_result_is_sealed_and_dated_and_no_other_file_remains(out):
     run(Source(), out, 0, 60)
     with h5py.File(out, "r") as file:
         assert file["_tokiod"].attrs["form"] == b"sealed"
@@ -128,7 +128,7 @@ def test_where_the_source_fails_there_is_no_file_or_the_old_one(out, fails):
     assert [(path, path.read_bytes()) for path in out.parent.iterdir()] == [(out, before)]
 
 
-def test_a_span_without_data_makes_no_file_and_leaves_one_that_is_there_as_it_was(out):
+def test_a_span_without_data_creates_no_file_and_leaves_an_existing_one(out):
     with pytest.raises(TokiodError, match=r"no data between 2018-01-29T12:00:00Z and 2018-01-29T13:00:00Z: .* was not written"):
         run(Source(silent=True), out, 0, 60)
     assert list(out.parent.iterdir()) == []
@@ -138,7 +138,7 @@ def test_a_span_without_data_makes_no_file_and_leaves_one_that_is_there_as_it_wa
     assert minutes(out) == before
 
 
-def test_what_a_killed_archiver_left_is_taken_away(out):
+def test_what_a_killed_import_left_is_deleted(out):
     leftover = out.with_name(f".{out.name}.live")
     leftover.write_text("half made")
     run(Source(), out, 0, 60)

@@ -10,7 +10,7 @@ from collectd_documents import CPU
 from collectors import collectd_es
 from tokiod.collector import Site
 from tokiod.errors import Transient
-from tokiod.reports.archive_inputs import Job, archive
+from tokiod.reports.archive_inputs import ImportJob, archive
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar
 
@@ -47,7 +47,7 @@ def meaning(collector, window):
 
 def archived(collector, window, out):
     """Write a window as `tokioctl archive` does it, to a new file."""
-    job = Job("collectd_es", collector, window, None, out)
+    job = ImportJob("collectd_es", collector, window, None, out)
     return collector_contract.within(collector, lambda _: archive(job, SITE.calendar, SITE.clock))
 
 

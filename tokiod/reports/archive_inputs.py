@@ -1,6 +1,6 @@
-"""Files in, TTS out, without a daemon: the same collectors, the same conversion and the same sink as the live path.
+"""Import saved files into a TTS file without a daemon, by the collectors, the conversion and the sink of live polling.
 
-The file is filled beside its place and moved there sealed, so OUT is always the old or the new file, whole.
+A live file next to `out` is filled, sealed and renamed to it, so `out` is always the old or the new file, whole.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from tokiod.sink import Applied
     from tokiod.window import Calendar
 
-ROWS = 180
-"""Steps collected at a time: memory does not grow with the span, and 180 rows of a large site are some 10 MB; each window costs the same
-again, however long it is, so they are counted in rows and not in seconds. No window is longer than a day."""
+WINDOW_ROWS = 180
+"""Rows collected at a time, so that memory does not grow with the span: 180 rows of a large site are some 10 MB. The cost of a window
+depends on its rows, not on its seconds. No window is longer than a day."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What to archive: `span` out of `collector` into the file `out`.
+class ImportJob:
+    """What to import: `span` of `collector` into the file `out`.
 
-    file_span: what the file holds (None: what it holds already, or else the span).
+    file_span: the span of the file (None: that of the existing file, or else `span`).
     """
 
     kind: str
@@ -49,20 +49,22 @@ class Job:
 
     @property
     def origin(self) -> SourceConfig:
-        """The source that the kind's groups name, the file as its system."""
+        """The source of the groups in the file, with the file as its system."""
         return SourceConfig(name=self.kind, kind=self.kind, system=str(self.out))
 
 
 @dataclass(slots=True)
-class Result:
-    """What was archived: windows, cells, dropped cells by reason."""
+class ImportResult:
+    """What was imported: cells, dropped cells by reason."""
 
     cells: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None) -> Result:
-    """Collect the span and leave it sealed in `out`; cells that the file already holds are kept.
+async def archive(
+    job: ImportJob, calendar: Calendar, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None
+) -> ImportResult:
+    """Collect the span into the sealed file `out`; an existing file keeps its other cells.
 
     progress is called with the seconds of the span that are done. Raises CollectError, Refusal, TokiodError or OSError; `out` is
     then untouched.
@@ -72,7 +74,7 @@ async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable
     now = int(clock.time())
     filled_before = job.out.exists()
     try:
-        file_span = _opened(job, live, now)
+        file_span = _prepare(job, live, now)
         shelf = Shelf(single(live, file_span), clock, UNSYNCED)
         with closing(TtsSink(shelf, compare=False)) as sink:
             result = await _fill(job, sink, calendar, progress)
@@ -86,14 +88,16 @@ async def archive(job: Job, calendar: Calendar, clock: Clock, progress: Callable
     return result
 
 
-def _opened(job: Job, live: Path, now: int) -> Window:
-    """Open an existing file up beside its place; return the span of the file to fill."""
+def _prepare(job: ImportJob, live: Path, now: int) -> Window:
+    """Reopen an existing file as a live one next to it; return the span of the file to fill."""
     wanted = job.file_span or job.span
     if job.out.exists():
-        held = _unsealed(job.out, live, now)
-        if job.file_span not in (None, held):
-            raise TokiodError(f"{job.out} holds {held}, not {job.file_span}: leave --init-start and --init-end out, or name another file")
-        wanted = held
+        existing = _unsealed(job.out, live, now)
+        if job.file_span not in (None, existing):
+            raise TokiodError(
+                f"{job.out} holds {existing}, not {job.file_span}: leave --init-start and --init-end out, or name another file"
+            )
+        wanted = existing
     if job.span.start < wanted.start or job.span.end > wanted.end:
         raise TokiodError(f"{job.span} does not lie within the file's {wanted}")
     return wanted
@@ -104,31 +108,31 @@ def _unsealed(out: Path, live: Path, now: int) -> Window:
         with closing(unseal(out, live, UNSYNCED, created=now)) as file:
             return Window(file.spec.start, file.spec.end)
     except NotLive as error:
-        raise TokiodError(f"{out} can't be filled further, it is no TTS file: {error}; name another file") from error
+        raise TokiodError(f"{out} is not a TTS file and can't be filled: {error}; name another file") from error
 
 
-async def _fill(job: Job, sink: TtsSink, calendar: Calendar, progress: Callable[[int], None]) -> Result:
-    result = Result()
-    for window in calendar.split(job.span, ROWS * job.collector.step):
-        applied = await _stored(job, window, sink)
+async def _fill(job: ImportJob, sink: TtsSink, calendar: Calendar, progress: Callable[[int], None]) -> ImportResult:
+    result = ImportResult()
+    for window in calendar.split(job.span, WINDOW_ROWS * job.collector.step):
+        applied = await _store(job, window, sink)
         result.cells += applied.cells
         result.dropped.update(applied.dropped)
         progress(window.seconds)
     return result
 
 
-async def _stored(job: Job, window: Window, sink: TtsSink) -> Applied:
-    """Collect a window and store it; a function of its own, so that it is gone before the next one comes: memory stays flat."""
+async def _store(job: ImportJob, window: Window, sink: TtsSink) -> Applied:
+    """Collect and store a window, in its own function, so that its data is freed before the next one."""
     collected = await collect_window(job.collector, job.origin, window)
     applied = sink.apply(collected)
     applied.dropped.update(collected.meta.dropped)
     return applied
 
 
-async def _close_seams(job: Job, sink: TtsSink, result: Result, *, with_before: bool) -> None:
-    """Take the counters of the steps just outside the span: they make the differences at its seams.
+async def _close_seams(job: ImportJob, sink: TtsSink, result: ImportResult, *, with_before: bool) -> None:
+    """Store the counters of the steps just outside the span, which its first and last differences need.
 
-    Behind the span always (the last cell needs them); before it where the file may have been filled earlier.
+    The step after the span always; the one before it where the existing file may hold data before it.
     """
     if not job.collector.needs_sample_at_end:
         return

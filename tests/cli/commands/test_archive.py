@@ -233,7 +233,7 @@ def test_an_output_that_is_no_tts_file_is_not_touched(copy, out, make):
     before = out.read_bytes()
     code, told, err = run("lmt", copy, "--output", out, *(word for pair in GOOD.items() for word in pair))
     assert (code, told) == (2, "")
-    assert err.startswith(f"main: {out} can't be filled further, it is no TTS file: ")
+    assert err.startswith(f"main: {out} is not a TTS file and can't be filled: ")
     assert [(path, path.read_bytes()) for path in out.parent.iterdir()] == [(out, before)]
 
 

@@ -21,7 +21,7 @@ from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.reports.verify.scratch_archive import TRIES, Source
+from tokiod.reports.verify.scratch_archive import MAX_ATTEMPTS, VerifiedSource
 from tokiod.reports.verify.tts_diff import SHOWN_CELLS
 from tokiod.reports.verify.verify import Verification, Verified
 from tokiod.testing.clock import FakeClock
@@ -75,7 +75,7 @@ class Archive:
         collector, verified = self.make(), Verified()
         verification = Verification(
             self.archive,
-            Source(self.config, collector, self.calendar, self.clock),
+            VerifiedSource(self.config, collector, self.calendar, self.clock),
             self.ledger,
             datasets or self.config.datasets(),
             self.directory,
@@ -151,7 +151,7 @@ def archive(request, copied):
     return copied
 
 
-def test_where_nothing_was_planted_nothing_differs(archive):
+def test_an_unchanged_archive_does_not_differ(archive):
     found, verified = archive.verify(SPAN)
     assert found == []
     assert (verified.windows, verified.not_stored) == (SPAN.seconds // 60, [])
@@ -183,7 +183,7 @@ def test_columns_whose_names_were_swapped_differ_everywhere(archive):
     assert {cell.column for one in found for cell in one.cells} == {"lc1-OST0000", "lc1-OST0001"}
 
 
-def test_a_part_of_the_day_is_compared_alone_and_only_the_datasets_that_were_asked_for(archive):
+def test_a_part_of_the_day_and_the_named_datasets_alone_are_compared(archive):
     faulty.plant(archive.file(SPAN.start), [Window(SPAN.start, SPAN.start + 60)], random.Random(1))
     with h5py.File(archive.file(SPAN.start), "r+", locking=False) as file:
         file[COUNTER][1000, 0] = 7.0
@@ -197,16 +197,16 @@ def test_a_part_of_the_day_is_compared_alone_and_only_the_datasets_that_were_ask
     assert archive.verify(later, frozenset({GAUGE}))[0] == []
 
 
-def test_a_file_that_is_gone_lacks_every_cell(archive):
+def test_a_missing_file_lacks_every_cell(archive):
     archive.file(SPAN.start).unlink()
     found, verified = archive.verify(SPAN)
     assert {kind for one in found for counts in one.counts.values() for kind, n in counts.items() if n} == {"missing"}
     assert total(found) == verified.cells > 1400 * 40
 
 
-def test_a_file_that_is_none_is_named(archive):
+def test_a_malformed_file_is_named(archive):
     archive.file(SPAN.start).write_bytes(b"nothing" * 1000)
-    with pytest.raises(TokiodError, match=r"fs.hdf5.*set"):
+    with pytest.raises(TokiodError, match=r"fs.hdf5.*quarantines"):
         archive.verify(SPAN)
 
 
@@ -275,7 +275,7 @@ def minutes(first, last):
 
 
 @pytest.mark.parametrize("span", [minutes(-700, 700), minutes(0, 1440), minutes(-5, 3), minutes(-700, -1), minutes(1400, 1441)])
-def test_midnights_are_seams_like_in_the_archive(scripted, span):
+def test_differences_cross_midnight_as_in_the_archive(scripted, span):
     scripted.store(minutes(-1000, 1500), sealed=[MIDNIGHT - 1])
     assert scripted.verify(span)[0] == []
 
@@ -291,14 +291,14 @@ def test_midnights_are_seams_like_in_the_archive(scripted, span):
         pytest.param(lambda minute: minute % 400, id="resets"),
     ],
 )
-def test_what_the_first_differences_of_a_span_go_back_to_is_looked_for(scripted, column):
+def test_the_samples_that_the_first_differences_of_a_span_need_are_collected(scripted, column):
     scripted.collector.columns["OST0001"] = column
     scripted.store(minutes(-1000, 1000))
     for span in (minutes(400, 500), minutes(399, 460), minutes(449, 451)):
         assert scripted.verify(span)[0] == [], span
 
 
-def test_where_counters_only_grow_no_more_than_a_few_steps_before_the_span_are_asked_for(scripted):
+def test_for_counters_that_only_grow_a_few_steps_before_the_span_are_collected(scripted):
     scripted.store(minutes(-1000, 1000))
     scripted.collector.asked.clear()
     scripted.verify(minutes(400, 403))
@@ -306,7 +306,7 @@ def test_where_counters_only_grow_no_more_than_a_few_steps_before_the_span_are_a
     assert (min(asked).start, max(asked).end) == (minutes(388, 404).start, minutes(388, 404).end)
 
 
-def test_windows_that_are_not_stored_are_told_and_not_asked_for(scripted):
+def test_windows_that_are_not_stored_are_reported_and_not_collected(scripted):
     scripted.store(minutes(0, 100), minutes(110, 200))
     scripted.collector.asked.clear()
     found, verified = scripted.verify(minutes(50, 150))
@@ -314,7 +314,7 @@ def test_windows_that_are_not_stored_are_told_and_not_asked_for(scripted):
     assert not any(window.start < minutes(100, 110).end and window.end > minutes(100, 110).start for window in scripted.collector.asked)
 
 
-def test_cells_that_the_source_does_not_have_are_extra(scripted):
+def test_cells_that_the_source_does_not_hold_are_extra(scripted):
     scripted.config = Config(name="one", kind="lmt", system="fs")
     scripted.collector.columns["OST0001"] = lambda minute: 10 * minute + 1
     scripted.store(minutes(0, 100))
@@ -324,7 +324,7 @@ def test_cells_that_the_source_does_not_have_are_extra(scripted):
     assert [(one.window.start - MIDNIGHT) // 60 for one in found] == list(range(19, 30))
 
 
-def test_a_window_whose_records_grew_is_told_also_where_no_cell_differs(scripted):
+def test_a_window_with_more_records_is_reported_also_where_no_cell_differs(scripted):
     scripted.config = Config(name="one", kind="lmt", system="fs")
     scripted.store(minutes(0, 100))
     scripted.collector.records[minutes(37, 38).start] = 4
@@ -334,7 +334,7 @@ def test_a_window_whose_records_grew_is_told_also_where_no_cell_differs(scripted
 
 @pytest.mark.parametrize("lengths", [(60, 300, 60), (300, 60, 300), (60, 60, 60), (300, 300, 300), (60, 600, 1200)])
 @pytest.mark.parametrize("minute", [3, 25, 59])
-def test_windows_that_were_stored_in_other_lengths_than_they_are_counted_in_differ_only_where_they_do(scripted, lengths, minute):
+def test_windows_stored_in_other_lengths_are_compared_as_they_were_stored(scripted, lengths, minute):
     for number, length in enumerate(lengths):
         scripted.config = Config(name="one", kind="lmt", system="fs", window=Duration(length))
         scripted.store(minutes(20 * number, 20 * number + 20))
@@ -348,12 +348,12 @@ def test_windows_that_were_stored_in_other_lengths_than_they_are_counted_in_diff
     assert found.window.seconds == lengths[minute // 20]
 
 
-def test_a_source_that_is_busy_is_asked_again_and_one_that_stays_so_is_named(scripted):
+def test_a_busy_source_is_queried_again_and_one_that_stays_busy_is_reported(scripted):
     scripted.store(minutes(0, 10))
     scripted.clock.sleep = lambda _seconds: asyncio.sleep(0)
-    scripted.collector.fails = [Transient("busy")] * (TRIES - 1)
+    scripted.collector.fails = [Transient("busy")] * (MAX_ATTEMPTS - 1)
     assert scripted.verify(minutes(0, 10))[0] == []
-    scripted.collector.fails = [Transient("busy")] * TRIES
+    scripted.collector.fails = [Transient("busy")] * MAX_ATTEMPTS
     with pytest.raises(Transient, match=r"\[.*busy"):
         scripted.verify(minutes(0, 10))
     scripted.collector.fails = [Fatal("no permission")]
@@ -361,7 +361,7 @@ def test_a_source_that_is_busy_is_asked_again_and_one_that_stays_so_is_named(scr
         scripted.verify(minutes(0, 10))
 
 
-def test_many_days_are_gone_through_with_the_files_of_two(scripted):
+def test_many_days_need_the_temporary_files_of_two(scripted):
     most = []
 
     def progress(_time):

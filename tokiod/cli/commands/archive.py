@@ -20,7 +20,7 @@ from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.errors import ConfigError, TokiodError
-from tokiod.reports.archive_inputs import Job, Result, archive
+from tokiod.reports.archive_inputs import ImportJob, ImportResult, archive
 from tokiod.runtime.process_setup import use_one_heap
 from tokiod.runtime.secrets import secret
 from tokiod.window import Calendar, Window, iso
@@ -121,7 +121,7 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
         file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
     with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
-        job = Job(kind, _collector(kind, given, site), span, file_span, given["output"])
+        job = ImportJob(kind, _collector(kind, given, site), span, file_span, given["output"])
         result = asyncio.run(_closing(job, calendar, bar.update))
     _report(given, span, result)
 
@@ -156,7 +156,7 @@ def _collector(kind: str, given: dict[str, Any], site: Site) -> Collector:
     return plugin.saved(list(given["inputs"]), plugin.Saved(**options), site)
 
 
-async def _closing(job: Job, calendar: Calendar, progress: Callable[[int], None]) -> Result:
+async def _closing(job: ImportJob, calendar: Calendar, progress: Callable[[int], None]) -> ImportResult:
     try:
         return await archive(job, calendar, SystemClock(), progress)
     finally:
@@ -170,7 +170,7 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
     return Window(first, last)
 
 
-def _report(given: dict[str, Any], window: Window, result: Result) -> None:
+def _report(given: dict[str, Any], window: Window, result: ImportResult) -> None:
     if given["as_json"]:
         archived = Archived(str(given["output"]), window.start, window.end, result.cells, dict(result.dropped))
         echo_json(archived)

@@ -17,7 +17,7 @@ from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.ledger.ledger import Ledger
-from tokiod.reports.verify.scratch_archive import Source
+from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification
 from tokiod.runtime.process_setup import use_one_heap
 from tokiod.window import Calendar, Window
@@ -105,7 +105,7 @@ async def _verify(
         if not collector.replayable:
             raise Failed(f"{section.name} cannot be queried about the past, so its data cannot be compared; see tokioctl gaps")
         with Ledger.open_readonly(config.archive.ledger) as ledger:
-            source = Source(section, collector, calendar, clock)
+            source = VerifiedSource(section, collector, calendar, clock)
             verification = Verification(config.archive, source, ledger, datasets, progress=progress)
             async for differing in verification.run(span, output.verified):
                 output.add(differing)

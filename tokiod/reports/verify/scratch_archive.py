@@ -1,6 +1,6 @@
-"""A scratch archive: what a source tells now of windows that are stored, by the same sink, in files that go away again.
+"""A scratch archive: stored windows of a source, collected again into temporary files by the same sink.
 
-Its files are those of an archive's days, cut to what is collected, so counters meet midnight as they do there.
+Its files hold the days of an archive, cut to what is collected, so counters cross midnight as they do there.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar, Day, Window
     from tokiod.window_data import Collected
 
-TRIES = 4
-WAIT = 2.0
-"""Seconds before a source that failed is asked again, twice as long each time."""
-ROWS = 720
-"""Raw rows that are looked at at once."""
+MAX_ATTEMPTS = 4
+FIRST_RETRY_SECONDS = 2.0
+"""Wait after the first failed attempt; each further wait is twice as long."""
+READ_ROWS = 720
+"""Raw rows that are read at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """What is asked: a [[source]] with a collector of its own."""
+class VerifiedSource:
+    """A configured source with its own collector."""
 
     config: SourceConfig
     collector: Collector
@@ -50,18 +50,15 @@ class Source:
     clock: Clock
 
 
-class Scratch:
-    """What a source tells of a span, in files of a directory.
+class ScratchArchive:
+    """The data of a source over a span, in files of a directory. forms: of the datasets that the source returned."""
 
-    forms: of the datasets that came.
-    """
-
-    def __init__(self, source: Source, directory: Path, span: Window, columns: int) -> None:
+    def __init__(self, source: VerifiedSource, directory: Path, span: Window, columns: int) -> None:
         self.forms: dict[str, Form] = {}
         self._source = source
         self._span = span
         self._place = _clipped(source.calendar, directory, span)
-        # Two days are needed at a time, the second for the seam. More are kept open only until they are dropped.
+        # Two days are needed at a time, the second for the seam. Others are open only until drop().
         self._shelf = Shelf(self._place, source.clock, UNSYNCED, limits=Limits(keep_open=2, columns=columns))
         self._sink = TtsSink(self._shelf, compare=False)
 
@@ -76,7 +73,7 @@ class Scratch:
         return collected.meta.records
 
     def path(self, day: Day) -> Path | None:
-        """Return the file that holds a day, None where nothing came for it."""
+        """Return the file that holds a day, None without data for it."""
         place = self._place("", max(day.start, self._span.start))
         return None if place is None or not place.path.exists() else place.path
 
@@ -87,38 +84,38 @@ class Scratch:
             path.unlink()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._sink.close()
 
-    def is_doubtful(self, day: Day, start: int) -> bool:
-        """Whether what came before this scratch could change a difference of the day, from the epoch second `start` on."""
+    def needs_earlier_samples(self, day: Day, start: int) -> bool:
+        """Return whether samples from before this archive could change a difference of the day, from the epoch second `start` on."""
         path = self.path(day)
         if path is None:
             return False
         file = LiveFile.open(path, UNSYNCED)
         try:
             return any(
-                bool(_doubtful(raw, (start - file.spec.start) // self._source.config.step, whole=file.spec.start == day.start).any())
+                bool(_unanchored(raw, (start - file.spec.start) // self._source.config.step, whole=file.spec.start == day.start).any())
                 for raw in file.raw.values()
             )
         finally:
             file.close()
 
     async def _collected(self, window: Window) -> Collected:
-        """Collect a window, again and again if the source is only busy."""
+        """Collect a window, with several attempts where the source is busy."""
         source = self._source
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await collect_window(source.collector, source.config, window, seconds=source.config.seconds_for(window))
             except (Transient, TimeoutError) as error:
-                if attempt == TRIES:
+                if attempt == MAX_ATTEMPTS:
                     raise Transient(f"{window}: {str(error) or 'no answer in time'}") from error
-            await source.clock.sleep(WAIT * 2 ** (attempt - 1))
+            await source.clock.sleep(FIRST_RETRY_SECONDS * 2 ** (attempt - 1))
         raise AssertionError
 
 
 def _clipped(calendar: Calendar, directory: Path, span: Window) -> Layout:
-    """Return the layout of a span: a file for each site day, or what the span has of it."""
+    """Return the layout of a span: a file for the part of each site day that lies in it."""
 
     def place(system: str, time: int) -> Place | None:
         if not span.start <= time < span.end:
@@ -129,7 +126,7 @@ def _clipped(calendar: Calendar, directory: Path, span: Window) -> Layout:
     return place
 
 
-def _doubtful(raw: Matrix, lead: int, *, whole: bool) -> NDArray[np.bool_]:
+def _unanchored(raw: Matrix, lead: int, *, whole: bool) -> NDArray[np.bool_]:
     """Return the columns whose differences may depend on samples before a file's first row; see tokiod.tts.counters.deltas about anchors.
 
     lead: rows of the file before those that matter; whole: the file begins with its day, before which only the last sample matters.
@@ -147,6 +144,6 @@ def _doubtful(raw: Matrix, lead: int, *, whole: bool) -> NDArray[np.bool_]:
 def _seen(raw: Matrix, first: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which columns have a sample from a raw row on, and which have one that is not zero."""
     highest = np.full(raw.width, ABSENT)
-    for start in range(first, raw.rows, ROWS):
-        np.maximum(highest, raw.read(start, min(start + ROWS, raw.rows)).max(axis=0), out=highest)
+    for start in range(first, raw.rows, READ_ROWS):
+        np.maximum(highest, raw.read(start, min(start + READ_ROWS, raw.rows)).max(axis=0), out=highest)
     return highest >= 0, highest > 0

@@ -1,7 +1,7 @@
-"""Verify: what a source tells now, collected again into a scratch archive and held against what the archive has of it.
+"""Verify: collect stored windows of a source again, into a scratch archive, and compare it with the archive cell by cell.
 
-Only windows that the ledger calls stored are collected again, so the scratch is what the archive must be. Nothing of the archive is
-written, whether a daemon runs or not.
+Only windows that the ledger records as stored are collected again, so the scratch archive holds what the archive must hold. The archive is
+only read; a daemon may run or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.errors import Refusal, TokiodError
-from tokiod.reports.verify.scratch_archive import Scratch
+from tokiod.reports.verify.scratch_archive import ScratchArchive
 from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
 from tokiod.tts.layout import NotLive
 from tokiod.tts.read import Reader
@@ -30,86 +30,86 @@ if TYPE_CHECKING:
     from tokiod.ledger.counts import Counts
     from tokiod.ledger.ledger import Ledger
     from tokiod.ranges import Ranges
-    from tokiod.reports.verify.scratch_archive import Source
+    from tokiod.reports.verify.scratch_archive import VerifiedSource
 
 _LONGEST_DAY = 2 * 86400
-SLICE = 3600
-"""Seconds of both files that are in memory at once: a row of a sealed file's chunks."""
-LEAD = 12
-"""Steps before the span that are collected for the counters: mostly their differences need no more."""
+SLICE_SECONDS = 3600
+"""Length of the slices in which both files are read: a row of a sealed file's chunks."""
+LEAD_STEPS = 12
+"""Steps before the span that are collected for its first differences. They are mostly enough."""
 
 
 @dataclass(slots=True)
 class Verified:
-    """How much of a span was compared: cells, windows; not_stored: where the ledger says that nothing is."""
+    """How much of a span was compared: cells, windows; not_stored: the parts that the ledger does not record as stored."""
 
     cells: int = 0
     windows: int = 0
     not_stored: list[Window] = field(default_factory=list)
 
 
-def _untold(_time: int) -> None:
+def _no_progress(_time: int) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verification:
-    """An archive, held against one of its sources.
+    """The comparison of an archive with one of its sources.
 
-    datasets: those that are compared; directory: where files as large as two of the archive's days may be made (None: the system's);
-    progress is called with the epoch second up to which was collected.
+    datasets: those to compare; directory: for temporary files as large as two days of the archive (None: the system's);
+    progress is called with the epoch second up to which data was collected.
     """
 
     archive: ArchiveConfig
-    source: Source
+    source: VerifiedSource
     ledger: Ledger
     datasets: frozenset[str]
     directory: Path | None = None
-    progress: Callable[[int], None] = _untold
+    progress: Callable[[int], None] = _no_progress
 
     async def run(self, span: Window, verified: Verified) -> AsyncIterator[WindowDifferences]:
         """Yield each window of a span where archive and source differ, oldest first, a day at a time.
 
-        span: on the edges of the source's windows, all of it settled. Raises CollectError where the source can't be asked, and
-        TokiodError or OSError where a file can't be read or made.
+        span: on the edges of the source's windows, all of it settled. Raises CollectError where the source doesn't answer, and
+        TokiodError or OSError where a file can't be read or created.
         """
         stored = self.ledger.stored(self.source.config.name)
         days = list(self.source.calendar.split(span, _LONGEST_DAY))
-        leads = self._leads(span)
-        for lead in leads:
-            whole = Window(lead, span.end + self.behind)
+        starts = self._collection_starts(span)
+        for start in starts:
+            whole = Window(start, span.end + self.trailing_seconds)
             with (
                 TemporaryDirectory(prefix="tokiod-verify-", dir=self.directory) as directory,
-                closing(Scratch(self.source, Path(directory), whole, self.archive.max_columns)) as scratch,
+                closing(ScratchArchive(self.source, Path(directory), whole, self.archive.max_columns)) as scratch,
             ):
-                going = _Going(self, scratch, stored, whole, verified)
-                await going.collect(Window(lead, days[0].end), since=span.start)
-                if lead == leads[-1] or not scratch.is_doubtful(self.source.calendar.day(span.start), span.start):
-                    async for differing in going.through(days):
+                comparison = _Comparison(self, scratch, stored, whole, verified)
+                await comparison.collect(Window(start, days[0].end), since=span.start)
+                if start == starts[-1] or not scratch.needs_earlier_samples(self.source.calendar.day(span.start), span.start):
+                    async for differing in comparison.compare_days(days):
                         yield differing
                     return
 
     @property
-    def behind(self) -> int:
-        """How many seconds behind a span close its last differences."""
+    def trailing_seconds(self) -> int:
+        """Seconds after a span that are collected for its last differences."""
         return self.source.config.step if self.source.collector.needs_sample_at_end else 0
 
-    def _leads(self, span: Window) -> list[int]:
-        """Return where to begin to collect: where that is mostly enough, and earlier and earlier until nothing older matters."""
-        if not self.behind:
+    def _collection_starts(self, span: Window) -> list[int]:
+        """Return the times at which collecting may start: one that is mostly enough, then earlier ones, at last one that always is."""
+        if not self.trailing_seconds:
             return [span.start]
-        calendar, lead = self.source.calendar, LEAD * self.source.config.step
+        calendar, lead = self.source.calendar, LEAD_STEPS * self.source.config.step
         today = calendar.day(span.start).start
         near = [span.start - lead] if span.start - lead >= today else []
         return [*near, today - lead, calendar.day(today - 1).start]
 
 
 @dataclass(slots=True, eq=False)
-class _Going:
-    """On its way through a span, day by day; windows: those of the day that differ, by their start."""
+class _Comparison:
+    """The comparison of one span, day by day; windows: the day's windows that differ, by their start."""
 
-    of: Verification
-    scratch: Scratch
+    verification: Verification
+    scratch: ScratchArchive
     stored: Ranges
     whole: Window
     verified: Verified
@@ -117,35 +117,35 @@ class _Going:
 
     @property
     def _counts(self) -> Counts:
-        return self.of.ledger.counts(self.of.source.config.name)
+        return self.verification.ledger.counts(self.verification.source.config.name)
 
-    async def through(self, days: list[Window]) -> AsyncIterator[WindowDifferences]:
-        """Yield what differs in each day, of which the first has been collected."""
+    async def compare_days(self, days: list[Window]) -> AsyncIterator[WindowDifferences]:
+        """Yield the windows that differ, day by day; collect() has collected the first day."""
         for i, day in enumerate(days):
             if i:
                 await self.collect(day, since=day.start)
             if self.whole.end > day.end:
-                await self.collect(Window(day.end, day.end + self.of.source.config.step), since=self.whole.end)
+                await self.collect(Window(day.end, day.end + self.verification.source.config.step), since=self.whole.end)
             self._compare(day)
             for start in sorted(self.windows):
                 yield self.windows[start]
             self.windows.clear()
             if i:
-                self.scratch.drop(self.of.source.calendar.day(days[i - 1].start))
+                self.scratch.drop(self.verification.source.calendar.day(days[i - 1].start))
 
     async def collect(self, span: Window, since: int) -> None:
-        """Collect what is stored of a span; count the records of what is not older than `since`."""
-        source = self.of.source
+        """Collect the stored windows of a span; compare the records of those from `since` on."""
+        source = self.verification.source
         length = bulk_length(int(source.config.window))
         for piece in self.stored.within(span.start, span.end):
-            for window in self._uncut(source.calendar.split(piece, length), piece.end):
-                records = await self._stored(window)
+            for window in self._joined(source.calendar.split(piece, length), piece.end):
+                records = await self._collect(window)
                 if window.start >= since:
-                    await self._count(window, records)
-                    self.of.progress(window.end)
+                    await self._compare_records(window, records)
+                    self.verification.progress(window.end)
 
-    def _uncut(self, windows: Iterable[Window], end: int) -> Iterator[Window]:
-        """Join windows where one was stored across their edge: of a part of it nobody knows how many records it had."""
+    def _joined(self, windows: Iterable[Window], end: int) -> Iterator[Window]:
+        """Join windows where one was stored across their edge: the records of its parts are unknown."""
         start: int | None = None
         for window in windows:
             start = window.start if start is None else start
@@ -153,59 +153,59 @@ class _Going:
                 yield Window(start, window.end)
                 start = None
 
-    async def _stored(self, window: Window) -> int | None:
+    async def _collect(self, window: Window) -> int | None:
         try:
             return await self.scratch.collect(window)
         except Refusal as error:
-            place = self.of.directory or gettempdir()
+            place = self.verification.directory or gettempdir()
             raise TokiodError(f"{error}; {place} must have room for two of the archive's days: name another directory by TMPDIR") from error
 
-    async def _count(self, span: Window, found: int | None) -> None:
-        """Hold a number of records against the ledger's; of a span that differs, window by window as they were stored."""
-        source = self.of.source
+    async def _compare_records(self, span: Window, found: int | None) -> None:
+        """Compare a number of records with the ledger's; where it differs, window by window as they were stored."""
+        source = self.verification.source
         known = self._counts.records(span)
-        if known is None or found in {None, known} or self.of.datasets != source.config.datasets():
+        if known is None or found in {None, known} or self.verification.datasets != source.config.datasets():
             return
         if len(parts := self._counts.within(span)) > 1:
             for part in parts:
-                await self._count(part, await source.collector.count(part))
+                await self._compare_records(part, await source.collector.count(part))
             return
         self.windows.setdefault(span.start, WindowDifferences(span)).records = known, found
 
     def _compare(self, day: Window) -> None:
         """Compare the cells of a day or a part of it."""
-        source = self.of.source
-        # What a writer has set aside meanwhile is no longer stored.
-        for hole in self.of.ledger.stored(source.config.name).holes(day.start, day.end + self.of.behind):
+        source = self.verification.source
+        # Windows of a file that a writer quarantined meanwhile are no longer stored.
+        for hole in self.verification.ledger.stored(source.config.name).holes(day.start, day.end + self.verification.trailing_seconds):
             self.stored.remove(hole.start, hole.end)
         self.verified.not_stored += self.stored.holes(day.start, day.end)
-        path = self.of.archive.file(source.calendar.day(day.start), source.config.system)
+        path = self.verification.archive.file(source.calendar.day(day.start), source.config.system)
         scratch = self.scratch.path(source.calendar.day(day.start))
         with ExitStack() as stack:
-            archived, again = (_reader(stack, one) for one in (path, scratch))
-            there = {name for reader in (archived, again) if reader is not None for name in reader.datasets()}
-            for span in source.calendar.split(day, max(SLICE // source.config.step, 1) * source.config.step):
-                for dataset in sorted(self.of.datasets & there):
-                    self._compare_slice(dataset, span, archived, again)
+            archived, collected = (_reader(stack, one) for one in (path, scratch))
+            existing = {name for reader in (archived, collected) if reader is not None for name in reader.datasets()}
+            for span in source.calendar.split(day, max(SLICE_SECONDS // source.config.step, 1) * source.config.step):
+                for dataset in sorted(self.verification.datasets & existing):
+                    self._compare_slice(dataset, span, archived, collected)
         windows = source.calendar.split(day, source.config.window)
         self.verified.windows += sum(self.stored.covers(window) for window in windows)
 
-    def _compare_slice(self, dataset: str, span: Window, archived: Reader | None, again: Reader | None) -> None:
-        config = self.of.source.config
-        compared = compare_slice(dataset, span, config.step, archived, again)
+    def _compare_slice(self, dataset: str, span: Window, archived: Reader | None, collected: Reader | None) -> None:
+        config = self.verification.source.config
+        compared = compare_slice(dataset, span, config.step, archived, collected)
         rows = self._are_stored(compared.time)
         if self.scratch.forms.get(dataset, "counter") == "counter":
-            rows &= self._are_stored(compared.time + self.of.behind)
+            rows &= self._are_stored(compared.time + self.verification.trailing_seconds)
         compared.rows[:] = rows
         self.verified.cells += int(rows.sum()) * len(compared.columns)
-        add_differences(compared, self.windows, self.of.source.calendar, config.window)
+        add_differences(compared, self.windows, self.verification.source.calendar, config.window)
 
     def _are_stored(self, time: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which steps are stored: the source's answer for the others is not asked for."""
-        held = np.zeros(len(time), bool)
+        """Return which steps are stored. The others were not collected."""
+        stored = np.zeros(len(time), bool)
         for window in self.stored.within(int(time[0]), int(time[-1]) + 1):
-            held |= (time >= window.start) & (time < window.end)
-        return held
+            stored |= (time >= window.start) & (time < window.end)
+        return stored
 
 
 def _reader(stack: ExitStack, path: Path | None) -> Reader | None:
@@ -214,4 +214,4 @@ def _reader(stack: ExitStack, path: Path | None) -> Reader | None:
     except FileNotFoundError:
         return None
     except NotLive as error:
-        raise TokiodError(f"{error}; the writer sets such a file aside and collects its windows again") from error
+        raise TokiodError(f"{error}; the writer quarantines such a file and collects its windows again") from error
