@@ -167,7 +167,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         due = counts.due(self.clock.time(), (0,))
         grown = [one.window for one in due if self.site.records(one.window) > one.records]
         if self.deliver((self.site.row(window.start), self.site.row(window.end)) for window in grown):
-            counts.settle(due, 1)
+            counts.recounted(due, 1)
 
     @precondition(lambda self: self.site.names != NAMES)
     @rule(windows=st.integers(1, 9), fate=fates)

@@ -101,7 +101,7 @@ class Machine:
             process = subprocess.Popen([*joined, *NAMESPACES, "bash", "-c", INSIDE, "boot", *shown], stdout=said, stderr=said)
         try:
             machine = cls(_systemd(process, log), var)
-            wait(lambda: machine.run("systemctl is-system-running", check=False).stdout in {"running\n", "degraded\n"}, 20, log.read_text)
+            wait(lambda: machine.run("systemctl is-system-running", check=False).stdout in {"running\n", "degraded\n"}, 60, log.read_text)
             yield machine
         finally:
             process.kill()
@@ -170,7 +170,7 @@ def _systemd(process: subprocess.Popen[bytes], log: Path) -> int:
             return Path(f"/proc/{children.read_text().split()[0]}/comm").read_text() == "systemd\n"
         return False
 
-    wait(is_systemd, 20, log.read_text)
+    wait(is_systemd, 60, log.read_text)
     return int(children.read_text().split()[0])
 
 

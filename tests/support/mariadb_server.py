@@ -12,7 +12,7 @@ import time
 import asyncmy
 
 PATH = f"{os.environ['PATH']}:/usr/sbin"
-START_SECONDS = 30
+START_SECONDS = 120
 
 
 class MariaDb:

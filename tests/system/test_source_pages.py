@@ -132,7 +132,7 @@ def test_the_role_for_elasticsearch_suffices_and_lets_nothing_be_written(search_
 
 
 def may(client, index):
-    """Whether the server has noticed who may come: it looks every five seconds."""
+    """Whether the server has read its files of users and roles again."""
     try:
         return client.ask("GET", f"/{index}/_count")["count"] > 0
     except Refused:
