@@ -117,10 +117,10 @@ def test_windows_that_wait_for_a_disk_are_told_while_they_do(site, tmp_path):
 
 def test_a_file_that_is_set_aside_is_counted(site, tmp_path):
     site.store(0, 1)
-    assert ("tokiod_files_set_aside_total",) not in values(tmp_path)
+    assert ("tokiod_files_quarantined_total",) not in values(tmp_path)
     site.files.fail("fdatasync", 1, errno.EIO)
     assert isinstance(site.store(1, 2), Reject)
-    assert values(tmp_path)["tokiod_files_set_aside_total",] == 1
+    assert values(tmp_path)["tokiod_files_quarantined_total",] == 1
 
 
 def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path):

@@ -1,4 +1,4 @@
-"""What processes count outlives them, is the sum over all of them, and takes a fixed room."""
+"""Counts outlive the processes, are summed over all of them, and take a fixed amount of disk."""
 
 import os
 import re
@@ -8,8 +8,7 @@ import sys
 import pytest
 from counted import configured, counting_here, process, run, values
 
-from tokiod.metrics import catalogue
-from tokiod.metrics import shared_files as counting
+from tokiod.metrics import catalogue, shared_files
 
 COUNT = 'catalogue.WINDOWS.inc("a", "stored"); catalogue.STAGE.observe(0.3, "a", "collect"); catalogue.UNACKNOWLEDGED_WINDOWS.set(3); '
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -31,17 +30,17 @@ def test_counters_go_on_where_a_killed_process_has_left_them_and_its_gauges_are_
         assert without_buckets(values(tmp_path)) == expected
 
 
-def test_the_gauges_of_a_process_are_told_as_long_as_it_lives(tmp_path):
+def test_the_gauges_of_a_process_are_reported_while_it_lives(tmp_path):
     with process(tmp_path, "collectors", COUNT + "print(flush=True); signal.pause()") as running:
         running.stdout.readline()
         assert values(tmp_path)["tokiod_bus_unacknowledged_windows",] == 3
-        assert counting.process(tmp_path / "metrics", "collectors") == running.pid
+        assert shared_files.process(tmp_path / "metrics", "collectors") == running.pid
         running.kill()
     assert ("tokiod_bus_unacknowledged_windows",) not in values(tmp_path)
-    assert counting.process(tmp_path / "metrics", "collectors") is None
+    assert shared_files.process(tmp_path / "metrics", "collectors") is None
 
 
-def test_gauges_that_nobody_looked_at_do_not_come_back_with_the_next_process(tmp_path):
+def test_gauges_of_an_ended_process_do_not_come_back_with_the_next(tmp_path):
     run(tmp_path, "collectors", COUNT + DIE)
     with process(tmp_path, "collectors", "print(flush=True); signal.pause()") as running:
         running.stdout.readline()
@@ -73,19 +72,19 @@ def test_ten_thousand_deaths_leave_as_many_files_as_one(tmp_path):
 
 
 @pytest.mark.parametrize("sources", [0, 1, 50])
-def test_the_room_for_all_that_is_counted_is_taken_before_so_that_a_full_disk_kills_nobody(tmp_path, sources):
+def test_the_files_are_allocated_in_advance_so_that_a_full_disk_ends_no_process(tmp_path, sources):
     """A write into a mapped page that the disk has no room for ends the process with SIGBUS."""
     config = configured(tmp_path, *[f"a-source-of-a-rather-long-name-{number}" for number in range(sources)])
     for role in catalogue.ROLES:
         with counting_here(config, role):
-            for prefix in counting.PREFIXES:
+            for prefix in shared_files.PREFIXES:
                 path = tmp_path / "metrics" / f"{prefix}_{role}.db"
                 used = int.from_bytes(path.read_bytes()[:4], sys.byteorder)
-                assert used <= counting.ROOM + counting.ROOM_FOR_A_SOURCE * sources == path.stat().st_size
+                assert used <= shared_files.FILE_BYTES + shared_files.BYTES_PER_SOURCE * sources == path.stat().st_size
                 assert path.stat().st_blocks * 512 >= path.stat().st_size
 
 
-def test_what_a_power_loss_has_torn_is_not_kept_and_stops_nobody(tmp_path):
+def test_a_torn_file_is_replaced_and_stops_no_process(tmp_path):
     run(tmp_path, "collectors", COUNT)
     (tmp_path / "metrics" / "counter_collectors.db").write_bytes(b"\xff\x00\x00\x7f" + bytes(range(256)) * 16)
     (tmp_path / "metrics" / "histogram_collectors.db").write_bytes(b"")
@@ -93,28 +92,28 @@ def test_what_a_power_loss_has_torn_is_not_kept_and_stops_nobody(tmp_path):
     assert without_buckets(values(tmp_path)) == {key: pytest.approx(value) for key, value in COUNTED.items()}
 
 
-def test_a_role_that_a_living_process_has_is_not_given_to_another_which_goes_on_uncounted(tmp_path):
+def test_a_second_process_in_a_role_runs_on_uncounted(tmp_path):
     with process(tmp_path, "collectors", COUNT + "print(flush=True); signal.pause()") as running:
         running.stdout.readline()
-        told = run(tmp_path, "collectors", f"{COUNT}print('still here')")
-        assert f"process {running.pid} already " in told
-        assert told.endswith("still here\n")
+        output = run(tmp_path, "collectors", f"{COUNT}print('still here')")
+        assert f"process {running.pid} already " in output
+        assert output.endswith("still here\n")
         assert values(tmp_path)["tokiod_windows_total", "a", "stored"] == 1
         running.kill()
 
 
-def test_clear_empties_what_nobody_counts_into_and_leaves_the_living_alone(tmp_path):
+def test_clear_deletes_the_files_of_vacant_roles_only(tmp_path):
     run(tmp_path, "collectors", COUNT)
     with process(tmp_path, "writer", "catalogue.WRITER_CELLS.inc(by=5); print(flush=True); signal.pause()") as running:
         running.stdout.readline()
-        counting.clear(tmp_path / "metrics", catalogue.ROLES)
+        shared_files.clear(tmp_path / "metrics", catalogue.ROLES)
         assert values(tmp_path) == {("tokiod_writer_cells_total",): 5}
         running.kill()
-    counting.clear(tmp_path / "metrics", catalogue.ROLES)
+    shared_files.clear(tmp_path / "metrics", catalogue.ROLES)
     assert values(tmp_path) == {}
 
 
-def test_what_is_no_configured_source_or_known_word_is_not_counted(tmp_path):
+def test_labels_that_are_no_configured_source_or_known_word_are_not_counted(tmp_path):
     with counting_here(configured(tmp_path, "a"), "collectors"):
         catalogue.WINDOWS.inc("a", "stored")
         catalogue.WINDOWS.inc("somebody's text", "stored")
@@ -123,9 +122,9 @@ def test_what_is_no_configured_source_or_known_word_is_not_counted(tmp_path):
         assert values(tmp_path) == {("tokiod_windows_total", "a", "stored"): 1}
 
 
-def test_every_label_set_is_there_from_the_start_so_that_a_first_increase_is_seen(tmp_path):
+def test_every_label_set_exists_from_the_start_so_that_a_first_increase_is_seen(tmp_path):
     with counting_here(configured(tmp_path, "a", "b"), "collectors"):
-        (family,) = (one for one in counting.collect(tmp_path / "metrics", catalogue.ROLES) if one.name == "tokiod_windows")
+        (family,) = (one for one in shared_files.collect(tmp_path / "metrics", catalogue.ROLES) if one.name == "tokiod_windows")
     found = {(sample.labels["source"], sample.labels["outcome"]): sample.value for sample in family.samples}
     assert found == {(source, outcome): 0 for source in ("a", "b") for outcome in catalogue.OUTCOMES}
 
@@ -152,11 +151,11 @@ catalogue.start_counting(off, "collectors")
 catalogue.WINDOWS.inc("a", "stored")
 print(serve_unit_health(lambda: off, None, None)[1], {"aiohttp", "prometheus_client"} & sys.modules.keys())
 """
-    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert (told, list(tmp_path.iterdir())) == ("None set()\n", [])
+    output = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert (output, list(tmp_path.iterdir())) == ("None set()\n", [])
 
 
-def test_a_directory_that_can_not_be_made_is_told_and_stops_nobody(tmp_path):
+def test_a_directory_that_cannot_be_created_is_logged_and_stops_no_process(tmp_path):
     (tmp_path / "metrics").write_text("in the way")
     assert re.search("metrics.failed.*File exists.*\nNone", run(tmp_path, "collectors", COUNT + "print(None)"))
 
@@ -169,8 +168,8 @@ def test_a_full_disk_means_no_metrics_and_no_sigbus(tmp_path):
         pytest.skip("a small disk can't be mounted here")
     try:
         with process(tmp_path, "collectors", COUNT + "print('still here')") as running:
-            told = running.communicate(timeout=30)[0]
-        assert (running.returncode, told.splitlines()[-1]) == (0, "still here")
-        assert "No space left" in told
+            output = running.communicate(timeout=30)[0]
+        assert (running.returncode, output.splitlines()[-1]) == (0, "still here")
+        assert "No space left" in output
     finally:
         subprocess.run(["umount", "-l", str(tmp_path / "metrics")], check=True)

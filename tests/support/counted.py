@@ -1,4 +1,4 @@
-"""Counting in a process of its own, as the daemon's do, and in the test's, undone behind it."""
+"""Count in a process of its own, as the daemon does, and in the test's process, undone afterwards."""
 
 import os
 import subprocess
@@ -6,8 +6,7 @@ import sys
 from contextlib import contextmanager
 
 from tokiod.config import load as configuration
-from tokiod.metrics import catalogue
-from tokiod.metrics import shared_files as counting
+from tokiod.metrics import catalogue, shared_files
 
 CONFIG = """\
 timezone = "UTC"
@@ -54,7 +53,7 @@ def run(directory, role, code):
 def values(directory):
     """Return what all processes have counted, {(name, labels...): value}, but for what is zero and sums that a test can't know."""
     told = {}
-    for family in counting.collect(directory / "metrics", catalogue.ROLES):
+    for family in shared_files.collect(directory / "metrics", catalogue.ROLES):
         for sample in family.samples:
             if sample.value:
                 told[(sample.name, *_in_order(family.name, sample.labels))] = sample.value
@@ -68,7 +67,7 @@ def _in_order(name, labels):
 
 @contextmanager
 def counting_here(config, role):
-    """Count in this process; nothing is counted any more behind it."""
+    """Count in this process; nothing is counted afterwards."""
     before = os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     try:
         catalogue.start_counting(config, role)

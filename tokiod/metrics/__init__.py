@@ -1,1 +1,1 @@
-"""All metrics, their types, and the memory-mapped files that processes count in."""
+"""All metrics, their types, and the memory-mapped files in which processes count."""

@@ -1,10 +1,10 @@
-"""The files that processes count into: mapped into memory, shared by all processes, and older than any of them.
+"""The memory-mapped files in which processes count. They outlive the processes.
 
     DIRECTORY/{counter,histogram,gauge_livesum}_ROLE.db    prometheus_client's own, of its multiprocess mode
-    DIRECTORY/ROLE.alive                                   locked for as long as the process in this role lives, with its number
+    DIRECTORY/ROLE.alive                                   locked while the process in this role lives; holds its pid
 
-Their names are those of roles, not of processes: one that comes back counts on where its predecessor was killed, and after ten thousand
-deaths there are as many files as after none.
+Files are named after roles instead of pids: a restarted process continues the counts of its predecessor, and ten thousand deaths leave as
+many files as one. prometheus_client's own naming by pid was measured and is not used: docs/decisions/0016.
 """
 
 from __future__ import annotations
@@ -23,55 +23,55 @@ if TYPE_CHECKING:
     from tokiod.metrics.types import Metric, Role
 
 PREFIXES = ("counter", "histogram", "gauge_livesum")
-ROOM, ROOM_FOR_A_SOURCE = 32 << 10, 32 << 10
-"""Bytes of each file, and more of them for each source. They are there before they are written: a write into a mapped file that finds the
-disk full is no error, it is the end of the process."""
-TRIES = 10
-"""Tenths of a second that a predecessor, or somebody who looks whether there is one, may keep a role."""
+FILE_BYTES, BYTES_PER_SOURCE = 32 << 10, 32 << 10
+"""Bytes of each file, and additional bytes for each source. They are allocated in advance: a write into a mapped page for which the disk
+has no space ends the process with SIGBUS."""
+LOCK_TRIES = 10
+"""Tenths of a second that a predecessor, or a scrape that checks for one, may hold the lock of a role."""
 
 
 def begin(directory: Path, role: Role, metrics: Iterable[Metric], sources: Sequence[str]) -> ArchiveLock:
-    """Count in a role from now on, until the process ends. Keep what is returned: it says that the role is taken.
+    """Count in a role until the process ends. Keep the returned lock: it marks the role as taken.
 
-    Raises TokiodError where another process has the role, OSError where there is no room for the files.
+    Raises TokiodError where another process has the role, OSError where the disk has no space for the files.
     """
     directory.mkdir(mode=0o700, exist_ok=True)
-    with ExitStack() as undoing:
-        alive = undoing.enter_context(ArchiveLock(_alive(directory, role), TRIES))
-        # prometheus_client chooses files over plain memory when it is imported, and their names when the first metric is made.
+    with ExitStack() as cleanup:
+        alive = cleanup.enter_context(ArchiveLock(_lock_path(directory, role), LOCK_TRIES))
+        # prometheus_client chooses between files and memory when it is imported, and the names of files when it creates the first metric.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
-        from prometheus_client import values  # noqa: PLC0415 - only where somebody wants metrics
+        from prometheus_client import values  # noqa: PLC0415 - only with metrics in the configuration
 
-        # Its documented way to name files otherwise than by process.
+        # Its documented way to name files by something other than the pid.
         values.ValueClass = values.MultiProcessValue(lambda: role)  # type: ignore[no-untyped-call]
         for prefix in PREFIXES:
-            _prepare(directory / f"{prefix}_{role}.db", ROOM + ROOM_FOR_A_SOURCE * len(sources), keep=prefix != "gauge_livesum")
+            _prepare(directory / f"{prefix}_{role}.db", FILE_BYTES + BYTES_PER_SOURCE * len(sources), keep=prefix != "gauge_livesum")
         for metric in metrics:
             metric.open(sources)
-        undoing.pop_all()
+        cleanup.pop_all()
     return alive
 
 
 def clear(directory: Path, roles: Iterable[Role]) -> None:
-    """Make the directory where it is missing, and empty it of what nobody counts into any more: all begins at zero."""
+    """Create the directory if it is missing, and delete the files of roles without a process, so that their counts begin at zero."""
     directory.mkdir(mode=0o700, exist_ok=True)
     for role in roles:
-        _drop(directory, role, PREFIXES)
+        _delete(directory, role, PREFIXES)
 
 
 def collect(directory: Path, roles: Iterable[Role]) -> Iterator[Any]:
-    """Yield what all processes have counted as prometheus_client's metrics. The gauges of the dead are removed."""
+    """Yield the counts of all processes as prometheus_client's metrics. The gauges of processes that have ended are deleted."""
     from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - as above
 
     for role in roles:
         with suppress(OSError):
-            _drop(directory, role, ("gauge_livesum",))
+            _delete(directory, role, ("gauge_livesum",))
     files = [str(path) for path in sorted(directory.glob("*.db")) if _size(path)]
     yield from MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
 
 
 def process(directory: Path, role: Role) -> int | None:
-    """Return the process that counts in a role, None where none does."""
+    """Return the pid of the process that counts in a role; None where the role is vacant."""
     try:
         with _vacant(directory, role) as owner:
             return owner
@@ -79,7 +79,7 @@ def process(directory: Path, role: Role) -> int | None:
         return None
 
 
-def _drop(directory: Path, role: Role, prefixes: Iterable[str]) -> None:
+def _delete(directory: Path, role: Role, prefixes: Iterable[str]) -> None:
     with _vacant(directory, role) as owner:
         for prefix in prefixes if owner is None else ():
             (directory / f"{prefix}_{role}.db").unlink(missing_ok=True)
@@ -87,8 +87,8 @@ def _drop(directory: Path, role: Role, prefixes: Iterable[str]) -> None:
 
 @contextmanager
 def _vacant(directory: Path, role: Role) -> Iterator[int | None]:
-    """Keep a vacant role from being taken; yields None then, else the process that has it (0 while it has not yet said its number)."""
-    fd = os.open(_alive(directory, role), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold a vacant role and yield None; for a taken role, yield its pid, 0 while the pid is not written yet."""
+    fd = os.open(_lock_path(directory, role), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +102,7 @@ def _vacant(directory: Path, role: Role) -> Iterator[int | None]:
 
 
 def _prepare(path: Path, size: int, *, keep: bool) -> None:
-    """Give a file its room; what can't be read of it, after a power loss, is not kept."""
+    """Allocate a file; delete it first if it is damaged, as after a power loss."""
     from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415 - as above
 
     try:
@@ -110,7 +110,7 @@ def _prepare(path: Path, size: int, *, keep: bool) -> None:
             MultiProcessCollector.merge([str(path)])  # type: ignore[no-untyped-call]
         else:
             path.unlink(missing_ok=True)
-    except Exception:  # noqa: BLE001 - it says in many ways that a file is none of its own
+    except Exception:  # noqa: BLE001 - a damaged file raises many types
         path.unlink()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -119,7 +119,7 @@ def _prepare(path: Path, size: int, *, keep: bool) -> None:
         os.close(fd)
 
 
-def _alive(directory: Path, role: Role) -> Path:
+def _lock_path(directory: Path, role: Role) -> Path:
     return directory / f"{role}.alive"
 
 

@@ -1,4 +1,4 @@
-"""What can be counted: Prometheus's types of metrics, as many label sets of each as there will ever be."""
+"""The types of metrics, those of Prometheus, with a fixed collection of label sets for each metric."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Role = Literal["collectors", "writer"]
 
 
 class Metric:
-    """Something that is counted in all its label sets, which are fixed: what is not one of them is not counted, so no label is data.
+    """A metric with a fixed collection of label sets. Other label sets are ignored, so labels never contain data.
 
-    labels: the values that each may have; None: the names of the configured sources. Until it is opened,
-    by tokiod.metrics.shared_files, it costs a look into an empty dictionary, and prometheus_client is not imported.
+    labels: the values of each; None: the names of the configured sources. Until tokiod.metrics.shared_files opens it, it costs a lookup
+    in an empty dictionary, and prometheus_client is not imported.
     """
 
     type: ClassVar[str]
@@ -28,54 +28,54 @@ class Metric:
         self._cells: dict[tuple[str, ...], Any] = {}
 
     def open(self, sources: Iterable[str]) -> None:
-        """Begin to count, from what the files hold already; again, for sources that are new."""
+        """Start to count from the values in the files; call it again to add sources."""
         values = [sources if given is None else given for given in self.labels.values()]
-        self._parent = self._parent or self._made()
+        self._parent = self._parent or self._create()
         for each in product(*values):
             if each not in self._cells:
                 self._cells[each] = self._parent.labels(*each) if each else self._parent
 
-    def _made(self) -> Any:
+    def _create(self) -> Any:
         raise NotImplementedError
 
 
 class Counter(Metric):
-    """It only goes up."""
+    """A count that only grows."""
 
     type = "counter"
 
     def inc(self, *labels: str, by: float = 1.0) -> None:
-        """Count so many more."""
+        """Add to the count."""
         if by and (cell := self._cells.get(labels)) is not None:
             cell.inc(by)
 
-    def _made(self) -> Any:
-        from prometheus_client import Counter as Real  # noqa: PLC0415 - only where somebody wants metrics
+    def _create(self) -> Any:
+        from prometheus_client import Counter as Real  # noqa: PLC0415 - only with metrics in the configuration
 
         return Real(self.name, self.text, list(self.labels), registry=None)
 
 
 class Gauge(Metric):
-    """It goes up and down, and is gone when its process is.
+    """A value that rises and falls, and disappears with its process.
 
-    Those without a role are not counted; tokiod.supervisor.metrics_snapshot reads them when a client asks.
+    Gauges without a role are not counted: tokiod.supervisor.metrics_snapshot reads them for each scrape.
     """
 
     type = "gauge"
 
     def set(self, value: float, *labels: str) -> None:
-        """Say how much it is now."""
+        """Set the value."""
         if (cell := self._cells.get(labels)) is not None:
             cell.set(value)
 
-    def _made(self) -> Any:
+    def _create(self) -> Any:
         from prometheus_client import Gauge as Real  # noqa: PLC0415 - as above
 
         return Real(self.name, self.text, list(self.labels), registry=None, multiprocess_mode="livesum")
 
 
 class Histogram(Metric):
-    """How often something took how long."""
+    """A distribution of durations."""
 
     type = "histogram"
 
@@ -84,18 +84,18 @@ class Histogram(Metric):
         self.buckets = buckets
 
     def observe(self, seconds: float, *labels: str) -> None:
-        """Count something that took so long."""
+        """Count a duration."""
         if (cell := self._cells.get(labels)) is not None:
             cell.observe(seconds)
 
     @contextmanager
     def timing(self, *labels: str) -> Iterator[None]:
-        """Count how long the block takes, unless it raises."""
-        begun = time.monotonic()
+        """Count the duration of the block, unless it raises."""
+        start = time.monotonic()
         yield
-        self.observe(time.monotonic() - begun, *labels)
+        self.observe(time.monotonic() - start, *labels)
 
-    def _made(self) -> Any:
+    def _create(self) -> Any:
         from prometheus_client import Histogram as Real  # noqa: PLC0415 - as above
 
         return Real(self.name, self.text, list(self.labels), registry=None, buckets=self.buckets)
