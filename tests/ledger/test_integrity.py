@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tokiod.ledger.integrity import CHECK_SECONDS, GENERATION_SECONDS, IntegrityCheck, LedgerLost, raise_if_corrupt
+from tokiod.ledger.integrity import GENERATION_SECONDS, PAGE_CHECK_SECONDS, IntegrityCheck, LedgerLost, raise_if_corrupt
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -110,7 +110,7 @@ def test_a_ledger_that_only_its_processes_write_is_not_lost(ledger, monotonic):
         store(ledger, 0.0, Window(60 * minute, 60 * minute + 60))
         ledger._database.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         Ledger.open(ledger.path).close()
-        monotonic.now += CHECK_SECONDS
+        monotonic.now += PAGE_CHECK_SECONDS
         check()
 
 
@@ -150,7 +150,7 @@ def test_a_damaged_page_that_no_query_reads_is_found_after_a_while(ledger, monot
         file.seek((pages - 1) * 4096)
         file.write(b"\xff" * 4096)
     check()
-    monotonic.now += CHECK_SECONDS
+    monotonic.now += PAGE_CHECK_SECONDS
     with pytest.raises(LedgerLost, match="corrupt"):
         check()
 

@@ -241,8 +241,8 @@ def test_a_source_that_is_gone_for_a_while_is_asked_until_it_is_back_and_the_job
     job = site.add()
     site.behave = lambda _: _raise(Transient("connection refused"))
     site.runs(20)
-    said = site.jobs.get(job.id)
-    assert (said.state, "connection refused" in said.error, site.stored) == ("running", True, [])
+    waiting = site.jobs.get(job.id)
+    assert (waiting.state, "connection refused" in waiting.error, site.stored) == ("running", True, [])
     site.behave = lambda _: None
     site.runs(2000, by=10)
     assert (site.jobs.get(job.id).state, site.jobs.get(job.id).error) == ("done", "")

@@ -94,8 +94,8 @@ def test_a_failed_long_query_is_repeated_window_by_window_and_its_neighbours_are
     assert span.seconds == 120
     one.begin(span, NOON + SETTLE, 0.0)
     one.postpone(span, 5.0, singly=True)
-    beside = one.next(NOON + SETTLE, 1.0, 180)
-    assert (beside.end, beside.seconds) == (span.start, 180)
+    neighbour = one.next(NOON + SETTLE, 1.0, 180)
+    assert (neighbour.end, neighbour.seconds) == (span.start, 180)
     singles = []
     while (window := one.next(NOON + SETTLE, 5.0, 180)).start >= span.start:
         singles.append(window)

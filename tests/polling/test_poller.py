@@ -232,5 +232,5 @@ def test_a_ledger_that_can_not_be_read_just_now_ends_nothing_and_nothing_is_aske
                 await s.advance(6, by=1)
                 return before, len(s.source.asked), [log["error"] for log in logs if log["event"] == "ledger.failed"]
 
-    before, after, told = asyncio.run(scenario())
-    assert (before, after > 50, told) == ([], True, ["database is locked"])
+    before, after, errors = asyncio.run(scenario())
+    assert (before, after > 50, errors) == ([], True, ["database is locked"])

@@ -98,7 +98,7 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
     site.store(3)
     window = Window(NOON - HOUR, NOON - HOUR + 60)
     site.holds[window.start] = 12
-    told = []
+    reported = []
 
     async def play():
         task = asyncio.ensure_future(Recount(site.config, site, site.lease, site.ledger, site.clock).run())
@@ -106,7 +106,7 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
             await site.clock.advance(HOUR + 60)
             for job in site.ledger.jobs.all():  # the backfill: the source hands out ten of its twelve again
                 if not job.finished:
-                    told.append(job.span)
+                    reported.append(job.span)
                     site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", window, records=10), 5)], site.clock.time())
                     site.ledger.jobs.set_state(job, "done", site.clock.time())
         task.cancel()
@@ -114,9 +114,9 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
 
     with capture_logs() as logged:
         asyncio.run(play())
-    assert told == [window]
-    said = [(one["window"], one["records"], one["found"]) for one in logged if one["event"] == "window.overcounted"]
-    assert said == [(str(window), 10, 12)]
+    assert reported == [window]
+    overcounted = [(one["window"], one["records"], one["found"]) for one in logged if one["event"] == "window.overcounted"]
+    assert overcounted == [(str(window), 10, 12)]
     site.holds[window.start] = 13
     site.clock.jump(DAY)
     site.runs(120)
@@ -126,9 +126,9 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
 def test_a_ledger_that_cannot_be_read_is_logged_without_a_traceback(site):
     site.store(1)
     site.ledger._database.sql.execute("ALTER TABLE counted RENAME TO elsewhere")
-    with capture_logs() as told:
+    with capture_logs() as reported:
         site.runs(60)
-    line, *_ = [one for one in told if one["event"] == "recount.failed"]
+    line, *_ = [one for one in reported if one["event"] == "recount.failed"]
     assert (line["log_level"], line["error"], "exc_info" in line) == ("warning", "no such table: counted", False)
 
 
@@ -152,9 +152,9 @@ def test_what_was_stored_while_the_clock_was_fast_is_recounted_when_its_window_i
 def logged(site, event):
     """(window, records, found) of each log event about windows when an hour is over."""
     site.clock.jump(HOUR)
-    with capture_logs() as told:
+    with capture_logs() as reported:
         site.runs(60)
-    return [(one["window"], one["records"], one["found"]) for one in told if one["event"] == event and one["source"] == "one"]
+    return [(one["window"], one["records"], one["found"]) for one in reported if one["event"] == event and one["source"] == "one"]
 
 
 def test_a_window_that_shrank_is_reported_and_replaces_nothing(site):
@@ -209,13 +209,13 @@ def test_windows_of_any_length_are_recounted_by_what_they_hold_now(tmp_path_fact
         start = window.end
         grown += [window] * (now > 2)
         shrunk += max(2 - now, 0)
-    told = logged(site, "window.shrunk")
+    reported = logged(site, "window.shrunk")
     found = [span for _, span, _ in site.again]
     site.ledger.close()
     assert set(found) <= set(grown)
-    assert sum(records - now for _, records, now in told) <= shrunk
+    assert sum(records - now for _, records, now in reported) <= shrunk
     if not (grown and shrunk):
-        assert (found, sum(records - now for _, records, now in told)) == (grown, shrunk)
+        assert (found, sum(records - now for _, records, now in reported)) == (grown, shrunk)
 
 
 def test_neighbours_are_counted_together_up_to_an_hour_and_never_across_a_gap(site):

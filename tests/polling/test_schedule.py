@@ -170,7 +170,7 @@ def test_a_clock_that_jumps_back_makes_nothing_due():
     assert [drained(one, NOW - back) for back in (1, 60, 300, 7000)] == [[], [], [], []]
 
 
-# ---- what can't be had any more
+# ---- lost windows
 
 
 def test_a_span_out_of_reach_is_overdue_until_it_is_written_off():

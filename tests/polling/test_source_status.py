@@ -137,9 +137,9 @@ def test_a_fault_in_a_collector_is_logged_with_its_traceback_and_stops_no_other(
                 return logs, list(s.ledger.stored("lmt")), s.ledger.unstored("lmt"), s.poller.counts
 
     logs, stored, unstored, counts = asyncio.run(scenario())
-    told = [line for line in logs if line["event"] == "window.failed"]
-    assert isinstance(told[0].pop("exc_info"), ZeroDivisionError)
-    assert told[0] == {
+    reported = [line for line in logs if line["event"] == "window.failed"]
+    assert isinstance(reported[0].pop("exc_info"), ZeroDivisionError)
+    assert reported[0] == {
         "event": "window.failed", "log_level": "error", "source": "lmt", "window": "[2018-01-28T19:55:00Z, 2018-01-28T19:56:00Z)",
         "error_class": "ZeroDivisionError", "error": "a bug", "times": 1,
     }  # fmt: skip
@@ -185,10 +185,10 @@ def test_an_outage_is_logged_when_it_begins_when_it_ends_and_now_and_then_meanwh
     logs, failures = asyncio.run(scenario())
     events = [line["event"] for line in logs]
     assert (events.count("source.down"), events.count("source.up"), events[-1]) == (1, 1, "source.up")
-    told = [line["times"] for line in logs if line["event"] == "window.failed"]
-    assert told[0] == 1
-    assert len(told) <= HOUR / 300 + 1
-    assert failures - 10 < sum(told) <= failures
+    reported = [line["times"] for line in logs if line["event"] == "window.failed"]
+    assert reported[0] == 1
+    assert len(reported) <= HOUR / 300 + 1
+    assert failures - 10 < sum(reported) <= failures
 
 
 def test_an_answer_to_a_query_from_before_the_failure_does_not_mean_that_the_source_is_up(site):
@@ -208,7 +208,7 @@ def test_an_answer_to_a_query_from_before_the_failure_does_not_mean_that_the_sou
     assert asyncio.run(scenario()) == ("waiting", "running")
 
 
-# ---- what can't be had any more
+# ---- lost windows
 
 
 def test_what_is_older_than_the_retention_is_lost_with_a_reason_in_one_row(site):
@@ -326,7 +326,7 @@ def test_a_loss_that_the_ledger_could_not_record_is_recorded_as_soon_as_it_can(s
                 await s.advance(300)
                 return before, s.ledger.unstored("lmt"), [log["window"] for log in logs if log["event"] == "window.lost"]
 
-    before, (row,), told = asyncio.run(scenario())
+    before, (row,), reported = asyncio.run(scenario())
     assert before == []
     assert (row.window, row.state) == (Window(NOON + 300, NOON + 900), "lost")
-    assert told == [str(row.window)]
+    assert reported == [str(row.window)]

@@ -43,13 +43,13 @@ def test_a_downsampled_cell_is_the_mean_of_its_cells_and_missing_only_where_all_
 
 
 @pytest.mark.parametrize(
-    ("units", "is_amount", "above", "beside"),
+    ("units", "is_amount", "above", "right"),
     [("bytes", True, [1, 7, NAN], [5, 3]), ("bytes/sec", False, [1, 7, NAN], [2.5, 3]), ("%", False, [1, 3.5, NAN], [2.5, 3])],
 )
-def test_sums_leave_out_missing_cells_and_values_that_are_no_amounts_have_means(units, is_amount, above, beside):
+def test_sums_leave_out_missing_cells_and_values_that_are_no_amounts_have_means(units, is_amount, above, right):
     shown = picture([[1, NAN], [4, 3], [NAN, NAN]], units, is_amount=is_amount)
     np.testing.assert_array_equal(shown.over_time, above)
-    np.testing.assert_array_equal(shown.of_columns, beside)
+    np.testing.assert_array_equal(shown.of_columns, right)
 
 
 def test_a_terminals_map_shows_missing_unlike_zero_and_the_largest_unlike_all_others():
@@ -82,23 +82,23 @@ def test_a_terminals_map_keeps_to_its_width_and_height_and_to_plain_characters(r
 
 
 @pytest.mark.parametrize(
-    ("start", "rows", "told"),
+    ("start", "rows", "labels"),
     [
         (EPOCH, 24, ["00:00", "06:00", "12:00", "18:00", "00:00"]),
         (1_541_314_800, 25, ["00:00", "11:00", "23:00"]),  # an autumn's day of 25 hours
         (EPOCH + 1800, 24, ["06:00", "12:00", "18:00", "00:00"]),
     ],
 )
-def test_times_are_the_sites(start, rows, told):
+def test_times_are_the_sites(start, rows, labels):
     shown = picture(np.zeros((rows, 1)), start=start)
     ticks = list(shown.times(4))
-    assert [text for _, text in ticks] == told
+    assert [text for _, text in ticks] == labels
     for place, text in ticks:
         assert dt.datetime.fromtimestamp(start + place * 3600, shown.zone).strftime("%H:%M") == text
 
 
 @pytest.mark.parametrize(
-    ("value", "units", "said"),
+    ("value", "units", "text"),
     [
         (0, "bytes", "0 B"),
         (1536, "bytes", "1.5 KiB"),
@@ -111,21 +111,21 @@ def test_times_are_the_sites(start, rows, told):
         (3, "", "3"),
     ],
 )
-def test_an_amount_is_written_with_its_prefix(value, units, said):
-    assert format_amount(value, units) == said
+def test_an_amount_is_written_with_its_prefix(value, units, text):
+    assert format_amount(value, units) == text
 
 
 def test_the_figure_holds_the_cells_masked_where_missing_with_units_on_every_axis_label():
     pytest.importorskip("matplotlib")
     values = np.array([[1.0, NAN], [0.0, 4.0], [NAN, NAN]])
-    above, main, beside, scale = draw_figure(picture(values)).axes
+    above, main, right, scale = draw_figure(picture(values)).axes
     (image,) = main.images
     held = image.get_array()
     np.testing.assert_array_equal(held.filled(-1), [[1, 0, -1], [-1, 4, -1]])
     (stairs,) = above.patches
     np.testing.assert_array_equal(stairs.get_data().values, [1, 4, NAN])
-    assert [bar.get_width() for bar in beside.patches] == [1, 4]
-    assert (scale.get_ylabel(), above.get_ylabel(), beside.get_xlabel()) == ("bytes in 3600 s", "sum\nbytes in 3600 s", "sum\nbytes")
+    assert [bar.get_width() for bar in right.patches] == [1, 4]
+    assert (scale.get_ylabel(), above.get_ylabel(), right.get_xlabel()) == ("bytes in 3600 s", "sum\nbytes in 3600 s", "sum\nbytes")
     assert (main.get_xlabel(), [text.get_text() for text in main.get_yticklabels()]) == ("2018-01-29 PST", ["OST0000", "OST0001"])
     assert main.patch.get_hatch() == "////"
 

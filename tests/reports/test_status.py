@@ -1,4 +1,4 @@
-"""What the status says, from a real ledger, lock and files."""
+"""The status from a real ledger, lock and files."""
 
 import fcntl
 import os
@@ -150,8 +150,8 @@ def test_files_of_yesterday_today_and_tomorrow_are_listed_with_their_filled_shar
         path = config.archive.root / day / "fs.hdf5"
         path.parent.mkdir(parents=True)
         path.touch()
-    told = [(file.path.removeprefix(f"{config.archive.root}/"), file.system, file.filled) for file in status(config, ledger, NOW).files]
-    assert told == [("2018-01-28/fs.hdf5", "fs", 1.0), ("2018-01-29/fs.hdf5", "fs", 0.5), ("2018-01-30/fs.hdf5", "fs", 0.0)]
+    shown = [(file.path.removeprefix(f"{config.archive.root}/"), file.system, file.filled) for file in status(config, ledger, NOW).files]
+    assert shown == [("2018-01-28/fs.hdf5", "fs", 1.0), ("2018-01-29/fs.hdf5", "fs", 0.5), ("2018-01-30/fs.hdf5", "fs", 0.0)]
 
 
 def test_a_backfill_is_shown_until_it_is_finished(config, ledger):

@@ -33,7 +33,7 @@ class WithoutPast(Config, frozen=True):
 
 
 class Source:
-    """A collector that answers as `behave(window)` says: by returning (batches), or by raising; each answer takes `takes` seconds."""
+    """A collector that answers by `behave(window)`, which returns batches or raises; each answer takes `takes` seconds."""
 
     def __init__(self, clock, behave, *, replayable, takes):
         self.clock, self.behave, self.replayable, self.takes = clock, behave, replayable, takes
@@ -59,7 +59,7 @@ class Source:
 
 
 class Writer:
-    """Stores what is submitted, in order, and answers; or as `answer(window)` says; `holds` keeps answers back."""
+    """Stores what is submitted, in order, and answers, or by `answer(window)`; `holds` delays answers."""
 
     def __init__(self, ledger, clock, answer=None):
         self.ledger, self.clock, self.answer = ledger, clock, answer
@@ -87,7 +87,7 @@ class Writer:
 
 
 class Site:
-    """What a test has in hand. `retention` is an hour where not said otherwise, all of it stored but for what a test takes out."""
+    """A polled source with its ledger, clock and writer. `retention` is an hour by default, all stored but for what a test removes."""
 
     def __init__(self, path, *, clock=None, behave=lambda _: [], answer=None, replayable=True, takes=0.0, zone="UTC", seed=1, **config):
         fields = {"window": WINDOW, "settle": SETTLE, "retention": HOUR, "timeout": 60} | config
@@ -147,7 +147,7 @@ class Site:
 def sites(directory, monkeypatch):
     """Yield what makes a Site, in silence.
 
-    The past is asked for in the same pieces as the present; how it is otherwise, and how quickly, is in tests/polling/test_healing.py.
+    Gaps are queried in the same pieces as live data; tests/polling/test_healing.py tests the long queries and their rate.
     """
     monkeypatch.setattr(poller, "BULK_SECONDS", 0)
     with capture_logs():

@@ -60,7 +60,7 @@ class Site:
         return self
 
     def start(self):
-        """Open the ledger as a writer does when it starts; whoever calls closes it."""
+        """Open the ledger as a writer does when it starts; the caller closes it."""
         ledger = Ledger.open_or_quarantine(self.path, self.clock.time())
         told_by_files(self.config, ledger, self.clock)
         return ledger

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
-from tokiod.polling.recount import CHECK_SECONDS
+from tokiod.polling.recount import RECOUNT_CHECK_SECONDS
 from tokiod.ranges import Ranges
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.window import Calendar, iso
@@ -103,7 +103,7 @@ class Tortured:
             far = max((end for source in scene.sources for _, end in ledger.stored(source.name)), default=0)
 
         def is_over() -> bool:
-            if scene.clock.time() < far + scene.config.source[0].settle + 3 * CHECK_SECONDS:
+            if scene.clock.time() < far + scene.config.source[0].settle + 3 * RECOUNT_CHECK_SECONDS:
                 return False
             with Ledger.open_readonly(path) as ledger:
                 return not _is_due(ledger, scene) and all(job.finished for job in ledger.jobs.all())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GENERATION_SECONDS = 600.0
 """Between two generation numbers, while windows are stored."""
-CHECK_SECONDS = 600.0
+PAGE_CHECK_SECONDS = 600.0
 """Between two checks of all pages, which take some milliseconds per megabyte."""
 
 Doubt = Literal["", "lost", "older than the files"]
@@ -101,7 +101,7 @@ class IntegrityCheck:
             now = _inode(path)
             if (now is None or now != inode) and path.parent.exists():
                 raise LedgerLost(f"{path} was {'deleted' if now is None else 'replaced by another file'}")
-        if self._monotonic() - self._checked >= CHECK_SECONDS:
+        if self._monotonic() - self._checked >= PAGE_CHECK_SECONDS:
             self._checked = self._monotonic()
             self._check_pages()
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
-CHECK_SECONDS = 1.0
+JOB_CHECK_SECONDS = 1.0
 """Between two checks for new and cancelled jobs."""
 MAX_FAULTS = 8
 """Attempts at a window that fail through a fault of the collector, until the job fails."""
@@ -87,7 +87,7 @@ class Backfill:
                     self._log.error("ledger.failed", error=str(error), times=times)
             except Exception:  # noqa: BLE001 - a fault in tokiod must not end live polling
                 self._log.exception("backfill.broken")
-            await self._clock.sleep(CHECK_SECONDS)
+            await self._clock.sleep(JOB_CHECK_SECONDS)
 
     async def work(self, job: Job) -> None:
         """Work on a job until it is done, failed or cancelled; when this task is cancelled, the job stays unfinished."""
@@ -204,7 +204,7 @@ class Backfill:
 
     async def _job_cancelled(self, job: Job) -> None:
         while True:
-            await self._clock.sleep(CHECK_SECONDS)
+            await self._clock.sleep(JOB_CHECK_SECONDS)
             current = self._jobs.get(job.id)
             if current is None or current.finished:
                 return

@@ -13,7 +13,7 @@ from tokiod.clock import Jumps
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import WindowCollector
-from tokiod.polling.retry import SourceBackoff, refused_by_writer
+from tokiod.polling.retry import LEDGER_RETRY_SECONDS, SourceBackoff, refused_by_writer
 from tokiod.polling.schedule import Schedule
 from tokiod.polling.source_status import SourceStatus
 from tokiod.window import BULK_SECONDS
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
-LEDGER_RETRY_SECONDS = 5.0
-"""Until a ledger that can't be read is read again. Nothing is collected meanwhile, because it may be stored already."""
 MAX_SLEEP_SECONDS = 60.0
 """Longest sleep, so that a clock jump is noticed in time."""
 

@@ -15,6 +15,7 @@ from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
+from tokiod.polling.retry import LEDGER_RETRY_SECONDS
 from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
 from tokiod.runtime.log import Repeats
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-LEDGER_RETRY_SECONDS = 5.0
-"""Between two attempts to open a ledger that can't be opened at present."""
 NOTIFY_SECONDS = 1.0
 """Between two reports of progress to the supervisor; ten times as often until the process is ready."""
 

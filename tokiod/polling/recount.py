@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.schedule import WindowLease
 
-CHECK_SECONDS = 60.0
+RECOUNT_CHECK_SECONDS = 60.0
 """Between two checks for windows that are due."""
 MAX_COUNT_SECONDS = 3600
 """Length of neighbouring windows that are counted together."""
@@ -65,7 +65,7 @@ class Recount:
                     self._log.warning("recount.failed", error=str(error))
                 except Exception:  # noqa: BLE001 - a fault in tokiod must not end live polling
                     self._log.exception("recount.failed")
-                await self._clock.sleep(CHECK_SECONDS)
+                await self._clock.sleep(RECOUNT_CHECK_SECONDS)
         finally:
             await self._collector.close()
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tokiod.window import Window
     from tokiod.window_result import Outcome
 
+LEDGER_RETRY_SECONDS = 5.0
+"""Until a ledger that can't be opened or read is tried again. Nothing is collected meanwhile: it may be stored already."""
 FIRST_RETRY_SECONDS = 1.0
 MAX_SOURCE_WAIT_SECONDS = 300.0
 MAX_WINDOW_WAIT_SECONDS = 3600.0

@@ -107,7 +107,7 @@ def draw_figure(picture: HeatMap) -> Figure:
     grid = figure.add_gridspec(2, 3, width_ratios=(6, 1, 0.15), height_ratios=(1, 5))
     rows, count = len(picture.values), len(picture.columns)
     above, main = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
-    beside, scale = figure.add_subplot(grid[1, 1], sharey=main), figure.add_subplot(grid[1, 2])
+    right, scale = figure.add_subplot(grid[1, 1], sharey=main), figure.add_subplot(grid[1, 2])
     cells = np.ma.masked_invalid(downsample(picture.values, *MAX_PIXELS).T)
     # Missing cells are hatched, unlike any colour of the scale.
     main.set_facecolor("white")
@@ -123,9 +123,9 @@ def draw_figure(picture: HeatMap) -> Figure:
     folded = downsample(picture.over_time[:, np.newaxis], MAX_PIXELS[0], 1)[:, 0]
     above.stairs(folded, np.linspace(0, rows, len(folded) + 1), color="#31688e")
     above.set(xlim=(0, rows), xticks=[], title=picture.title, ylabel=f"{'mean' if picture.units == '%' else 'sum'}\n{picture.per_step}")
-    beside.barh(range(count), np.nan_to_num(picture.of_columns), height=1.0, color="#31688e")
-    beside.tick_params(labelleft=False)
-    beside.set_xlabel(f"{'sum' if picture.is_amount else 'mean'}\n{picture.units}")
+    right.barh(range(count), np.nan_to_num(picture.of_columns), height=1.0, color="#31688e")
+    right.tick_params(labelleft=False)
+    right.set_xlabel(f"{'sum' if picture.is_amount else 'mean'}\n{picture.units}")
     return figure
 
 

@@ -163,7 +163,7 @@ def test_an_overflow_of_the_kernels_queue_is_followed_by_a_scan(tmp_path):
             for _ in range(queued // 2 + 500):
                 for name in ("same", "other"):  # the same event twice running counts once
                     os.close(os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT, 0o644))
-            (tmp_path / "last").write_text("told by nobody")
+            (tmp_path / "last").write_text("never reported")
             found = set()
             while found != {"same", "other", "last"}:
                 found |= set(await names(folder))
@@ -173,7 +173,7 @@ def test_an_overflow_of_the_kernels_queue_is_followed_by_a_scan(tmp_path):
 
 def test_a_missing_folder_is_an_error(tmp_path):
     async def scenario():
-        async with watching(tmp_path / "none") as folder:
+        async with watching(tmp_path / "missing") as folder:
             await folder.finished()
 
     with pytest.raises(FileNotFoundError):
@@ -181,4 +181,4 @@ def test_a_missing_folder_is_an_error(tmp_path):
 
 
 def test_a_deleted_file_is_not_found(tmp_path):
-    assert FoundFile.at(tmp_path / "none") is None
+    assert FoundFile.at(tmp_path / "missing") is None

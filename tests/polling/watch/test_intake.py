@@ -319,15 +319,15 @@ def test_a_missing_folder_is_reported_and_watched_once_it_exists(site):
             async with asyncio.timeout(10):
                 while not site.ledger.sources() or site.state[0] != "waiting":
                     await asyncio.sleep(0.01)
-            told = site.state
+            before = site.state
             site.folder.mkdir()
             site.put("one", lines(0))
             await site.until(Totals(1, 0))
-            return told, site.state[0]
+            return before, site.state[0]
 
-    told, then = asyncio.run(scenario())
-    assert told[1].startswith(f"{site.folder} can't be watched: ")
-    assert (told[0], then) == ("waiting", "running")
+    before, then = asyncio.run(scenario())
+    assert before[1].startswith(f"{site.folder} can't be watched: ")
+    assert (before[0], then) == ("waiting", "running")
 
 
 def test_an_empty_file_is_collected_and_holds_nothing(site):

@@ -21,7 +21,7 @@ from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.reports.verify.scratch_archive import MAX_ATTEMPTS, VerifiedSource
+from tokiod.reports.verify.scratch_archive import MAX_VERIFY_ATTEMPTS, VerifiedSource
 from tokiod.reports.verify.tts_diff import SHOWN_CELLS
 from tokiod.reports.verify.verify import Verification, Verified
 from tokiod.testing.clock import FakeClock
@@ -233,7 +233,7 @@ class Config(SourceConfig, frozen=True):
 
 
 class Scripted:
-    """Counters of `columns` by minute since midnight, and a gauge that is the minute; what is not told is not there."""
+    """Counters of `columns` by minute since midnight, and a gauge that is the minute; a minute without a value is missing."""
 
     step, replayable, needs_sample_at_end = 60, True, True
 
@@ -351,9 +351,9 @@ def test_windows_stored_in_other_lengths_are_compared_as_they_were_stored(script
 def test_a_busy_source_is_queried_again_and_one_that_stays_busy_is_reported(scripted):
     scripted.store(minutes(0, 10))
     scripted.clock.sleep = lambda _seconds: asyncio.sleep(0)
-    scripted.collector.fails = [Transient("busy")] * (MAX_ATTEMPTS - 1)
+    scripted.collector.fails = [Transient("busy")] * (MAX_VERIFY_ATTEMPTS - 1)
     assert scripted.verify(minutes(0, 10))[0] == []
-    scripted.collector.fails = [Transient("busy")] * MAX_ATTEMPTS
+    scripted.collector.fails = [Transient("busy")] * MAX_VERIFY_ATTEMPTS
     with pytest.raises(Transient, match=r"\[.*busy"):
         scripted.verify(minutes(0, 10))
     scripted.collector.fails = [Fatal("no permission")]

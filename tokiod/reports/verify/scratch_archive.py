@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar, Day, Window
     from tokiod.window_data import Collected
 
-MAX_ATTEMPTS = 4
-FIRST_RETRY_SECONDS = 2.0
+MAX_VERIFY_ATTEMPTS = 4
+FIRST_VERIFY_RETRY_SECONDS = 2.0
 """Wait after the first failed attempt; each further wait is twice as long."""
 READ_ROWS = 720
 """Raw rows that are read at once."""
@@ -104,13 +104,13 @@ class ScratchArchive:
     async def _collected(self, window: Window) -> Collected:
         """Collect a window, with several attempts where the source is busy."""
         source = self._source
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        for attempt in range(1, MAX_VERIFY_ATTEMPTS + 1):
             try:
                 return await collect_window(source.collector, source.config, window, seconds=source.config.seconds_for(window))
             except (Transient, TimeoutError) as error:
-                if attempt == MAX_ATTEMPTS:
+                if attempt == MAX_VERIFY_ATTEMPTS:
                     raise Transient(f"{window}: {str(error) or 'no answer in time'}") from error
-            await source.clock.sleep(FIRST_RETRY_SECONDS * 2 ** (attempt - 1))
+            await source.clock.sleep(FIRST_VERIFY_RETRY_SECONDS * 2 ** (attempt - 1))
         raise AssertionError
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tokiod.ranges import Ranges
     from tokiod.reports.verify.scratch_archive import VerifiedSource
 
-_LONGEST_DAY = 2 * 86400
+_MAX_DAY_SECONDS = 2 * 86400
 SLICE_SECONDS = 3600
 """Length of the slices in which both files are read: a row of a sealed file's chunks."""
 LEAD_STEPS = 12
@@ -74,7 +74,7 @@ class Verification:
         TokiodError or OSError where a file can't be read or created.
         """
         stored = self.ledger.stored(self.source.config.name)
-        days = list(self.source.calendar.split(span, _LONGEST_DAY))
+        days = list(self.source.calendar.split(span, _MAX_DAY_SECONDS))
         starts = self._collection_starts(span)
         for start in starts:
             whole = Window(start, span.end + self.trailing_seconds)
