@@ -54,20 +54,47 @@ class Done:
 
 
 class Sink(Protocol):
-    """Where windows are stored."""
+    """Where windows are stored. Only one process calls it, from one thread.
+
+    Windows: apply, then commit. The other operations are maintenance: they begin work that run_maintenance() reports once it is done, and
+    none of them waits for it. A sink without files implements them by doing nothing.
+    """
 
     def apply(self, collected: Collected) -> Applied:
         """Store a window, not yet durably. Raises Refusal; then nothing of it counts as stored."""
         ...
 
     def commit(self) -> list[SetAside]:
-        """Make all that was applied durable; returns the files that failed, whose windows since the last commit are not stored."""
+        """Make all that was applied durable; return the quarantined files, whose windows since the last commit are not stored."""
         ...
 
-    def rest(self) -> list[Done]:
-        """Go on with what is done beside storing windows; it takes milliseconds. Returns what is done since."""
+    def run_maintenance(self) -> list[Done]:
+        """Go on with maintenance for some milliseconds; return what was done since the last call."""
+        ...
+
+    def prepare(self, system: str, time: int) -> None:
+        """Begin to create the file that holds an epoch second, unless it exists, so that its first window need not wait."""
+        ...
+
+    def seal(self, system: str, time: int) -> bool:
+        """Begin to seal the file that holds a time; return False if there is no such live file or it is being rewritten."""
+        ...
+
+    def adopt(self, system: str, time: int, last_used: float | None = None) -> None:
+        """Take over a file that is to be sealed once no windows come for it: reopened by a predecessor, or sealed by request.
+
+        last_used: the clock's time of its last window, None for now. Does nothing for a file that was taken over before.
+        """
+        ...
+
+    def miss(self, path: Path) -> None:
+        """Stop using a file that was found missing; the next commit reports it if windows were being stored in it."""
+        ...
+
+    def seal_reopened(self) -> list[Done]:
+        """Seal all files that were reopened or taken over, and wait for it; for a clean stop."""
         ...
 
     def close(self) -> None:
-        """Let go of files; what was not committed may be lost."""
+        """Cancel maintenance and release all files; windows that were not committed may be lost."""
         ...

@@ -1,11 +1,10 @@
-"""Who does long work on files: at once, or threads that nobody waits for."""
+"""Run long work on files: inline, or in threads of their own while windows are stored."""
 
 from __future__ import annotations
 
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as StillWorking
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,58 +15,58 @@ if TYPE_CHECKING:
 
     Work = Callable[[Pause], None]
 
-BREATH = 0.005
-"""Seconds between two pieces of work, for the windows that wait for the disk."""
+PAUSE_SECONDS = 0.005
+"""Between two pieces of work, so that the windows get the disk."""
 
-LAST = 19
-"""The lowest priority that Linux has: a thread's own, so that whoever stores windows gets the processor first."""
+LOWEST_PRIORITY = 19
+"""Of a thread, so that the one that stores windows gets the processor first."""
 
 
-class Stopped(OSError):  # noqa: N818 - what has happened
-    """Work was given up on demand."""
+class WorkCancelled(OSError):  # noqa: N818 - what has happened
+    """The work was cancelled at one of its pauses."""
 
 
 class Job(Protocol):
-    """Work that was begun."""
+    """Work that was submitted."""
 
     def is_done(self, seconds: float = 0.0) -> bool:
-        """Whether it is over, one way or another; wait for that so long."""
+        """Wait for the end of the work up to so many seconds; return whether it has ended, in whichever way."""
         ...
 
     def error(self) -> BaseException | None:
-        """Return what it raised. For work that is over."""
+        """Return the exception of work that has ended."""
         ...
 
     def result(self) -> None:
-        """Raise what it raised. For work that is over."""
+        """Raise the exception of work that has ended."""
         ...
 
-    def stop(self) -> None:
-        """Give it up at its next pause and wait until it is over."""
+    def cancel(self) -> None:
+        """Cancel the work at its next pause, and wait until it has ended."""
         ...
 
 
-class Workshop(Protocol):
-    """Takes work; `urgent` is that for which windows wait."""
+class Executor(Protocol):
+    """Runs work. Windows wait for urgent work."""
 
-    def begin(self, work: Work, *, urgent: bool) -> Job:
+    def submit(self, work: Work, *, urgent: bool) -> Job:
         """Begin some work."""
         ...
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more work."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
     future: Future[None]
-    stopping: threading.Event
+    cancelled: threading.Event
 
     def is_done(self, seconds: float = 0.0) -> bool:
         try:
             self.future.exception(seconds)
-        except StillWorking:
+        except TimeoutError:
             return False
         return True
 
@@ -77,57 +76,57 @@ class _Job:
     def result(self) -> None:
         self.future.result()
 
-    def stop(self) -> None:
-        self.stopping.set()
+    def cancel(self) -> None:
+        self.cancelled.set()
         if not self.future.cancel():
             self.future.exception()
 
 
 @dataclass(slots=True)
-class AtOnce:
-    """Does all work before it says that it has begun."""
+class InlineExecutor:
+    """Does all work before submit() returns."""
 
     pause: Pause
 
-    def begin(self, work: Work, *, urgent: bool) -> Job:  # noqa: ARG002 - all is
-        """Do it. What is no Exception passes through."""
+    def submit(self, work: Work, *, urgent: bool) -> Job:  # noqa: ARG002 - no work can overtake another
+        """Do the work. Only exceptions that are no Exception pass through."""
         future: Future[None] = Future()
         try:
             work(self.pause)
-        except Exception as error:  # noqa: BLE001 - raised where it is asked for
+        except Exception as error:  # noqa: BLE001 - result() raises it
             future.set_exception(error)
         else:
             future.set_result(None)
         return _Job(future, threading.Event())
 
     def close(self) -> None:
-        """Nothing is ever left to do."""
+        """Do nothing: no work is ever left."""
 
 
-# Threads and no processes: disks and zlib let go of the GIL, and memory and what is known of the files are shared.
-class Threads:
-    """One thread for what is urgent, one for what can wait for hours, both at the lowest priority."""
+# Threads rather than processes: disks and zlib release the GIL, and memory and the state of the files are shared.
+class ThreadExecutor:
+    """One thread for urgent work and one for work that can wait for hours, both at the lowest priority."""
 
     def __init__(self) -> None:
         self._urgent, self._idle = (
-            ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_yield_to_all) for name in ("files", "sealing")
+            ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_lower_priority) for name in ("files", "sealing")
         )
 
-    def begin(self, work: Work, *, urgent: bool) -> Job:
-        """Let it be done."""
-        stopping = threading.Event()
+    def submit(self, work: Work, *, urgent: bool) -> Job:
+        """Queue the work for its thread."""
+        cancelled = threading.Event()
 
         def pause() -> None:
-            if stopping.wait(BREATH):
-                raise Stopped
+            if cancelled.wait(PAUSE_SECONDS):
+                raise WorkCancelled
 
-        return _Job((self._urgent if urgent else self._idle).submit(work, pause), stopping)
+        return _Job((self._urgent if urgent else self._idle).submit(work, pause), cancelled)
 
     def close(self) -> None:
-        """Wait for what is being done, which should have been stopped."""
+        """Wait for the work that is running, which the caller should have cancelled."""
         self._urgent.shutdown()
         self._idle.shutdown()
 
 
-def _yield_to_all() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LAST)
+def _lower_priority() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)

@@ -1,4 +1,4 @@
-"""Files that are never written to again: they go aside under another name, and a copy takes their place where only a sync failed."""
+"""Quarantine: a file that is not trusted is renamed and never written again; where only a sync failed, a copy takes its place."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tokiod.archive.layout import Place
+    from tokiod.archive.layout import FileSlot
     from tokiod.clock import Clock
     from tokiod.tts.live.files import Files
     from tokiod.tts.live.live_file import LiveFile
 
 
-class Distrusted:
-    """Sets files aside, and keeps what is to be told of that. pause: called between slices of a copy."""
+class Quarantine:
+    """Quarantines files and keeps the reports for the next commit. pause: called between slices of a copy."""
 
-    def __init__(self, clock: Clock, files: Files, pause: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, files: Files, pause: Callable[[], object]) -> None:
         self._clock = clock
         self._files = files
         self._pause = pause
-        self._aside: list[SetAside] = []
-        self._stuck: set[Path] = set()
+        self._reports: list[SetAside] = []
+        self._not_renamed: set[Path] = set()
 
-    def add(self, place: Place, file: LiveFile | None, error: Exception) -> None:
-        """Set aside what has a place's name, if anything has; file: what was open there, which is closed."""
-        aside = self._renamed(place.path)
-        salvaged = file is not None and not isinstance(error, FileLost) and self._salvaged(place, file)
-        self._aside.append(SetAside(place.system, Window(place.start, place.end), str(place.path), aside, str(error), salvaged))
+    def add(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
+        """Quarantine the file in a slot, if there is one; file: the one that was open there, which is closed."""
+        aside = self._rename(slot.path)
+        salvaged = file is not None and not isinstance(error, FileLost) and self._salvage(slot, file)
+        self._reports.append(SetAside(slot.system, Window(slot.start, slot.end), str(slot.path), aside, str(error), salvaged))
         if file is not None:
             file.close()
 
-    def told(self) -> list[SetAside]:
-        """Return what was set aside since this was asked last."""
-        aside, self._aside = self._aside, []
-        return aside
+    def take_reports(self) -> list[SetAside]:
+        """Return the files that were quarantined since the last call."""
+        reports, self._reports = self._reports, []
+        return reports
 
-    def clear(self, path: Path) -> None:
-        """Try again to rename what could not be. Raises OSError while it is still there."""
-        if path in self._stuck and self._renamed(path) == str(path):
+    def retry_rename(self, path: Path) -> None:
+        """Try again to rename a file that could not be renamed. Raises OSError while it still can't."""
+        if path in self._not_renamed and self._rename(path) == str(path):
             raise OSError(errno.EIO, "is not to be trusted and can't be renamed", str(path))
 
-    def _renamed(self, path: Path) -> str:
-        """Return the name that a distrusted file has now: none if it was gone, its old one where it can't be renamed (retried later)."""
-        self._stuck.discard(path)
+    def _rename(self, path: Path) -> str:
+        """Return the new name of a quarantined file: empty if it was gone, its old name if it can't be renamed (retried later)."""
+        self._not_renamed.discard(path)
         try:
             return str(set_aside(path, self._now(), self._files))
         except FileNotFoundError:
             return ""
         except OSError:
-            self._stuck.add(path)
+            self._not_renamed.add(path)
             return str(path)
 
-    def _salvaged(self, place: Place, file: LiveFile) -> bool:
+    def _salvage(self, slot: FileSlot, file: LiveFile) -> bool:
         try:
-            copy(file, place.path, file.spec, created=self._now(), pause=self._pause).close()
+            copy(file, slot.path, file.spec, created=self._now(), pause=self._pause).close()
         except OSError:
             return False
         return True

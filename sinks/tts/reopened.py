@@ -1,57 +1,53 @@
-"""Sealed days that were opened up for late data: each has a mark beside it, and is to be sealed again once nothing more comes for it."""
+"""Sealed days that were reopened for late data: each has a marker, and is sealed again once no more windows come for it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tokiod.archive.seal_marker import mark, unmark
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tokiod.archive.layout import Place
+    from tokiod.archive.layout import FileSlot
     from tokiod.clock import Clock
 
-QUIET = 60.0
-"""Seconds after which a day that was opened up is sealed again, if nothing more came for it."""
-MARK = ".opened"
+IDLE_SECONDS = 60.0
+"""After this time without a window a reopened day is sealed again."""
 
 
-def marked(path: Path) -> Path:
-    """Return the mark beside a file that was sealed and is opened up: it is to be sealed again, whatever happens meanwhile."""
-    return path.with_name(f".{path.name}{MARK}")
-
-
-class OpenedUp:
+class ReopenedFiles:
     """The files that are to be sealed again, and when the last window came for each."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._used: dict[Path, tuple[Place, float]] = {}
+        self._last_used: dict[Path, tuple[FileSlot, float]] = {}
 
     @property
     def paths(self) -> list[Path]:
-        """All of them, the one that was opened up first."""
-        return list(self._used)
+        """The paths of all of them, in the order in which they were reopened."""
+        return list(self._last_used)
 
-    def begin(self, place: Place) -> None:
-        """Mark a file that is about to be opened up."""
-        marked(place.path).touch()
-        self._used[place.path] = place, self._clock.time()
+    def add(self, slot: FileSlot) -> None:
+        """Mark a file that is about to be reopened."""
+        mark(slot.path)
+        self._last_used[slot.path] = slot, self._clock.time()
 
-    def adopt(self, place: Place, used: float | None) -> None:
-        """Take over a file that has a mark, unless it is known. used: the clock's time of its last window, None for now."""
-        self._used.setdefault(place.path, (place, self._clock.time() if used is None else used))
+    def adopt(self, slot: FileSlot, last_used: float | None) -> None:
+        """Add a file that has a marker already, unless it is known. last_used: the clock's time of its last window, None for now."""
+        self._last_used.setdefault(slot.path, (slot, self._clock.time() if last_used is None else last_used))
 
-    def use(self, place: Place) -> None:
-        """Note that something comes for a file, if it is one of these."""
-        if place.path in self._used:
-            self._used[place.path] = place, self._clock.time()
+    def note_use(self, slot: FileSlot) -> None:
+        """Note that a window came for a file, if it is one of these."""
+        if slot.path in self._last_used:
+            self._last_used[slot.path] = slot, self._clock.time()
 
-    def quiet(self, seconds: float) -> list[Place]:
-        """Return those for which nothing has come for so long."""
+    def idle(self, seconds: float) -> list[FileSlot]:
+        """Return those for which no window has come for so long."""
         now = self._clock.time()
-        return [place for place, used in self._used.values() if not 0 <= now - used < seconds]
+        return [slot for slot, used in self._last_used.values() if not 0 <= now - used < seconds]
 
-    def end(self, path: Path) -> None:
-        """Forget a file that is sealed, or gone, and take its mark away."""
-        self._used.pop(path, None)
-        marked(path).unlink(missing_ok=True)
+    def remove(self, path: Path) -> None:
+        """Forget a file that is sealed or missing, and remove its marker."""
+        self._last_used.pop(path, None)
+        unmark(path)

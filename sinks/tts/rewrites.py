@@ -1,4 +1,4 @@
-"""What is being done to the files of an archive beside storing windows: at most one thing to each."""
+"""The rewrites of an archive's files that are in progress next to storing windows: at most one per file."""
 
 from __future__ import annotations
 
@@ -8,73 +8,81 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sinks.tts.background import Job, Workshop
-    from tokiod.archive.layout import Place
+    from sinks.tts.background import Executor, Job
+    from tokiod.archive.layout import FileSlot
     from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.rewrite import Rewrite
 
-What = Literal["made", "grown", "opened", "sealed"]
+Change = Literal["made", "grown", "opened", "sealed"]
+
+WAIT_SECONDS = 0.02
+"""How long a window waits for its file to be created or grown: a small one is ready by then, and the window need not come again. A file
+that is queued after another awaited one is not ready by then: windows of twenty new systems would wait for each other."""
 
 
 @dataclass(slots=True)
-class Ongoing:
-    """Something that was begun; awaited: a window was refused because of it."""
+class PendingRewrite:
+    """A rewrite that was begun. awaited: a window was refused because of it."""
 
-    place: Place
-    what: What
-    replacement: Rewrite
+    slot: FileSlot
+    change: Change
+    rewrite: Rewrite
     job: Job
     awaited: bool = False
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is over and raises at its end."""
+        """Whether its work has ended with an exception."""
         return self.job.is_done() and self.job.error() is not None
 
 
-class Replacing:
-    """Files that are made to replace others, by the path that they are for."""
+class RewriteQueue:
+    """The rewrites in progress, by the path of their file."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-        self._ongoing: dict[Path, Ongoing] = {}
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._pending: dict[Path, PendingRewrite] = {}
 
-    def at(self, path: Path) -> Ongoing | None:
-        """Return what is being done to a file."""
-        return self._ongoing.get(path)
+    def at(self, path: Path) -> PendingRewrite | None:
+        """Return the rewrite of a file that is in progress."""
+        return self._pending.get(path)
 
-    def begin(self, place: Place, what: What, replacement: Rewrite) -> Ongoing:
-        """Let the workshop make a file; sealing is never urgent."""
-        job = self._workshop.begin(replacement.work, urgent=what != "sealed")
-        self._ongoing[place.path] = ongoing = Ongoing(place, what, replacement, job)
-        return ongoing
+    def begin(self, slot: FileSlot, change: Change, rewrite: Rewrite) -> PendingRewrite:
+        """Submit the work of a rewrite; sealing is never urgent."""
+        job = self._executor.submit(rewrite.work, urgent=change != "sealed")
+        self._pending[slot.path] = pending = PendingRewrite(slot, change, rewrite, job)
+        return pending
 
-    def over(self) -> list[Ongoing]:
-        """Return what only has to be ended."""
-        return [ongoing for ongoing in self._ongoing.values() if ongoing.job.is_done()]
+    def wait_for(self, pending: PendingRewrite) -> bool:
+        """Return whether a rewrite that a window needs is done, after waiting for it a moment."""
+        is_queued = any(other.awaited and other is not pending and not other.job.is_done() for other in self._pending.values())
+        if pending.job.is_done(0.0 if is_queued else WAIT_SECONDS):
+            return True
+        pending.awaited = True
+        return False
 
-    def is_behind(self, ongoing: Ongoing) -> bool:
-        """Whether another file that a window waits for is still to be finished."""
-        return any(other.awaited and other is not ongoing and not other.job.is_done() for other in self._ongoing.values())
+    def done(self) -> list[PendingRewrite]:
+        """Return the rewrites whose work has ended and that only have to be finished."""
+        return [pending for pending in self._pending.values() if pending.job.is_done()]
 
-    def end(self, ongoing: Ongoing) -> LiveFile | None:
-        """Put what was made in its place, and return it opened, None where it is sealed. Raises what its making raised, OSError."""
-        del self._ongoing[ongoing.place.path]
+    def finish(self, pending: PendingRewrite) -> LiveFile | None:
+        """Put the new file in place and return it, opened; None if it is sealed. Raises what the work raised, and OSError."""
+        del self._pending[pending.slot.path]
         try:
-            ongoing.job.result()
-            return ongoing.replacement.finish()
+            pending.job.result()
+            return pending.rewrite.finish()
         except Exception:
-            ongoing.replacement.abandon()
+            pending.rewrite.abandon()
             raise
 
-    def give_up(self, path: Path) -> None:
-        """Stop what is being done to a file, and leave no trace of it."""
-        if (ongoing := self._ongoing.pop(path, None)) is not None:
-            ongoing.job.stop()
-            ongoing.replacement.abandon()
+    def cancel(self, path: Path) -> None:
+        """Cancel the rewrite of a file, if there is one, and remove its temporary file."""
+        if (pending := self._pending.pop(path, None)) is not None:
+            pending.job.cancel()
+            pending.rewrite.abandon()
 
     def close(self) -> None:
-        """Give everything up."""
-        for path in list(self._ongoing):
-            self.give_up(path)
-        self._workshop.close()
+        """Cancel all rewrites."""
+        for path in list(self._pending):
+            self.cancel(path)
+        self._executor.close()

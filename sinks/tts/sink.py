@@ -1,176 +1,339 @@
 """The archive: windows into live TTS files, one file per system and day (or the one file of `tokioctl archive`).
 
-A window touches its day's file and, at its seams, the neighbours: the first row's counters close the last cells of the day
-before, the last counters of a day open the first cells of the day after. Everything is assignment, so a window applied again,
-by a retry or after a kill, leaves the same files.
+A window changes its day's file and, at the seams, the neighbours: the counters of the first row close the last cells of the day before,
+the last counters of a day open the first cells of the day after. Everything is assignment, so a window that is applied again, by a retry
+or after a kill, leaves the same files.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from sinks.tts.select import Cells, Selection
-from tokiod.batch import Batch, Rows
+from sinks.tts.background import InlineExecutor, ThreadExecutor
+from sinks.tts.guard_rows import NeighbourGuards, fill_guard_rows
+from sinks.tts.open_day_file import AFTER, OpenDayFile, spec_for
+from sinks.tts.quarantine import Quarantine
+from sinks.tts.reopened import IDLE_SECONDS, ReopenedFiles
+from sinks.tts.rewrites import RewriteQueue
 from tokiod.errors import Refusal
-from tokiod.sink import Applied
-from tokiod.tts.counters.cell_writer import Changes
-from tokiod.tts.schema import ABSENT
+from tokiod.selection import Cells, Selection
+from tokiod.sink import Applied, Done
+from tokiod.tts.live.create import no_pause
+from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive
+from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
+from tokiod.tts.sealed.seal import is_sealed
+from tokiod.tts.sealed.sealed_neighbour import SealedDay
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from numpy.typing import NDArray
+    from sinks.tts.background import Executor
+    from sinks.tts.guard_rows import NeighbourDay
+    from sinks.tts.rewrites import Change, PendingRewrite
+    from tokiod.archive.layout import FileSlot, Layout
+    from tokiod.clock import Clock
+    from tokiod.sink import SetAside
+    from tokiod.tts.live.create import Pause
+    from tokiod.tts.live.rewrite import Rewrite
+    from tokiod.tts.spec import FileSpec
+    from tokiod.window_data import Collected, WindowMeta
 
-    from sinks.tts.day_files import Shelf
-    from sinks.tts.open_day_file import Volume
-    from tokiod.archive.layout import Place
-    from tokiod.sink import Done, SetAside
-    from tokiod.window_data import Collected
 
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TtsSink:
-    """Stores windows in TTS files.
+    """Stores windows in TTS files: opens, creates, grows and reopens the files that windows need, keeps a few open, and syncs them.
 
-    shelf: which file holds a time, and the open ones; compare: find out which cells changed, for the feed (reads before writing).
+    The executor does long work, inline or in threads: meanwhile a window whose file is being created, grown or reopened is refused, and
+    comes again soon. A file that is not trusted any more (a failed sync, truncated or replaced by another process, not a live file) is
+    quarantined and reported by the next commit; where only the sync failed, a copy takes its place, so nothing that was committed is lost.
+
+    layout: which file holds a time. clock: its time is the `updated` attribute of datasets. compare: find out which cells change, for the
+    feed (reads before it writes). max_open: files that stay open. max_columns: of a dataset, so that a faulty source can't fill the disk.
+    pause: called between slices of work that is done inline.
     """
 
-    shelf: Shelf
+    layout: Layout
+    clock: Clock
+    files: Files = REAL
+    executor: Executor | Literal["inline", "threads"] = "inline"
     compare: bool = True
+    max_open: int = 8
+    max_columns: int = 50_000
+    pause: Pause = no_pause
+    _open: OrderedDict[Path, OpenDayFile] = field(default_factory=OrderedDict, init=False)
+    _done: list[Done] = field(default_factory=list, init=False)
+    _rewrites: RewriteQueue = field(init=False)
+    _quarantine: Quarantine = field(init=False)
+    _reopened: ReopenedFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.executor == "inline":
+            self.executor = InlineExecutor(self.pause)
+        elif self.executor == "threads":
+            self.executor = ThreadExecutor()
+        self._rewrites = RewriteQueue(self.executor)
+        self._quarantine = Quarantine(self.clock, self.files, self.pause)
+        self._reopened = ReopenedFiles(self.clock)
+
+    # ---- windows
 
     def apply(self, collected: Collected) -> Applied:
-        """Assign a window's cells. Raises Refusal where the window can't be stored, now or ever."""
+        """Assign a window's cells. Raises Refusal if the window can't be stored now, or ever."""
         if collected.tables:
             raise tables_unstored(collected)
         try:
-            return _Application(self.shelf, Applied(0, Counter()), compare=self.compare).apply(collected)
+            return self._apply(collected)
         except OSError as error:
             raise Refusal(f"{collected.meta.system}: {error}", "retry") from error
 
     def commit(self) -> list[SetAside]:
-        """Sync all files with new cells, one fdatasync each."""
-        return self.shelf.commit()
+        """Sync all files with new cells, one fdatasync each; return the files that were quarantined."""
+        for day in [day for day in self._open.values() if day.file.dirty]:
+            try:
+                day.file.commit()
+            except OSError as error:
+                self._distrust(day.slot, day.file, error)
+        return self._quarantine.take_reports()
 
-    def rest(self) -> list[Done]:
-        """Put in place what was made meanwhile; begin to seal a day that a backfill had opened up and is done with."""
-        self.shelf.seal_quiet()
-        return self.shelf.finish()
+    def _apply(self, collected: Collected) -> Applied:
+        applied, meta, window = Applied(0, Counter()), collected.meta, collected.meta.window
+        slot = self.layout(meta.system, window.start)
+        selection = Selection(window, applied.dropped, 0 if slot is None else slot.start)
+        chosen = [selection.cells(batch) for batch in collected.batches]
+        if slot is None or (meta.extent == "seam" and not self._exists(slot)):
+            self._close_span(meta, chosen, applied)
+            return applied
+        if window.end > slot.end:
+            raise Refusal(f"window {window} crosses the end of {slot.path}", "never")
+        if (day := self._file_for(slot, meta.kind, chosen)) is not None:
+            guards = NeighbourGuards(day, self._open_neighbour)
+            for cells in (cells for cells in chosen if cells.batch.columns):
+                applied.cells += len(cells.time)
+                applied.changes += [changed for changed in (day.store(cells), *guards.update(cells)) if changed is not None]
+        return applied
+
+    def _close_span(self, meta: WindowMeta, chosen: Sequence[Cells], applied: Applied) -> None:
+        """Store the counters of the step after the last file: they close its last cells."""
+        start = meta.window.start
+        before = self.layout(meta.system, start - 1)
+        day = None if before is None or before.end != start else self._open_file(before)
+        for cells in chosen:
+            if day is None or cells.batch.form != "counter":
+                applied.dropped["outside the file"] += len(cells.time)
+                continue
+            first = cells.time < start + cells.batch.step
+            changed = day.store_guard(cells.batch, cells.column[first], cells.value[first], AFTER)
+            applied.changes += [] if changed is None else [changed]
+
+    # ---- maintenance
+
+    def run_maintenance(self) -> list[Done]:
+        """Put finished files in place, and begin to seal a reopened day that no window comes for; return what was done since.
+
+        The failure of a rewrite that a window waits for is left for that window.
+        """
+        self._seal_idle(IDLE_SECONDS)
+        return self._finish_rewrites()
+
+    def prepare(self, system: str, time: int) -> None:
+        """Begin to create the file that holds a time, if it does not exist, with the columns that the file before it has."""
+        slot = self.layout(system, time)
+        before = None if slot is None else self.layout(system, slot.start - 1)
+        if slot is None or before is None or self._exists(slot) or self._rewrites.at(slot.path) is not None:
+            return
+        self._rewrites.begin(slot, "made", CreateNextDay(slot.path, before.path, (slot.start, slot.end), self._now(), self.files))
+
+    def seal(self, system: str, time: int) -> bool:
+        """Begin to seal the live file that holds a time; False if there is none or it is being rewritten."""
+        slot = self.layout(system, time)
+        return slot is not None and self._seal(slot)
+
+    def adopt(self, system: str, time: int, last_used: float | None = None) -> None:
+        """Seal the file that holds a time, which has a marker, once it is idle. last_used: see the contract."""
+        if (slot := self.layout(system, time)) is not None:
+            self._reopened.adopt(slot, last_used)
+
+    def miss(self, path: Path) -> None:
+        """Quarantine a file that is missing, if it is open; the next commit reports it."""
+        if (day := self._open.get(path)) is not None:
+            self._distrust(day.slot, day.file, FileLost("it was unlinked or renamed", path))
+
+    def seal_reopened(self) -> list[Done]:
+        """Seal all reopened files now, and wait for it; return what was done. Stops at the first failure."""
+        done: list[Done] = []
+        while self._reopened.paths and not any(one.error for one in done):
+            for path in self._reopened.paths:
+                if (pending := self._rewrites.at(path)) is not None and pending.change != "sealed":
+                    self._rewrites.cancel(path)
+            self._seal_idle(0.0)
+            for pending in [pending for path in self._reopened.paths if (pending := self._rewrites.at(path)) is not None]:
+                while not pending.job.is_done(0.1):
+                    self.pause()
+            done += self._finish_rewrites()
+        return done
 
     def close(self) -> None:
-        """Close all files."""
-        self.shelf.close()
+        """Cancel all rewrites and close all files."""
+        self._rewrites.close()
+        while self._open:
+            self._open.popitem()[1].file.close()
+
+    def _seal_idle(self, idle_seconds: float) -> None:
+        """Begin to seal one of the reopened files that no window has come for so long."""
+        for slot in self._reopened.idle(idle_seconds):
+            if self._rewrites.at(slot.path) is None:
+                self._reopened.note_use(slot)
+                # A kill may have come between marker and rewrite: then the file is sealed already, or missing.
+                if self._seal(slot):
+                    return
+                self._reopened.remove(slot.path)
+
+    def _seal(self, slot: FileSlot) -> bool:
+        if self._rewrites.at(slot.path) is not None or (day := self._open_file(slot, reopen=False)) is None:
+            return False
+        try:
+            self._rewrites.begin(slot, "sealed", SealFile(day.file, self._now()))
+        except OSError as error:
+            self._distrust(slot, day.file, error)
+        return True
+
+    def _finish_rewrites(self) -> list[Done]:
+        for pending in self._rewrites.done():
+            if not (pending.awaited and pending.has_failed):
+                try:
+                    self._finish_rewrite(pending)
+                except OSError as error:
+                    self._done.append(Done(pending.change, pending.slot.path, error))
+        done, self._done = self._done, []
+        return done
+
+    # ---- files
+
+    def _file_for(self, slot: FileSlot, kind: str, chosen: Sequence[Cells]) -> OpenDayFile | None:
+        """Return the slot's file with every dataset and column in `chosen`, created or grown if needed.
+
+        None if there is no file yet and nothing to store in one. Raises Refusal if the batches contradict the file, or it isn't ready yet.
+        """
+        day = self._open_file(slot)
+        if day is not None and not day.guards_are_filled:
+            fill_guard_rows(day, day.file.raw, self._read_neighbour)
+        while day is None or not all(day.fits(cells.batch) for cells in chosen):
+            wanted = spec_for(slot, kind, chosen)
+            if day is None and not wanted.matrices:
+                return None
+            day = self._create_or_grow(slot, day, wanted)
+        return day
+
+    def _exists(self, slot: FileSlot) -> bool:
+        return slot.path in self._open or slot.path.exists()
+
+    def _open_file(self, slot: FileSlot, *, reopen: bool = True) -> OpenDayFile | None:
+        """Return the slot's file if it exists; None for a sealed one unless it is to be reopened, which may raise Refusal."""
+        self._reopened.note_use(slot)
+        if slot.path in self._open:
+            self._open.move_to_end(slot.path)
+            return self._open[slot.path]
+        self._quarantine.retry_rename(slot.path)
+        if not slot.path.exists():
+            return None
+        try:
+            file = LiveFile.open(slot.path, self.files)
+        except NotLive as error:
+            if not is_sealed(slot.path):
+                self._distrust(slot, None, error)
+                return None
+            return self._reopen(slot) if reopen else None
+        return self._keep_open(OpenDayFile(slot, file, self.compare))
+
+    def _neighbour_slot(self, slot: FileSlot, direction: int) -> FileSlot | None:
+        return self.layout(slot.system, slot.end if direction > 0 else slot.start - 1)
+
+    def _open_neighbour(self, slot: FileSlot, direction: int) -> OpenDayFile | None:
+        """Return the live file of the day after (+1) or before (-1)."""
+        neighbour = self._neighbour_slot(slot, direction)
+        return None if neighbour is None else self._open_file(neighbour, reopen=False)
+
+    def _read_neighbour(self, slot: FileSlot, direction: int) -> NeighbourDay | None:
+        """Return the samples of the day after (+1) or before (-1), which stays sealed if it is."""
+        if (day := self._open_neighbour(slot, direction)) is not None:
+            return day
+        neighbour = self._neighbour_slot(slot, direction)
+        try:
+            return None if neighbour is None else SealedDay.read(neighbour.path)
+        except (FileNotFoundError, NotLive):
+            return None
+
+    def _reopen(self, slot: FileSlot) -> OpenDayFile | None:
+        self._reopened.add(slot)
+        return self._await_rewrite(slot, "opened", lambda: UnsealFile(slot.path, self._now(), self.files))
+
+    def _create_or_grow(self, slot: FileSlot, day: OpenDayFile | None, wanted: FileSpec) -> OpenDayFile | None:
+        """Create or grow the file for `wanted`; the result may lack some of it if a rewrite for an earlier window was in progress."""
+        try:
+            spec = wanted if day is None else day.file.spec.merged(wanted)
+        except ValueError as error:
+            raise Refusal(f"{slot.path}: {error}", "never") from error
+        _check_columns(slot.path, spec, self.max_columns)
+        if day is None:
+            return self._await_rewrite(slot, "made", lambda: CreateFile(slot.path, spec, self._now(), self.files))
+        live = day.file
+        if (pending := self._rewrites.at(slot.path)) is not None and pending.change == "sealed":
+            self._rewrites.cancel(slot.path)
+        return self._await_rewrite(slot, "grown", lambda: GrowFile(live, spec, self._now()))
+
+    def _await_rewrite(self, slot: FileSlot, change: Change, rewrite: Callable[[], Rewrite]) -> OpenDayFile | None:
+        """Return the file that a window needs, once its rewrite is done; refuse the window until then."""
+        pending = self._rewrites.at(slot.path) or self._rewrites.begin(slot, change, rewrite())
+        if not self._rewrites.wait_for(pending):
+            raise Refusal(f"{slot.path} is just being {change}", "busy")
+        return self._finish_rewrite(pending)
+
+    def _finish_rewrite(self, pending: PendingRewrite) -> OpenDayFile | None:
+        """Put a new file in place; return it, None if it is sealed."""
+        slot, before = pending.slot, self._open.get(pending.slot.path)
+        try:
+            file = self._rewrites.finish(pending)
+        except FileLost as error:
+            self._distrust(slot, None if before is None else before.file, error)
+            raise
+        self._done.append(Done(pending.change, slot.path))
+        if file is None:
+            self._open.pop(slot.path, None)
+            self._reopened.remove(slot.path)
+            return None
+        day = self._keep_open(OpenDayFile(slot, file, self.compare))
+        known = {} if before is None else before.file.spec.matrices
+        new = [dataset for dataset, matrix in file.spec.matrices.items() if matrix != known.get(dataset)]
+        fill_guard_rows(day, new, self._read_neighbour)
+        return day
+
+    def _keep_open(self, day: OpenDayFile) -> OpenDayFile:
+        self._open[day.slot.path] = day
+        for path, old in list(self._open.items())[: -self.max_open]:
+            if not old.file.dirty and self._rewrites.at(path) is None:
+                old.file.close()
+                del self._open[path]
+        return day
+
+    def _distrust(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
+        self._rewrites.cancel(slot.path)
+        self._open.pop(slot.path, None)
+        self._quarantine.add(slot, file, error)
+
+    def _now(self) -> int:
+        return int(self.clock.time())
 
 
-@dataclass(frozen=True, slots=True)
-class _Application:
-    """One window on its way into the files, and what became of it so far."""
-
-    shelf: Shelf
-    applied: Applied
-    compare: bool
-    _neighbours: dict[int, Volume | None] = field(default_factory=dict)
-
-    def apply(self, collected: Collected) -> Applied:
-        place = self.shelf.place(collected.meta.system, collected.meta.window.start)
-        selection = Selection(collected.meta.window, self.applied.dropped, 0 if place is None else place.start)
-        chosen = [selection.cells(batch) for batch in collected.batches]
-        if place is None or (collected.meta.extent == "seam" and not self.shelf.holds(place)):
-            self._close_span(collected, chosen)
-            return self.applied
-        if collected.meta.window.end > place.end:
-            raise Refusal(f"window {collected.meta.window} crosses the end of {place.path}", "never")
-        volume = self.shelf.volume(place, collected.meta.kind, chosen)
-        for cells in chosen:
-            if volume is not None and cells.batch.columns:
-                self._store(volume, cells)
-        return self.applied
-
-    def _store(self, volume: Volume, cells: Cells) -> None:
-        batch = cells.batch
-        self.applied.cells += len(cells.time)
-        first = cells.first if volume.is_whole(batch) else None
-        if batch.form == "gauge" and first is not None:
-            self._rewrite(volume, cells, first)
-            return
-        if batch.form == "counter" and first is not None:
-            block = cells.value.reshape(-1, len(batch.columns))
-            self._changed(volume, batch, volume.counter(batch.dataset).store_rows(first + 1, block, compare=self.compare))
-            width = len(batch.columns) if first == 0 else 0
-            self._tell_neighbours(volume, cells, np.arange(len(cells.time)) < width)
-            return
-        row, column = (cells.time - volume.place.start) // batch.step, volume.columns(batch)[cells.column]
-        if batch.form == "counter":
-            self._changed(volume, batch, volume.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
-            self._tell_neighbours(volume, cells, row == 0)
-            return
-        changed = volume.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
-        if changed is not None:
-            self._changed(volume, batch, Changes(row[changed], column[changed], cells.value[changed]))
-
-    def _rewrite(self, volume: Volume, cells: Cells, first: int) -> None:
-        """Write consecutive whole rows of a gauge; mostly all of them change, and then nothing is said cell by cell."""
-        batch, matrix = cells.batch, volume.file.cells[cells.batch.dataset]
-        block = cells.value.reshape(-1, len(batch.columns))
-        if not self.compare:
-            matrix.write_rows(first, block)
-            return
-        different = matrix.read(first, first + len(block)).view(np.int64) != block.view(np.int64)
-        matrix.write_rows(first, block)
-        if not different.all():
-            row, column = np.nonzero(different)
-            self._changed(volume, batch, Changes(row + first, column, block[different]))
-            return
-        rows = Rows(volume.place.start + first * batch.step, len(block))
-        time = batch.time if batch.rows == rows else rows.arrays(batch.step, len(batch.columns))[0]
-        self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, batch.columns, time, batch.column, cells.value))
-
-    def _tell_neighbours(self, volume: Volume, cells: Cells, first: NDArray[np.bool_]) -> None:
-        """Keep the guard rows of the days beside right; first: which cells stand in the day's first row."""
-        if first.any() and (before := self._beside(volume.place, -1)) is not None:
-            self._guard_after(before, cells.batch, cells.column[first], cells.value[first])
-        if len(first) and (after := self._beside(volume.place, +1)) is not None:
-            column = np.unique(cells.column)
-            last = volume.counter(cells.batch.dataset).last_samples()[volume.columns(cells.batch)[column]]
-            self._guard(after, cells.batch, column[last != ABSENT], last[last != ABSENT], 0)
-
-    def _beside(self, place: Place, way: int) -> Volume | None:
-        """Return the file of the day after (+1) or before (-1), looked for once per window: its twenty counters ask one by one."""
-        if way not in self._neighbours:
-            self._neighbours[way] = self.shelf.beside(place, way)
-        return self._neighbours[way]
-
-    def _guard_after(self, volume: Volume, batch: Batch, column: NDArray[np.integer], value: NDArray[np.int64]) -> None:
-        if batch.dataset in volume.file.raw:
-            self._guard(volume, batch, column, value, volume.file.raw[batch.dataset].rows - 1)
-
-    def _guard(self, volume: Volume, batch: Batch, column: NDArray[np.integer], value: NDArray[np.int64], row: int) -> None:
-        """Put counters into a row of raw that stands for the day before or after the volume's own."""
-        if batch.dataset not in volume.file.raw:
-            return
-        here = volume.columns(batch)[column]
-        known = here >= 0
-        stored = volume.counter(batch.dataset).store(np.full(int(known.sum()), row), here[known], value[known], compare=self.compare)
-        self._changed(volume, batch, stored)
-
-    def _close_span(self, collected: Collected, chosen: Sequence[Cells]) -> None:
-        """Take the counters of the step behind the last file: they close its last cells."""
-        volume = self.shelf.ending_at(collected.meta.system, collected.meta.window.start)
-        for cells in chosen:
-            first = cells.time < collected.meta.window.start + cells.batch.step
-            if volume is None or cells.batch.form != "counter":
-                self.applied.dropped["outside the file"] += len(cells.time)
-            else:
-                self._guard_after(volume, cells.batch, cells.column[first], cells.value[first])
-
-    def _changed(self, volume: Volume, batch: Batch, changes: Changes) -> None:
-        if not self.compare or not len(changes.row):
-            return
-        time = volume.place.start + changes.row.astype(np.int64) * batch.step
-        names = volume.file.spec.matrices[batch.dataset].columns
-        column = changes.column.astype(np.uint32)
-        self.applied.changes.append(Batch(batch.dataset, "gauge", batch.step, names, time, column, changes.value))
+def _check_columns(path: Path, spec: FileSpec, most: int) -> None:
+    for dataset, matrix in spec.matrices.items():
+        if len(matrix.columns) > most:
+            raise Refusal(
+                f"{path}: {dataset} would have {len(matrix.columns)} columns, archive.max_columns allows {most}: "
+                "raise it if the site is as large as that",
+                "never",
+            )

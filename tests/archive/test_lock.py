@@ -33,12 +33,12 @@ def test_a_second_writer_is_refused_by_name_and_the_lock_dies_with_its_owner(tmp
     owner = start(HOLD, str(path))
     with owner:
         assert lock_owner(path) == owner.pid
-        with pytest.raises(ArchiveLocked, match=f"process {owner.pid} already writes to this archive"), ArchiveLock(path, patience=0):
+        with pytest.raises(ArchiveLocked, match=f"process {owner.pid} already writes to this archive"), ArchiveLock(path, timeout=0):
             pass
         owner.send_signal(signal.SIGKILL)
         owner.wait()
         assert lock_owner(path) is None
-        with ArchiveLock(path, patience=0):
+        with ArchiveLock(path, timeout=0):
             assert lock_owner(path) == os.getpid()
     assert lock_owner(path) is None
 
@@ -53,13 +53,13 @@ def test_a_writer_whose_supervisor_is_gone_is_waited_for_longer_than_one_that_wo
             time.sleep(2)
     """
     with start(ending, str(path), "--parent", "1") as abandoned:
-        assert lasting_owner(path, patience=0.1) is None
+        assert lasting_owner(path, timeout=0.1) is None
         assert abandoned.wait(1) == 0
     with start(ending, str(path), "--parent", str(os.getpid())) as working:
-        assert lasting_owner(path, patience=0.1) == working.pid
-        with pytest.raises(ArchiveLocked), ArchiveLock(path, patience=0.1):
+        assert lasting_owner(path, timeout=0.1) == working.pid
+        with pytest.raises(ArchiveLocked), ArchiveLock(path, timeout=0.1):
             pass
-    with start(ending, str(path), "--parent", "1"), ArchiveLock(path, patience=0.1):
+    with start(ending, str(path), "--parent", "1"), ArchiveLock(path, timeout=0.1):
         assert lock_owner(path) == os.getpid()
 
 
@@ -82,7 +82,7 @@ def test_a_writer_waits_a_moment_for_the_one_that_is_ending(tmp_path):
 def test_an_owner_that_is_ending_does_not_count_as_a_lasting_one(tmp_path):
     path = tmp_path / "lock"
     with start(HOLD, str(path)) as owner:
-        assert lasting_owner(path, patience=0.2) == owner.pid
+        assert lasting_owner(path, timeout=0.2) == owner.pid
         threading.Timer(0.3, owner.kill).start()
         assert lasting_owner(path) is None
 

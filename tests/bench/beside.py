@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinks.tts.background import Threads
-from sinks.tts.day_files import Shelf
 from sinks.tts.sink import TtsSink
 from tests.bench.measure import Row
 from tokiod.archive.layout import daily
@@ -40,9 +38,8 @@ class Site:
 
     def __init__(self, directory: Path, datasets: tuple[str, ...], step: int, columns: int) -> None:
         layout = daily(Calendar("UTC"), lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
-        self.shelf = Shelf(layout, SystemClock(), workshop=Threads())
-        self.sink = TtsSink(self.shelf)
-        self.place = self.shelf.place("fs", START)
+        self.sink = TtsSink(layout, SystemClock(), executor="threads")
+        self.path = layout("fs", START).path
         self._datasets, self._step = datasets, step
         self.names = tuple(f"fs-OST{i:04x}" for i in range(columns))
 
@@ -55,7 +52,7 @@ class Site:
                 self.sink.apply(window)
             except Refusal:
                 time.sleep(0.05)
-                self.sink.rest()
+                self.sink.run_maintenance()
                 continue
             assert self.sink.commit() == []
             return time.perf_counter() - start
@@ -78,7 +75,7 @@ class Site:
             row = (row + 60 // self._step) % (DAY // self._step // 2)
             # As the writer's loop does, which looks at what is over in every turn.
             turned = time.perf_counter()
-            self.sink.rest()
+            self.sink.run_maintenance()
             taken[-1] += time.perf_counter() - turned
             time.sleep(EVERY)
         return time.perf_counter() - began, taken
@@ -93,7 +90,7 @@ def growing(directory: Path, columns: int) -> Iterator[Row]:
     """A new column in a file of four datasets at 10 s: 3.3 GB where there are 3,000 hosts of 4 devices."""
     site = Site(directory, RATES, 10, columns)
     site.store(0, 6)
-    size = f"{site.place.path.stat().st_size / 1e9:.1f} GB"
+    size = f"{site.path.stat().st_size / 1e9:.1f} GB"
     calm = [site.store(6 * n, 6) for n in range(20)]
     wider = site.window(0, 6, (*site.names, "new"))
     grown: list[bool] = []
@@ -112,7 +109,7 @@ def growing(directory: Path, columns: int) -> Iterator[Row]:
     yield Row(f"longest commit beside a growth, {columns} columns", "ms", max(calm) * 1e3, max(taken) * 1e3, None, GROWN, note)
     site.sink.close()
     yield Row("a killed writer is ready again, that file open", "s", None, _restarted(directory), None, "target: 3 s", size)
-    site.place.path.unlink()
+    site.path.unlink()
 
 
 CONFIG = """\
@@ -150,17 +147,17 @@ def sealing(directory: Path, datasets: tuple[str, ...]) -> Iterator[Row]:
     site = Site(directory, datasets, 5, 248)
     for first in range(0, DAY // 5, 720):
         site.store(first, 720)
-    size = site.place.path.stat().st_size
+    size = site.path.stat().st_size
     calm = [site.store(DAY // 5 + 12 * n, 12) for n in range(40)]
-    assert site.shelf.seal(site.place)
+    assert site.sink.seal("fs", START)
     done: list[object] = []
 
     def is_over() -> bool:
-        done.extend(site.sink.rest())
+        done.extend(site.sink.run_maintenance())
         return any(getattr(one, "what", "") == "sealed" for one in done)
 
     seconds, taken = site.beside(is_over, DAY // 5)
-    ratio = size / site.place.path.stat().st_size
+    ratio = size / site.path.stat().st_size
     note = f"{size / 1e9:.1f} GB in {seconds:.1f} s, to 1/{ratio:.1f}; "
     note += f"half of {len(taken)} commits under {statistics.median(taken) * 1e3:.1f} ms"
     yield Row(f"longest commit beside sealing, 17,280 x 248 x {len(datasets)}", "ms", max(calm) * 1e3, max(taken) * 1e3, None, SEALED, note)

@@ -19,21 +19,21 @@ import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from manual_executor import ManualExecutor
 from model_archive import Model, Reading, bits, right_bits
 from model_site import EVERYTHING, NAMES, NIGHTS, SOURCE, SYSTEM, Site
-from patient_workshop import Later
 
-from sinks.tts.day_files import Shelf
-from sinks.tts.reopened import MARK, QUIET
+from sinks.tts.reopened import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
+from tokiod.archive.seal_marker import is_marked
 from tokiod.bus.reassembly import Arrived
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import sweep
 from tokiod.window import Calendar
-from tokiod.writer.loop import Writer
+from tokiod.writer.loop import Heartbeat, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,16 +118,16 @@ class ArchiveMachine(RuleBasedStateMachine):
         for temporary in list(self.archive.rglob(".*.tmp")):
             sweep(temporary.parent)
         self.reading.forget()
-        self.files, self.workshop, self.mailbox = FaultyFiles(self.archive), Later() if self.patient else None, Mailbox()
+        self.files, self.mailbox = FaultyFiles(self.archive), Mailbox()
+        self.executor = ManualExecutor() if self.patient else None
         layout = daily(Calendar(self.site.zone), lambda day, system: self.archive / f"{day.date}" / f"{system}.hdf5")
-        self.shelf = Shelf(layout, self.clock, self.files, self.workshop)
-        self.shelf.pause = self.work
-        self.sink = TtsSink(self.shelf)
+        self.sink = TtsSink(layout, self.clock, self.files, self.executor or "inline", pause=self.work)
         self.ledger = Ledger.open_or_quarantine(self.directory / "ledger.sqlite3", self.clock.time())
-        self.writer = Writer(self.mailbox, self.sink, self.ledger, self.mailbox, self.clock, self.clock.monotonic)
+        heartbeat = Heartbeat(self.mailbox, self.mailbox, self.clock.monotonic)
+        self.writer = Writer(self.mailbox, self.sink, self.ledger, self.mailbox, self.clock, heartbeat)
         for day, path in enumerate(self.paths):
-            if path.with_name(f".{path.name}{MARK}").exists():
-                self.shelf.adopt(self.place(day))
+            if is_marked(path):
+                self.sink.adopt(SYSTEM, self.site.days[day].start)
 
     # ---- what happens
 
@@ -192,7 +192,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         day %= len(self.paths) - 1
         today = self.held(day)
         if today is not None and not today.sealed:
-            self.alive(lambda: self.shelf.prepare(self.place(day), self.place(day + 1)))
+            self.alive(lambda: self.sink.prepare(SYSTEM, self.site.days[day + 1].start))
 
     @precondition(lambda self: any(path.exists() for path in self.paths))
     @rule(day=st.integers(0, 2), fate=fates)
@@ -201,27 +201,27 @@ class ArchiveMachine(RuleBasedStateMachine):
         day %= len(self.paths)
         if self.held(day) is not None:
             self.loosen(day)
-            self.alive(lambda: (self.shelf.seal(self.place(day)), self.sink.rest()))
+            self.alive(lambda: (self.sink.seal(SYSTEM, self.site.days[day].start), self.sink.run_maintenance()))
 
-    @precondition(lambda self: self.shelf._opened_up.paths)
+    @precondition(lambda self: self.sink._reopened.paths)
     @rule(fate=fates)
     def quiet(self, fate: Fate) -> None:
         """Nothing comes for so long that what was opened up is sealed again."""
         self.meet(fate)
-        self.clock.jump(QUIET)
-        self.alive(self.sink.rest)
+        self.clock.jump(IDLE_SECONDS)
+        self.alive(self.sink.run_maintenance)
 
-    @precondition(lambda self: self.workshop is not None and self.workshop.waiting)
+    @precondition(lambda self: self.executor is not None and self.executor.waiting)
     @rule(fate=fates)
     def work(self, fate: Fate = None) -> None:
         """What was begun beside the windows is done, and noticed."""
         self.meet(fate)
-        if self.workshop is not None:
-            self.alive(self.workshop.do)
+        if self.executor is not None:
+            self.alive(self.executor.run_all)
 
     @rule()
     def restart(self) -> None:
-        if self.alive(lambda: (self.shelf.seal_all(), self.shelf.close())):
+        if self.alive(lambda: (self.sink.seal_reopened(), self.sink.close())):
             self.ledger.close()
             self.boot()
 
@@ -241,7 +241,7 @@ class ArchiveMachine(RuleBasedStateMachine):
             if not busy:
                 return busy is not None
             self.refusals += 1
-            if self.refusals % IMPATIENT == 0 and not self.alive(self.workshop.do):
+            if self.refusals % IMPATIENT == 0 and not self.alive(self.executor.run_all):
                 return False
             arrived = busy
         return False
@@ -290,9 +290,9 @@ class ArchiveMachine(RuleBasedStateMachine):
         for collected in self.in_flight:
             self.model.strand(collected)
         self.in_flight = []
-        for volume in self.shelf._open.values():
+        for day in self.sink._open.values():
             with contextlib.suppress(SimulatedKill):
-                volume.file.close()
+                day.file.close()
         self.ledger.close()
         if power is not None:
             self.files.power_loss(power)
@@ -320,11 +320,6 @@ class ArchiveMachine(RuleBasedStateMachine):
     def held(self, day: int) -> Held | None:
         return self.reading.held(self.paths[day])
 
-    def place(self, day: int):
-        place = self.shelf.place(SYSTEM, self.site.days[day].start)
-        assert place is not None
-        return place
-
     def loosen(self, day: int) -> None:
         self.model.loose |= {day - 1, day, day + 1}
 
@@ -341,7 +336,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         try:
             self.end()
         finally:
-            self.shelf.close()
+            self.sink.close()
             self.ledger.close()
             shutil.rmtree(self.directory)
 
@@ -352,7 +347,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         last = self.site.edges[-1]
         spans = [span for row in range(0, last, 3 * HEIGHT) for span in self.site.cut(row, min(row + 3 * HEIGHT, last))]
         while not self.deliver(spans):
-            self.alive(self.workshop.do)
+            self.alive(self.executor.run_all)
         self.model.check_in_the_end([self.held(day) for day in range(len(self.paths))], self.once_sealed)
         self.check_bits()
         if self.seal_in_the_end:
@@ -361,15 +356,15 @@ class ArchiveMachine(RuleBasedStateMachine):
     def check_sealed(self) -> None:
         """Files that were never sealed before are, byte for byte, those of a run that nothing disturbed."""
         self.work()
-        self.shelf.finish()  # a sealing that windows have overtaken
-        undisturbed = TtsSink(Shelf(daily(Calendar(self.site.zone), lambda day, _: self.directory / f"{day.date}"), self.clock))
+        self.sink._finish_rewrites()  # a sealing that windows have overtaken
+        undisturbed = TtsSink(daily(Calendar(self.site.zone), lambda day, _: self.directory / f"{day.date}"), self.clock)
         for day in self.site.days:
             undisturbed.apply(self.site.collected(self.site.row(day.start), self.site.row(day.end)))
-        for shelf in (self.shelf, undisturbed.shelf):
+        for sink in (self.sink, undisturbed):
             for day in self.site.days:
-                assert shelf.seal(shelf.place(SYSTEM, day.start))
+                assert sink.seal(SYSTEM, day.start)
             self.work()
-            assert [done for done in shelf.finish() if done.error] == []
+            assert [done for done in sink._finish_rewrites() if done.error] == []
         for day in set(range(len(self.paths))) - self.once_sealed:
             assert self.paths[day].read_bytes() == (self.directory / f"{self.site.days[day].date}").read_bytes(), f"day {day}, sealed"
 

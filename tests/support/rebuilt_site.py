@@ -13,7 +13,7 @@ from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window_data import WindowMeta
-from tokiod.writer.rebuild_ledger import told_by_files
+from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
 
 HOUR, DAY = 3600, 86400
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(6 * model.ROWS)} for i, name in enumerate(model.NAMES)}
@@ -62,7 +62,7 @@ class Site:
     def start(self):
         """Open the ledger as a writer does when it starts; the caller closes it."""
         ledger = Ledger.open_or_quarantine(self.path, self.clock.time())
-        told_by_files(self.config, ledger, self.clock)
+        rebuild_if_untrusted(self.config, ledger, self.clock)
         return ledger
 
     def store(self, ledger, first, last, samples=SAMPLES):

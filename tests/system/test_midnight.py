@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.tts.reopened import marked
+from tokiod.archive.seal_marker import mark
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
@@ -66,7 +66,7 @@ def test_files_are_made_before_midnight_and_sealed_after_it_also_when_the_writer
     scene.kill("writer")
     wait_for(lambda: list(forms(scene, "2018-11-03").values()) == ["sealed"] * 2, 90, f"not all is sealed; see {scene.log}")
     first = next(path for path in scene.files() if path.parent.name == "2018-11-03")
-    marked(first).touch()  # an order to seal what is sealed is no order
+    mark(first)  # an order to seal what is sealed is no order
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "seal", "2018-11-03", "--config", scene.config_path, "--clock", scene.clock]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout.count("already sealed")) == (0, 2), done.stderr
@@ -76,4 +76,4 @@ def test_files_are_made_before_midnight_and_sealed_after_it_also_when_the_writer
     comparison = scene.compare()
     assert (comparison.differences, comparison.equal, comparison.filled > 10_000) == ([], True, True)
     said = Counter(told(scene))
-    assert (said["file.made"], said["file.sealed"] >= 1, said["upkeep.failed"], said["window.failed"]) == (4, True, 0, 0)
+    assert (said["file.made"], said["file.sealed"] >= 1, said["maintenance.failed"], said["window.failed"]) == (4, True, 0, 0)

@@ -7,15 +7,15 @@ import pytest
 from tokiod.tts.live.create import create
 from tokiod.tts.sealed.seal import seal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
-from tokiod.writer.file_scan import AT_ONCE, FilesSeen
+from tokiod.writer.file_scan import FILES_PER_TURN, FileScan
 
 START = 1_541_376_000
 SPEC = FileSpec(START, START + 3600, {"dataservers": GroupSpec(60, "lmt")}, {"dataservers/cpuload": MatrixSpec(("oss1",), counter=False)})
 
 
 @pytest.fixture
-def seen():
-    return FilesSeen(lambda path, start: (path.stem, start))
+def scan():
+    return FileScan(lambda path, start: (path.stem, start))
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def paths(tmp_path):
     first = tmp_path / "0.hdf5"
     create(first, SPEC, created=START)
     made = [first]
-    for number in range(1, 3 * AT_ONCE):
+    for number in range(1, 3 * FILES_PER_TURN):
         path = tmp_path / f"{number}.hdf5"
         path.write_bytes(first.read_bytes())
         os.utime(path, (START + number, START + number))
@@ -33,35 +33,38 @@ def paths(tmp_path):
     return made
 
 
-def test_between_two_windows_only_a_few_are_opened_the_youngest_first(seen, paths):
-    seen.look(paths, 1.0)
-    assert dict(seen.items()) == {}
-    assert [seen.read(1.0), sorted(path.name for path, _ in seen.items())] == [False, sorted(path.name for path in paths[-AT_ONCE:])]
-    assert [seen.read(1.0), seen.read(1.0), seen.read(1.0)] == [False, True, True]
-    assert {path for path, _ in seen.items()} == set(paths)
-    assert all(one.is_live and one.place == (path.stem, START) and one.changed_at == 1.0 for path, one in seen.items())
+def test_between_two_windows_only_a_few_are_opened_the_youngest_first(scan, paths):
+    scan.begin(paths, 1.0)
+    assert dict(scan.items()) == {}
+    assert [scan.open_some(1.0), sorted(path.name for path, _ in scan.items())] == [
+        False,
+        sorted(path.name for path in paths[-FILES_PER_TURN:]),
+    ]
+    assert [scan.open_some(1.0), scan.open_some(1.0), scan.open_some(1.0)] == [False, True, True]
+    assert {path for path, _ in scan.items()} == set(paths)
+    assert all(one.is_live and one.slot == (path.stem, START) and one.changed_at == 1.0 for path, one in scan.items())
 
 
 def test_what_was_read_is_not_opened_again_and_is_seen_to_change(paths):
     opened, few = [], paths[:3]
-    seen = FilesSeen(lambda path, _start: opened.append(path))
-    seen.look(few, 1.0)
-    assert seen.read(1.0)
+    scan = FileScan(lambda path, _start: opened.append(path))
+    scan.begin(few, 1.0)
+    assert scan.open_some(1.0)
     os.utime(few[1], (START + 99, START + 99))
-    seen.look(few, 2.0)
-    assert seen.read(2.0)
-    assert [one.changed_at for _, one in sorted(seen.items())] == [1.0, 2.0, 1.0]
+    scan.begin(few, 2.0)
+    assert scan.open_some(2.0)
+    assert [one.changed_at for _, one in sorted(scan.items())] == [1.0, 2.0, 1.0]
     assert sorted(opened) == few
 
 
-def test_another_file_under_the_name_is_read_and_one_that_is_gone_is_forgotten(seen, paths):
+def test_another_file_under_the_name_is_read_and_one_that_is_gone_is_forgotten(scan, paths):
     one, two, three = paths[:3]
-    seen.look([one, two, three], 1.0)
-    seen.read(1.0)
+    scan.begin([one, two, three], 1.0)
+    scan.open_some(1.0)
     seal(one, one, START)
     two.unlink()
     three.unlink()
     three.write_text("no TTS file")
-    seen.look([one, two, three], 2.0)
-    assert seen.read(2.0)
-    assert [(path, found.is_live) for path, found in seen.items()] == [(one, False)]
+    scan.begin([one, two, three], 2.0)
+    assert scan.open_some(2.0)
+    assert [(path, found.is_live) for path, found in scan.items()] == [(one, False)]

@@ -24,7 +24,7 @@ from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
-from tokiod.writer.loop import Writer
+from tokiod.writer.loop import Heartbeat, Writer
 
 EPOCH = "this-run"
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(DAYS * model.ROWS)} for i, name in enumerate(NAMES)}
@@ -64,7 +64,8 @@ class Site:
         self.feed = stack.enter_context(Feed(f"ipc://{sockets}/feed", EPOCH))
         self.sink = model.sink_in(self.tts, self.files)
         stack.callback(self.sink.close)
-        self.writer = Writer(self.receiver, self.sink, self.ledger, self.feed, self.clock, lambda: self.now)
+        heartbeat = Heartbeat(self.receiver, self.feed, lambda: self.now)
+        self.writer = Writer(self.receiver, self.sink, self.ledger, self.feed, self.clock, heartbeat)
         context = stack.enter_context(zmq.Context())
         self.dealer = stack.enter_context(context.socket(zmq.DEALER))
         self.subscriber = stack.enter_context(context.socket(zmq.SUB))
@@ -273,7 +274,7 @@ def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monke
     bad = rows(0, 8)
 
     class Faulty:
-        commit, close, rest = site.sink.commit, site.sink.close, site.sink.rest
+        commit, close, run_maintenance = site.sink.commit, site.sink.close, site.sink.run_maintenance
 
         @staticmethod
         def apply(collected):

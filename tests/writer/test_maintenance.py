@@ -10,10 +10,9 @@ from archive_model import NAMES
 from structlog.testing import capture_logs
 
 from collectors import lmt, lustre
-from sinks.tts.day_files import Shelf
-from sinks.tts.reopened import MARK, marked
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
+from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.config.watched_folder import watched
 from tokiod.ledger.jobs import JobRequest
@@ -24,7 +23,7 @@ from tokiod.tts.live.files import Files
 from tokiod.units import Duration
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
-from tokiod.writer.maintenance import AGAIN, LEAD, LOOK, Upkeep
+from tokiod.writer.maintenance import PREPARE_SECONDS, SCAN_SECONDS, SEAL_RETRY_SECONDS, Maintenance
 
 HOUR, DAY = 3600, 86400
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(4 * model.ROWS)} for i, name in enumerate(NAMES)}
@@ -54,10 +53,10 @@ class Site:
         self.boot()
 
     def boot(self):
-        self.shelf = Shelf(daily(model.CALENDAR, self.config.archive.file), self.clock)
-        self.sink = TtsSink(self.shelf)
-        self.upkeep = Upkeep(self.config, self.shelf, self.ledger, self.clock, self.disk)
-        self.upkeep.adopt()
+        layout = daily(model.CALENDAR, self.config.archive.file)
+        self.sink = TtsSink(layout, self.clock)
+        self.maintenance = Maintenance(self.config, layout, self.sink, self.ledger, self.clock, self.disk)
+        self.maintenance.adopt()
 
     def store(self, first, last, source="l"):
         """Store hours, counted from the epoch, one window after the other."""
@@ -66,19 +65,19 @@ class Site:
             self.sink.apply(collected)
             assert self.sink.commit() == []
             self.ledger.store([StoredEntry(WindowMeta(source, "lmt", "fs", collected.meta.window), 1)], self.clock.time())
-        self.sink.rest()
+        self.sink.run_maintenance()
 
     def look(self, hours):
-        """Let upkeep look at a time, in hours from the epoch; return what it had done."""
+        """Let maintenance run at a time, in hours from the epoch; return what it had done."""
         self.clock.jump(model.EPOCH + hours * HOUR - self.clock.time())
         return self.look_now()
 
     def look_now(self):
         done = []
         for _ in range(4):
-            asyncio.run(self.clock.advance(LOOK))
-            self.upkeep.turn()
-            done += [(one.what, one.path.parent.name, type(one.error).__name__ if one.error else "") for one in self.sink.rest()]
+            asyncio.run(self.clock.advance(SCAN_SECONDS))
+            self.maintenance.run()
+            done += [(one.what, one.path.parent.name, type(one.error).__name__ if one.error else "") for one in self.sink.run_maintenance()]
         return done
 
     def path(self, day=0):
@@ -185,12 +184,12 @@ def test_one_day_is_sealed_after_the_other_oldest_first(tmp_path):
     assert site.look(73) == sealed("2018-01-31")
 
 
-@pytest.mark.parametrize("left", [LEAD + 10 * LOOK, LEAD - LOOK])
+@pytest.mark.parametrize("left", [PREPARE_SECONDS + 10 * SCAN_SECONDS, PREPARE_SECONDS - SCAN_SECONDS])
 def test_tomorrows_file_is_made_before_midnight(tmp_path, left):
     site = Site(tmp_path)
     site.store(0, 23)
-    assert site.look(24 - left / HOUR) == ([] if left > LEAD else [("made", "2018-01-30", "")])
-    assert site.path(1).exists() == (left < LEAD)
+    assert site.look(24 - left / HOUR) == ([] if left > PREPARE_SECONDS else [("made", "2018-01-30", "")])
+    assert site.path(1).exists() == (left < PREPARE_SECONDS)
 
 
 def test_nothing_is_made_of_a_system_that_has_no_file_today(tmp_path):
@@ -233,10 +232,10 @@ def test_what_a_predecessor_opened_up_is_sealed_and_marks_of_nothing_are_taken_a
     site.store(3, 4)
     site.sink.close()
     gone = site.path().with_name("gone.hdf5")
-    marked(gone).touch()
+    mark(gone)
     site.boot()
-    assert (site.form(), [mark.name for mark in tmp_path.rglob(f".*{MARK}")]) == ("live", [marked(site.path()).name])
-    assert (site.look(25.5), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])
+    assert (site.form(), list(marked_files(tmp_path))) == ("live", [site.path()])
+    assert (site.look(25.5), list(marked_files(tmp_path))) == (sealed(), [])
 
 
 def test_a_day_that_can_not_be_sealed_says_why_holds_up_no_other_and_is_tried_again(tmp_path):
@@ -247,10 +246,10 @@ def test_a_day_that_can_not_be_sealed_says_why_holds_up_no_other_and_is_tried_ag
     failed = [("sealed", "2018-01-29", "SealingFailed")]
     assert site.look(49) == [*failed, *sealed("2018-01-30")]
     assert site.look_now() == []
-    asyncio.run(site.clock.advance(AGAIN))
+    asyncio.run(site.clock.advance(SEAL_RETRY_SECONDS))
     assert site.look_now() == failed
     temporary.rmdir()
-    asyncio.run(site.clock.advance(AGAIN))
+    asyncio.run(site.clock.advance(SEAL_RETRY_SECONDS))
     assert site.look_now() == sealed()
 
 
@@ -259,8 +258,8 @@ def test_what_somebody_marked_is_sealed_at_once_whatever_is_missing(tmp_path):
     site.store(0, 10)
     site.store(24, 25)
     assert site.look(25) == []
-    marked(site.path()).touch()
-    assert (site.look(25.1), list(tmp_path.rglob(f".*{MARK}"))) == (sealed(), [])
+    mark(site.path())
+    assert (site.look(25.1), list(marked_files(tmp_path))) == (sealed(), [])
 
 
 def test_a_file_that_somebody_took_away_is_missed_and_its_windows_are_no_longer_stored(tmp_path):
@@ -269,13 +268,13 @@ def test_a_file_that_somebody_took_away_is_missed_and_its_windows_are_no_longer_
     site.look(50)
     for day in (0, 2):
         site.path(day).unlink()
-    asyncio.run(site.clock.advance(LOOK))
+    asyncio.run(site.clock.advance(SCAN_SECONDS))
     with capture_logs() as logs:
-        assert site.upkeep.turn()
+        assert site.maintenance.run()
     assert [(log["event"], log["path"]) for log in logs] == [("file.gone", str(site.path(0))), ("file.gone", str(site.path(2)))]
     assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 2 * DAY)]
-    asyncio.run(site.clock.advance(LOOK))
-    assert not site.upkeep.turn()
+    asyncio.run(site.clock.advance(SCAN_SECONDS))
+    assert not site.maintenance.run()
     assert [(one.path, one.salvaged) for one in site.sink.commit()] == [(str(site.path(2)), False)]
     site.store(48, 50)
     assert site.form(2) == "live"
@@ -288,7 +287,7 @@ def test_it_is_missed_also_when_it_was_taken_away_while_nobody_looked(tmp_path):
     site.sink.close()
     site.path(0).unlink()
     site.boot()
-    assert site.upkeep.turn()
+    assert site.maintenance.run()
     assert list(site.ledger.stored("l")) == [(model.EPOCH + DAY, model.EPOCH + 30 * HOUR)]
 
 
@@ -307,14 +306,14 @@ def test_an_archive_that_is_not_mounted_has_lost_nothing(tmp_path):
     site.look(30)
     away = tmp_path.with_name(f"{tmp_path.name}-away")
     tmp_path.rename(away)
-    asyncio.run(site.clock.advance(LOOK))
+    asyncio.run(site.clock.advance(SCAN_SECONDS))
     with capture_logs() as logs:
-        assert not site.upkeep.turn()
-    assert [(log["event"], log["error"]) for log in logs] == [("upkeep.failed", f"[Errno 2] the archive is not there: '{tmp_path}'")]
+        assert not site.maintenance.run()
+    assert [(log["event"], log["error"]) for log in logs] == [("maintenance.failed", f"[Errno 2] the archive is not there: '{tmp_path}'")]
     away.rename(tmp_path)
     assert list(site.ledger.stored("l")) == [(model.EPOCH, model.EPOCH + 30 * HOUR)]
-    asyncio.run(site.clock.advance(LOOK))
-    assert not site.upkeep.turn()
+    asyncio.run(site.clock.advance(SCAN_SECONDS))
+    assert not site.maintenance.run()
 
 
 def test_an_archive_that_is_moved_as_a_whole_has_lost_nothing(tmp_path):

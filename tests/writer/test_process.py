@@ -43,5 +43,5 @@ def test_a_writer_whose_ledger_is_out_of_reach_ends_as_one_that_is_to_be_started
         holder.execute("BEGIN EXCLUSIVE")
         with capture_logs() as logs, pytest.raises(SystemExit) as ended:
             writing.run(lambda: SimpleNamespace(archive=archive, source=()), FakeClock(0), Notifier(), lambda: True, lambda: False)
-    assert ended.value.code == writing.AGAIN != EXIT_NEEDS_OPERATOR
+    assert ended.value.code == writing.RESTART_EXIT_CODE != EXIT_NEEDS_OPERATOR
     assert [log["event"] for log in logs] == ["ledger.failed"]

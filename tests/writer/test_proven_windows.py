@@ -107,7 +107,7 @@ def test_no_more_columns_are_read_than_it_takes(tmp_path, monkeypatch):
     read = []
     monkeypatch.setattr(rebuild, "missing", lambda values: read.append(values.shape) or (values.view(np.int64) == np.iinfo(np.int64).min))
     assert proof(Site(tmp_path).config, NOW).windows == 23
-    assert sum(columns for _, columns in read) == 6 * rebuild.FIRST + 700 - rebuild.FIRST
+    assert sum(columns for _, columns in read) == 6 * rebuild.FIRST_COLUMNS + 700 - rebuild.FIRST_COLUMNS
 
 
 def two_datasets(directory, rows, other_rows):

@@ -14,9 +14,9 @@ from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 from tokiod.writer import proven_windows as rebuild
-from tokiod.writer.rebuild_ledger import REASON, UNSURE
+from tokiod.writer.rebuild_ledger import LOST_REASON, UNTRUSTED_SECONDS
 
-SURE = 1 + UNSURE // HOUR
+SURE = 1 + UNTRUSTED_SECONDS // HOUR
 """Hours at the end that are asked for again: the last difference has no second sample yet, and the hour before it is not believed."""
 
 
@@ -128,7 +128,7 @@ def test_a_rebuilding_that_was_killed_begins_again(site, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             one.start()
     with closing(one.start()) as ledger:
-        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(5, 8), REASON)]
+        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(5, 8), LOST_REASON)]
 
 
 def test_of_a_source_without_a_past_what_has_a_number_is_stored_and_the_rest_behind_it_lost_with_the_reason(site):
@@ -140,8 +140,8 @@ def test_of_a_source_without_a_past_what_has_a_number_is_stored_and_the_rest_beh
     with closing(one.start()) as ledger:
         assert one.stored(ledger) == [(2, 30), (33, 52)]
         assert [(row.window, row.state, row.error) for row in ledger.unstored("past")] == [
-            (hours(30, 33), "lost", REASON),
-            (hours(52, 53), "lost", REASON),
+            (hours(30, 33), "lost", LOST_REASON),
+            (hours(52, 53), "lost", LOST_REASON),
         ]
         # So it stays when the collectors come, who expect such a source from now on.
         assert ledger.register(one.config.source[0], model.EPOCH + 53 * HOUR) == model.EPOCH + 2 * HOUR
@@ -162,7 +162,7 @@ def test_of_a_source_without_a_past_that_an_old_copy_knows_the_files_are_looked_
     shutil.copy(tmp_path / "copy", one.path)
     with closing(one.at(8).start()) as ledger:
         assert one.stored(ledger) == [(0, 4), (5, 7)]
-        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(4, 5), "it was down"), (hours(7, 8), REASON)]
+        assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(4, 5), "it was down"), (hours(7, 8), LOST_REASON)]
 
 
 def test_files_older_than_the_retention_are_not_looked_at(site):

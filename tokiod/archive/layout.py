@@ -1,4 +1,4 @@
-"""Which file holds a time."""
+"""Which file of an archive holds a time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The file of a system for [start, end)."""
+class FileSlot:
+    """The path of a system's file for [start, end), whether the file exists or not. start, end: epoch seconds."""
 
     system: str
     path: Path
@@ -24,32 +24,32 @@ class Place:
 
 
 class Layout(Protocol):
-    """Says which file holds a time, or that none does."""
+    """Maps times to files."""
 
-    def __call__(self, system: str, time: int) -> Place | None:
-        """Return the place of an epoch second."""
+    def __call__(self, system: str, time: int) -> FileSlot | None:
+        """Return the slot that holds an epoch second, None outside of all files."""
         ...
 
 
 def daily(calendar: Calendar, path_of: Callable[..., Path]) -> Layout:
     """Return the layout of a daemon: a file per system and site day. path_of(day, system) fills the template."""
-    latest: dict[str, deque[Place]] = defaultdict(lambda: deque(maxlen=4))
+    recent: dict[str, deque[FileSlot]] = defaultdict(lambda: deque(maxlen=4))
 
-    def place(system: str, time: int) -> Place:
-        for known in latest[system]:
+    def slot(system: str, time: int) -> FileSlot:
+        for known in recent[system]:
             if known.start <= time < known.end:
                 return known
         day = calendar.day(time)
-        latest[system].appendleft(Place(system, path_of(day, system), day.start, day.end))
-        return latest[system][0]
+        recent[system].appendleft(FileSlot(system, path_of(day, system), day.start, day.end))
+        return recent[system][0]
 
-    return place
+    return slot
 
 
 def single(path: Path, span: Window) -> Layout:
-    """Return the layout of `tokioctl archive`: one file of a given span, whatever the system."""
+    """Return the layout of `tokioctl archive`: one file of a given span, for every system."""
 
-    def place(system: str, time: int) -> Place | None:
-        return Place(system, path, span.start, span.end) if span.start <= time < span.end else None
+    def slot(system: str, time: int) -> FileSlot | None:
+        return FileSlot(system, path, span.start, span.end) if span.start <= time < span.end else None
 
-    return place
+    return slot

@@ -1,4 +1,4 @@
-"""The archive's lock: one writer, and who it is."""
+"""The archive's lock: one process writes the archive, and other processes can look up which one."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from tokiod.errors import TokiodError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-STOPPING = 5.0
-"""Seconds that whoever holds the lock has to let go of it."""
-ABANDONED = 60.0
-"""The same for a writer whose supervisor is gone, which has been told to stop and finishes what it has begun, slow as the disk may be."""
+RELEASE_SECONDS = 5.0
+"""How long a stopping owner may take to release the lock."""
+ORPHAN_RELEASE_SECONDS = 60.0
+"""The same for a writer whose supervisor is gone: it was told to stop and finishes what it has begun, on a disk that may be slow."""
+POLL_SECONDS = 0.1
 
 _PAUSE = threading.Event()
 
 
 class ArchiveLocked(TokiodError):  # noqa: N818 - says what is the case
-    """Another daemon writes to this archive."""
+    """Another process writes to this archive."""
 
 
 class ArchiveLock:
-    """The right to write an archive: an flock that dies with its owner, held before anything is opened or bound.
+    """The right to write an archive: an flock that the kernel releases when its owner dies, taken before any file or socket is opened.
 
-    Sockets don't tell: a second bind of an ipc path succeeds and silently takes the first one's place.
+    Sockets can't replace it: a second bind of an ipc path succeeds and silently replaces the first one.
     """
 
-    def __init__(self, path: Path, patience: float = STOPPING) -> None:
+    def __init__(self, path: Path, timeout: float = RELEASE_SECONDS) -> None:
         self.path = path
-        self.patience = patience
+        self.timeout = timeout
         self._fd = -1
 
     def __enter__(self) -> Self:
@@ -43,17 +44,17 @@ class ArchiveLock:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
-        if not self._taken():
-            owner = _named(self._fd) or "unknown"
+        if not self._acquire():
+            owner = _recorded_pid(self._fd) or "unknown"
             os.close(self._fd)
             raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         return self
 
-    def _taken(self) -> bool:
-        """Try for a while: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond to look."""
-        for _ in _patiently(lambda: _named(self._fd), self.patience):
+    def _acquire(self) -> bool:
+        """Try until the timeout: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond."""
+        for _ in _attempts(lambda: _recorded_pid(self._fd), self.timeout):
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -65,19 +66,19 @@ class ArchiveLock:
         os.close(self._fd)
 
 
-def lasting_owner(path: Path, patience: float = STOPPING) -> int | None:
-    """Return the process that holds the archive's lock and does not let go of it within the time that a writer takes to stop.
+def lasting_owner(path: Path, timeout: float = RELEASE_SECONDS) -> int | None:
+    """Return the process that holds the archive's lock and does not release it within the time that a writer takes to stop.
 
-    A daemon that is started again right after its supervisor was killed finds the old writer still storing what it has.
+    A daemon that starts right after its supervisor was killed finds the old writer still storing what it has received.
     """
-    for _ in _patiently(lambda: lock_owner(path), patience):
+    for _ in _attempts(lambda: lock_owner(path), timeout):
         if lock_owner(path) is None:
             return None
     return lock_owner(path)
 
 
 def lock_owner(path: Path) -> int | None:
-    """Return the process that holds the archive's lock, or None where nobody does (or it can't be seen)."""
+    """Return the process that holds the archive's lock; None if no process does, or the lock can't be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -85,29 +86,29 @@ def lock_owner(path: Path) -> int | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _named(fd)
+        return _recorded_pid(fd)
     finally:
         os.close(fd)
     return None
 
 
-def _named(fd: int) -> int:
-    """Return the process that a lock's file names, 0 where it names none."""
+def _recorded_pid(fd: int) -> int:
+    """Return the process that the lock file names, 0 if it names no process."""
     text = os.pread(fd, 32, 0).decode(errors="replace").strip()
     return int(text) if text.isdigit() else 0
 
 
-def _patiently(owner: Callable[[], int | None], patience: float) -> Iterator[None]:
-    """Yield at once, and then ten times a second as long as the owner of a lock has time to let go of it."""
+def _attempts(owner: Callable[[], int | None], timeout: float) -> Iterator[None]:
+    """Yield at once, and then ten times a second while the owner of a lock has time to release it."""
     begun = time.monotonic()
     yield
-    while time.monotonic() - begun < (ABANDONED if _is_abandoned(owner() or 0) else patience):
-        _PAUSE.wait(0.1)
+    while time.monotonic() - begun < (ORPHAN_RELEASE_SECONDS if _is_orphan(owner() or 0) else timeout):
+        _PAUSE.wait(POLL_SECONDS)
         yield
 
 
-def _is_abandoned(pid: int) -> bool:
-    """Tell whether a process was started with --parent, and that is not its parent any more."""
+def _is_orphan(pid: int) -> bool:
+    """Return whether a process was started with --parent and its parent is another process now."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         parent = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]

@@ -10,13 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sinks.tts.day_files import Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
 from tokiod.collector import SourceConfig, collect_window
 from tokiod.errors import TokiodError
 from tokiod.tts.live.files import UNSYNCED
-from tokiod.tts.live.live_file import NotLive
+from tokiod.tts.live.live_file import LiveFile, NotLive
 from tokiod.tts.sealed.seal import seal, unseal
 from tokiod.window import Window, iso
 
@@ -75,14 +74,13 @@ async def archive(
     filled_before = job.out.exists()
     try:
         file_span = _prepare(job, live, now)
-        shelf = Shelf(single(live, file_span), clock, UNSYNCED)
-        with closing(TtsSink(shelf, compare=False)) as sink:
+        with closing(TtsSink(single(live, file_span), clock, UNSYNCED, compare=False)) as sink:
             result = await _fill(job, sink, calendar, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
-            volume = shelf.ending_at(str(job.out), file_span.end)
-            if volume is None or not (result.cells or filled_before):
-                raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written")
-            seal(volume.file, job.out, updated=now)
+        if not (live.exists() and (result.cells or filled_before)):
+            raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written")
+        with closing(LiveFile.open(live, UNSYNCED)) as file:
+            seal(file, job.out, updated=now)
     finally:
         live.unlink(missing_ok=True)
     return result

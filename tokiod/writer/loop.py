@@ -1,9 +1,9 @@
-"""The writer: one plain loop that stores windows, and the only process that touches the archive.
+"""The writer's loop: it stores windows, in the only process that writes the archive.
 
     receive whole windows -> apply to the files -> one sync per file -> one ledger transaction -> acknowledge -> publish
 
-Windows that wait at the same time share the sync and the transaction. What fails on the way is refused by name, with whether
-asking again can help; what was acknowledged is on the disk and in the ledger.
+Windows that wait at the same time share the sync and the transaction. A window that fails on the way is refused by name, with the time at
+which it may come again; an acknowledged window is on the disk and in the ledger.
 """
 
 from __future__ import annotations
@@ -32,82 +32,91 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-BEAT = 0.25
-"""Seconds between heartbeats; a collector gives a writer up after one second without."""
-TELL = 1.0
-"""Seconds between the feed's: each is a message per topic to every subscriber, and takes the place of one in what waits for a slow one."""
+HEARTBEAT_SECONDS = 0.25
+"""Between two heartbeats to the collectors, which give a writer up after one second without."""
+FEED_HEARTBEAT_SECONDS = 1.0
+"""The same for the feed: each heartbeat is a message per topic to every subscriber, and takes a place in the queue of a slow one."""
+
+MAX_WINDOWS_PER_SYNC = 64
+"""More would only delay the first one's acknowledgement."""
 
 _DONE = {"made": "file.made", "grown": "file.grown", "opened": "file.opened", "sealed": "file.sealed"}
 _NOT_DONE = {"made": "file.not_made", "grown": "file.not_grown", "opened": "file.not_opened", "sealed": "file.not_sealed"}
 
-SHARE = 64
-"""Windows that may share one sync: more would only delay the first one's acknowledgement."""
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Reports to collectors, subscribers and the supervisor that the writer is alive; called often, also from inside long work.
+
+    report: takes the status sentence with each heartbeat.
+    """
+
+    receiver: Receiver
+    feed: Feed
+    monotonic: Callable[[], float]
+    report: Callable[[str], None] = field(default=lambda _status: None)
+    status: str = field(default="nothing stored yet")
+    _sent: float = field(default=0.0)
+    _sent_to_feed: float = field(default=0.0)
+    _dropped: int = field(default=0)
+
+    def __call__(self) -> None:
+        """Send a heartbeat if it is time to: to collectors a few times a second, to subscribers once a second."""
+        now = self.monotonic()
+        if now - self._sent < HEARTBEAT_SECONDS:
+            return
+        self._sent = now
+        self.receiver.beat()
+        self.feed.poll()
+        if now - self._sent_to_feed >= FEED_HEARTBEAT_SECONDS:
+            self._sent_to_feed = now
+            self.feed.beat()
+        self.report(self.status)
+        dropped, self._dropped = self._dropped, self.receiver.dropped.total()
+        catalogue.BUS_DROPPED.inc(by=self._dropped - dropped)
 
 
 @dataclass(slots=True)
 class Writer:
-    """Everything the writer's loop needs; beat() is also called from inside long work, such as making a file.
-
-    upkeep: begins what is due beside storing windows; returns whether the ledger says less than it did. alive: told with each beat how it
-    goes, in a sentence.
-    """
+    """The writer's loop. run_maintenance: begins what is due between windows; returns whether windows are no longer stored."""
 
     receiver: Receiver
     sink: Sink
     ledger: Ledger
     feed: Feed
     clock: Clock
-    monotonic: Callable[[], float]
-    upkeep: Callable[[], bool] = field(default=lambda: False)
-    alive: Callable[[str], None] = field(default=lambda _sentence: None)
-    _sentence: str = field(default="nothing stored yet")
+    heartbeat: Heartbeat
+    run_maintenance: Callable[[], bool] = field(default=lambda: False)
     _stored: int = field(default=0)
-    _useless: int = field(default=0)
-    _beaten: float = field(default=0.0)
-    _told: float = field(default=0.0)
-    _unproved: list[SetAside] = field(default_factory=list)
+    _unrecorded: list[SetAside] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
 
     def __post_init__(self) -> None:
         self._repeats = Repeats(self.clock)
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Store windows until `stopping` says so; what has arrived by then is stored first."""
+        """Store windows until stopping() is true; windows that have arrived by then are stored first."""
         while not stopping():
             self.turn(timeout_ms=100)
         self.turn(timeout_ms=0)
 
     def turn(self, timeout_ms: int) -> None:
-        """Store and acknowledge what has arrived, waiting for it at most so long."""
+        """Store and acknowledge the windows that have arrived, after waiting for the first one up to `timeout_ms`."""
         arrived = self.receiver.poll(timeout_ms)
-        while arrived and len(arrived) < SHARE and (more := self.receiver.poll(0)):
+        while arrived and len(arrived) < MAX_WINDOWS_PER_SYNC and (more := self.receiver.poll(0)):
             arrived += more
         if arrived:
             catalogue.WAITING_WINDOWS.set(len(arrived))
             self._store(arrived)
             catalogue.WAITING_WINDOWS.set(0)
-        self._rest()
-        self.beat()
-
-    def beat(self) -> None:
-        """Tell collectors that the writer lives, a few times a second, and subscribers, once."""
-        now = self.monotonic()
-        if now - self._beaten >= BEAT:
-            self._beaten = now
-            self.receiver.beat()
-            self.feed.poll()
-            if now - self._told >= TELL:
-                self._told = now
-                self.feed.beat()
-            self.alive(self._sentence)
-            useless, self._useless = self._useless, self.receiver.dropped.total()
-            catalogue.BUS_DROPPED.inc(by=self._useless - useless)
+        self._maintain()
+        self.heartbeat()
 
     def _store(self, arrived: list[Arrived]) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
         with catalogue.WRITER_STAGE.timing("sync"):
             failed = self._commit()
-        self._unproved += failed
+        self._unrecorded += failed
         stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
         try:
             with catalogue.WRITER_STAGE.timing("ledger"):
@@ -123,13 +132,13 @@ class Writer:
             self.receiver.ack(one, done.cells, _dropped(one, done))
             self._publish(one, done)
             self._stored += 1
-            self._sentence = f"{self._stored} windows stored, the last {one.collected.meta.source} {one.collected.meta.window}"
+            self.heartbeat.status = f"{self._stored} windows stored, the last {one.collected.meta.source} {one.collected.meta.window}"
         self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
 
-    def _rest(self) -> None:
-        if self.upkeep():
+    def _maintain(self) -> None:
+        if self.run_maintenance():
             self.receiver.reload()
-        for done in self.sink.rest():
+        for done in self.sink.run_maintenance():
             catalogue.count_file_change(done)
             if done.error is None:
                 log.info(_DONE[done.what], path=str(done.path))
@@ -150,12 +159,12 @@ class Writer:
             self.receiver.refuse(one, error)
             return None
         except Exception as error:
-            # A fault of ours: it must not end the writer again at each attempt and stop every other source with it.
+            # A fault in the code: it must not end the writer at each attempt and stop every other source with it.
             log.exception("window.failed", source=meta.source, window=str(meta.window))
             self.receiver.refuse(one, Refusal(f"a fault in the writer, see its log: {type(error).__name__}: {error}", "retry"))
             return None
         catalogue.WRITER_CELLS.inc(by=applied.cells)
-        self.beat()
+        self.heartbeat()
         return applied
 
     def _commit(self) -> list[SetAside]:
@@ -170,11 +179,11 @@ class Writer:
         return any(f.system == meta.system and f.window.start < meta.window.end and meta.window.start < f.window.end for f in failed)
 
     def _forget(self) -> None:
-        """Take what was set aside out of the ledger, now or, should that fail, before anything else is said to be stored."""
-        for one in (one for one in self._unproved if not one.salvaged):
+        """Forget the windows of quarantined files in the ledger; if that fails, before any other window is recorded."""
+        for one in (one for one in self._unrecorded if not one.salvaged):
             self.ledger.forget(one.system, one.window)
-        if self._unproved:
-            self._unproved.clear()
+        if self._unrecorded:
+            self._unrecorded.clear()
             self.receiver.reload()
 
     def _refuse(self, applied: list[tuple[Arrived, Applied]], message: str) -> None:

@@ -1,148 +1,156 @@
-"""What a writer does for its archive beside storing windows: tomorrow's files, sealing the days that are over, an eye on disk and files.
+"""What the writer does for its archive between windows: it creates tomorrow's files, seals days, checks the disk and missing files.
 
-A file that somebody took away is missed: what the sources still have of its day is collected again.
+The windows of a file that is missing are collected again, as far as their sources still hold them.
 """
 
 from __future__ import annotations
 
 import errno
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
 
-from sinks.tts.reopened import MARK
+from tokiod.archive.seal_marker import marked_files, unmark
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.known_files import KnownFile
 from tokiod.window import Window
-from tokiod.writer.disk_room import Room
-from tokiod.writer.file_scan import FilesSeen
-from tokiod.writer.seal_policy import Due
+from tokiod.writer.file_scan import FileScan
+from tokiod.writer.seal_policy import DiskSpace, SealPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sinks.tts.day_files import Shelf
-    from tokiod.archive.layout import Place
+    from tokiod.archive.layout import FileSlot, Layout
     from tokiod.clock import Clock
     from tokiod.config.load import Config
+    from tokiod.ledger.known_files import KnownFiles
     from tokiod.ledger.ledger import Ledger
+    from tokiod.sink import Sink
     from tokiod.tts.live.files import Files
-    from tokiod.writer.file_scan import Seen
+    from tokiod.writer.file_scan import ScannedFile
 
 log = structlog.get_logger()
 
-LOOK = 10.0
-"""Seconds between two looks at what is due."""
-AGAIN = 300.0
-"""Seconds after which a day is tried again that could not be sealed: until then it holds up none of the others."""
-LEAD = 3600
-"""Seconds before midnight at which tomorrow's files are made."""
+SCAN_SECONDS = 10.0
+"""From one scan of the files to the next."""
+SEAL_RETRY_SECONDS = 300.0
+"""After this time the writer tries again to seal a day that it could not seal; meanwhile it seals others."""
+PREPARE_SECONDS = 3600
+"""How long before midnight tomorrow's files are created."""
 
 
-class Upkeep:
-    """Looks after the files of an archive."""
+@dataclass(slots=True)
+class Maintenance:
+    """Looks after the files of an archive that a sink stores windows in. files: reports the free space."""
 
-    def __init__(self, config: Config, shelf: Shelf, ledger: Ledger, clock: Clock, files: Files) -> None:
-        self._config = config
-        self._shelf = shelf
-        self._ledger = ledger
-        self._clock = clock
-        self._seen = FilesSeen(self._place_of)
-        self._looked = float("-inf")
-        self._is_looking = False
-        self._begun: dict[Path, float] = {}
-        self._room = Room(config.archive.root, files)
-        self._known_files = ledger.known_files(config.archive.root)
+    config: Config
+    layout: Layout
+    sink: Sink
+    ledger: Ledger
+    clock: Clock
+    files: Files
+    _scan: FileScan = field(init=False)
+    _disk: DiskSpace = field(init=False)
+    _known_files: KnownFiles = field(init=False)
+    _scan_began: float = field(default=float("-inf"), init=False)
+    _is_scanning: bool = field(default=False, init=False)
+    _seal_began: dict[Path, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._scan = FileScan(self._slot_of)
+        self._disk = DiskSpace(self.config.archive.root, self.files)
+        self._known_files = self.ledger.known_files(self.config.archive.root)
 
     def reconfigure(self, config: Config) -> None:
-        """Look after the files of other sources from now on; the archive is the same."""
-        self._config = config
-        self._seen.clear()
+        """Look after the files of other sources from now on, in the same archive."""
+        self.config = config
+        self._scan.clear()
 
-    def adopt(self, used: float | None = None) -> None:
-        """Take over what a predecessor had opened up, and what somebody wants to have sealed; used: see Shelf.adopt()."""
-        for mark in self._config.archive.root.rglob(f".*{MARK}"):
-            path = mark.with_name(mark.name[1 : -len(MARK)])
-            known = self._seen.look_at(path, 0.0)
-            if known is None or known.place is None:
-                mark.unlink()
+    def adopt(self, last_used: float | None = None) -> None:
+        """Hand the sink every file with a marker: reopened by a predecessor, or to be sealed by request. last_used: see Sink.adopt()."""
+        for path in marked_files(self.config.archive.root):
+            file = self._scan.inspect(path, 0.0)
+            if file is None or file.slot is None:
+                unmark(path)
             else:
-                self._shelf.adopt(known.place, used)
+                self.sink.adopt(file.slot.system, file.slot.start, last_used)
 
-    def turn(self) -> bool:
-        """Begin what is due; that it can't be begun (a full disk, a corrupt file) is told and stops nothing.
+    def run(self) -> bool:
+        """Begin what is due; log what can't be begun (a full disk, a corrupt file) and go on.
 
-        Returns whether the ledger says less than it did.
+        Returns whether windows that the ledger called stored are no longer.
         """
         try:
-            if not self._has_looked():
+            if not self._scan_is_complete():
                 return False
-            self._look(self._clock.time())
-            return self._miss(self._clock.time())
+            now = self.clock.time()
+            self._prepare_and_seal(now)
+            return self._forget_missing_files(now)
         except (OSError, LedgerError) as error:
-            log.warning("upkeep.failed", path=getattr(error, "filename", None) or "", error=str(error))
+            log.warning("maintenance.failed", path=getattr(error, "filename", None) or "", error=str(error))
             return False
 
-    def _has_looked(self) -> bool:
-        """Go on looking at the files, where it is time to; return whether that came to its end just now."""
-        now = self._clock.monotonic()
-        if not self._is_looking:
-            if now - self._looked < LOOK:
+    def _scan_is_complete(self) -> bool:
+        """Begin a scan if it is time to, or go on with it; return whether it just ended."""
+        now = self.clock.monotonic()
+        if not self._is_scanning:
+            if now - self._scan_began < SCAN_SECONDS:
                 return False
-            self._looked = now
-            self._seen.look(self._config.archive.files(), self._clock.time())
-            self._is_looking = True
-        self._is_looking = not self._seen.read(self._clock.time())
-        return not self._is_looking
+            self._scan_began = now
+            self._scan.begin(self.config.archive.files(), self.clock.time())
+            self._is_scanning = True
+        self._is_scanning = not self._scan.open_some(self.clock.time())
+        return not self._is_scanning
 
-    def _look(self, now: float) -> None:
-        self.adopt(used=float("-inf"))  # nobody waits for more windows
-        known = [one for _, one in self._seen.items() if one.is_live and one.place is not None]
-        live = [one.place for one in known if one.place is not None]
-        current = [place for place in live if place.start <= now < place.end]
-        scarce = self._room.is_scarce(current, now)
-        for place in current:
-            if place.end - now <= LEAD and (following := self._shelf.place(place.system, place.end)) is not None:
-                self._shelf.prepare(place, following)
-        self._seal([one for one in known if one.place and one.place.end <= now], now, scarce=scarce)
+    def _prepare_and_seal(self, now: float) -> None:
+        self.adopt(last_used=float("-inf"))  # a file that was marked by request waits for no more windows
+        live = [(file.slot, file) for _, file in self._scan.items() if file.is_live and file.slot is not None]
+        current = [slot for slot, _ in live if slot.start <= now < slot.end]
+        disk_is_scarce = self._disk.is_scarce(current, now)
+        for slot in current:
+            if slot.end - now <= PREPARE_SECONDS:
+                self.sink.prepare(slot.system, slot.end)
+        over = sorted([(slot, file) for slot, file in live if slot.end <= now], key=lambda one: one[0].start)
+        self._seal_one(over, now, disk_is_scarce=disk_is_scarce)
 
-    def _seal(self, over: list[Seen], now: float, *, scarce: bool) -> None:
-        """Begin to seal the oldest day that is due, of those that are over; not one that was begun lately, which would only fail again."""
-        passed = self._clock.monotonic()
-        self._begun = {path: begun for path, begun in self._begun.items() if passed - begun < AGAIN}
-        due = Due(self._config, self._ledger, now, scarce=scarce) if over else None
-        for one in sorted(over, key=lambda one: one.start):
-            if not due or one.place is None or one.place.path in self._begun or not due(one.place, one.changed_at):
+    def _seal_one(self, over: list[tuple[FileSlot, ScannedFile]], now: float, *, disk_is_scarce: bool) -> None:
+        """Begin to seal the oldest day that is due, except days that were begun lately: those would only fail again."""
+        passed = self.clock.monotonic()
+        self._seal_began = {path: begun for path, begun in self._seal_began.items() if passed - begun < SEAL_RETRY_SECONDS}
+        policy = SealPolicy(self.config, self.ledger, now, disk_is_scarce=disk_is_scarce) if over else None
+        for slot, file in over:
+            if policy is None or slot.path in self._seal_began or not policy.is_due(slot, file.changed_at):
                 continue
-            if self._shelf.seal(one.place):
-                self._begun[one.place.path] = passed
+            if self.sink.seal(slot.system, slot.start):
+                self._seal_began[slot.path] = passed
                 return
 
-    def _miss(self, now: float) -> bool:
-        """Forget what was stored in files that are gone; of days that no source reaches back to, only the files."""
+    def _forget_missing_files(self, now: float) -> bool:
+        """Forget the windows of missing files; of days older than any retention, only the files. Returns whether windows were forgotten."""
         self._known_files.add(
-            KnownFile(path, known.place.system, Window(known.place.start, known.place.end))
-            for path, known in self._seen.items()
-            if known.place is not None
+            KnownFile(path, file.slot.system, Window(file.slot.start, file.slot.end))
+            for path, file in self._scan.items()
+            if file.slot is not None
         )
-        gone = self._known_files.missing()
-        if gone and not self._ledger.path.exists():
-            # An archive whose file system is not mounted has lost nothing.
-            raise FileNotFoundError(errno.ENOENT, "the archive is not there", str(self._config.archive.root))
-        missed = False
-        for one in gone:
-            retention = max((int(source.retention) for source in self._config.source if source.system == one.system), default=0)
+        missing = self._known_files.missing()
+        if missing and not self.ledger.path.exists():
+            # The file system is not mounted: nothing is lost.
+            raise FileNotFoundError(errno.ENOENT, "the archive is not there", str(self.config.archive.root))
+        forgotten = False
+        for one in missing:
+            retention = max((int(source.retention) for source in self.config.source if source.system == one.system), default=0)
             if one.window.end <= now - retention:
                 self._known_files.remove(one)
                 continue
-            log.error("file.gone", path=str(one.path), reason="it is no longer there; its windows are collected again")
-            self._shelf.miss(one.path)
-            self._ledger.forget(one.system, one.window)
+            log.error("file.gone", path=str(one.path), reason="the file is missing; its windows are collected again")
+            self.sink.miss(one.path)
+            self.ledger.forget(one.system, one.window)
             self._known_files.remove(one)
-            missed = True
-        return missed
+            forgotten = True
+        return forgotten
 
-    def _place_of(self, path: Path, start: int) -> Place | None:
-        systems = sorted({source.system for source in self._config.source})
-        places = (self._shelf.place(system, start) for system in systems)
-        return next((place for place in places if place is not None and place.path == path), None)
+    def _slot_of(self, path: Path, start: int) -> FileSlot | None:
+        systems = sorted({source.system for source in self.config.source})
+        slots = (self.layout(system, start) for system in systems)
+        return next((slot for slot in slots if slot is not None and slot.path == path), None)

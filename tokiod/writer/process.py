@@ -1,16 +1,15 @@
-"""The writer's process: the lock first, then the ledger, the files and the sockets, then the loop."""
+"""The writer's process: it opens the lock first, then the ledger, the sockets and the files, and runs the loop."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import structlog
 
-from sinks.tts.background import Threads
-from sinks.tts.day_files import Limits, Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ArchiveLock
@@ -24,9 +23,9 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Calendar
-from tokiod.writer.loop import Writer
-from tokiod.writer.maintenance import Upkeep
-from tokiod.writer.rebuild_ledger import told_by_files
+from tokiod.writer.loop import Heartbeat, Writer
+from tokiod.writer.maintenance import Maintenance
+from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,84 +38,108 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-AGAIN = 1
-"""The exit code of a writer that nobody but its disk or its ledger stands in the way of: whoever started it starts it again."""
+RESTART_EXIT_CODE = 1
+"""Of a writer that only its disk or its ledger stopped: the supervisor starts it again."""
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
-    """Write the archive until `stopping` says so; read the configuration again when `reloading` says so.
+    """Write the archive until stopping() is true; read the configuration again when reloading() is.
 
-    Raises ConfigError, ArchiveLocked where another process does already, TokiodError where a directory or socket can't be had.
+    Raises ConfigError, ArchiveLocked if another process writes the archive, TokiodError for a directory or socket that can't be used.
     """
-    config, epoch = load(), uuid4().hex
-    with ArchiveLock(config.archive.lock):
-        _sweep(config.archive.root)
-        with (
-            _opened(config, clock) as ledger,
-            Receiver(config.bus.endpoint, epoch, keys=bus_server_keys(config)) as receiver,
-            Feed(config.feed.endpoint, epoch, keys=feed_server_keys(config)) as feed,
-        ):
-            check_ledger = IntegrityCheck(ledger.path, clock.monotonic)
-            catalogue.start_counting(config, "writer")
-            told_by_files(config, ledger, clock)
-            layout, limits = daily(Calendar(config.timezone), config.archive.file), Limits(columns=config.archive.max_columns)
-            shelf = Shelf(layout, clock, REAL, Threads(), limits)
-            upkeep = Upkeep(config, shelf, ledger, clock, REAL)
-            upkeep.adopt()
-            writer = Writer(receiver, TtsSink(shelf), ledger, feed, clock, time.monotonic, upkeep.turn, notifier.alive)
-            shelf.pause = writer.beat
-            log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
-            notifier.ready()
-
-            def is_over() -> bool:
-                check_ledger()
-                if reloading():
-                    reloading.clear()
-                    _reload(load, (upkeep, receiver, feed), notifier)
-                return stopping()
-
-            try:
-                writer.run(is_over)
-                notifier.stopping()
-                shelf.seal_all()
-            except LedgerLost as error:
-                log.critical("ledger.lost", path=str(ledger.path), reason=f"{error}; the writer begins anew, with what the files tell")
-                # To close it would write to it, and take away by its name the log of the one that is there now.
-                os._exit(AGAIN)
-            finally:
-                shelf.close()
+    with WriterProcess(load, clock, notifier) as process:
+        process.serve(stopping, reloading)
     log.info("writer.stopped")
 
 
-def _opened(config: Config, clock: Clock) -> Ledger:
-    """Open the ledger, a new one where it is corrupt; end as one that is to be started again where it can't be had just now."""
+class WriterProcess:
+    """The parts of the writer: made by opening it, released in the reverse order by closing it."""
+
+    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+        """Open everything; load: reads the configuration, now and at each reload(). Raises as run()."""
+        self._load, self._notifier = load, notifier
+        with ExitStack() as stack:
+            self._open(load(), clock, stack)
+            self._parts = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, config: Config, clock: Clock, stack: ExitStack) -> None:
+        epoch, opened = uuid4().hex, stack.enter_context
+        opened(ArchiveLock(config.archive.lock))
+        _remove_temporary_files(config.archive.root)
+        self._ledger = opened(_open_ledger(config, clock))
+        self._receiver = opened(Receiver(config.bus.endpoint, epoch, keys=bus_server_keys(config)))
+        self._feed = opened(Feed(config.feed.endpoint, epoch, keys=feed_server_keys(config)))
+        self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
+        catalogue.start_counting(config, "writer")
+        rebuild_if_untrusted(config, self._ledger, clock)
+        heartbeat = Heartbeat(self._receiver, self._feed, time.monotonic, self._notifier.alive)
+        layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
+        self._sink = TtsSink(layout, clock, REAL, "threads", max_columns=columns, pause=heartbeat)
+        stack.callback(self._sink.close)
+        self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
+        self._maintenance.adopt()
+        self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance.run)
+        log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
+        self._notifier.ready()
+
+    def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
+        """Store windows until stopping() is true; then seal the reopened days."""
+
+        def must_stop() -> bool:
+            self._check_ledger()
+            if reloading():
+                reloading.clear()
+                self.reload()
+            return stopping()
+
+        try:
+            self._writer.run(must_stop)
+            self._notifier.stopping()
+            self._sink.seal_reopened()
+        except LedgerLost as error:
+            reason = f"{error}; the writer starts again and rebuilds it from the files"
+            log.critical("ledger.lost", path=str(self._ledger.path), reason=reason)
+            # Closing the ledger would write to it, and delete the write-ahead log of the one that has its name now.
+            os._exit(RESTART_EXIT_CODE)
+
+    def reload(self) -> None:
+        """Read the configuration again: other sources, and which keys are allowed. Other changes need another writer."""
+        self._notifier.reloading()
+        try:
+            config = self._load()
+            self._maintenance.reconfigure(config)
+            self._receiver.reload_allowed_keys()
+            self._feed.reload_allowed_keys()
+            catalogue.start_counting(config, "writer")
+        except ConfigError as error:
+            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
+        self._notifier.ready()
+
+    def close(self) -> None:
+        """Release the files, the sockets, the ledger and the lock."""
+        self._parts.close()
+
+
+def _open_ledger(config: Config, clock: Clock) -> Ledger:
+    """Open the ledger, a new one if it is corrupt. Exits with RESTART_EXIT_CODE if it can't be read at the moment."""
     full = not all(source.replayable for source in config.source)
     try:
         ledger = Ledger.open_or_quarantine(config.archive.ledger, int(clock.time()), full=full)
     except LedgerUnreadable as error:
-        log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - a disk needs no traceback
-        raise SystemExit(AGAIN) from None
+        log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - no fault of the code
+        raise SystemExit(RESTART_EXIT_CODE) from None
     if ledger.quarantined is not None:
         log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.quarantined), reason="it is corrupt")
     return ledger
 
 
-def _reload(load: Callable[[], Config], parts: tuple[Upkeep, Receiver, Feed], notifier: Notifier) -> None:
-    """Look after the files of other sources, and who may come; what else the configuration says needs another writer."""
-    upkeep, receiver, feed = parts
-    notifier.reloading()
-    try:
-        config = load()
-        upkeep.reconfigure(config)
-        receiver.reload_allowed_keys()
-        feed.reload_allowed_keys()
-        catalogue.start_counting(config, "writer")
-    except ConfigError as error:
-        log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to say
-    notifier.ready()
-
-
-def _sweep(root: Path) -> None:
-    """Delete what a killed writer left half made."""
+def _remove_temporary_files(root: Path) -> None:
+    """Remove what a killed writer left unfinished."""
     for directory in {file.parent for file in root.rglob(".*.tmp")}:
         sweep(directory, REAL)

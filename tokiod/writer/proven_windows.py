@@ -1,9 +1,9 @@
-"""What the cells of an archive prove to be stored: a pure function of the configuration and the files, for a ledger that was lost.
+"""Which windows the cells of an archive prove to be stored: a pure function of the configuration and the files, for a lost ledger.
 
-Of a source that can be asked again, a window is proved when each of its steps holds a number in every dataset of the source that the
-day's file has; in a sealed file, in the narrowest dataset of every group, and its hour in the others. What a source leaves empty is
-thereby not proved, and asked for again: that costs questions, never cells. Of a source without a past, any number in a window proves
-it, for nobody can ask.
+For a replayable source, a window is proven when each of its steps holds a number in every dataset of the source that the day's file has;
+in a sealed file, in the narrowest dataset of every group, and its hour in the others. Windows that a source leaves empty are thus not
+proven and are queried again: that costs queries, never cells. For a source that is not replayable, any number in a window proves it,
+because the source can't be queried again.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-SECONDS = 4 * 3600
-"""Of a dataset in memory at once: four rows of a sealed file's chunks."""
-FIRST, NEXT = 32, 256
-"""Columns that are looked at first, a chunk of a sealed file, which mostly prove all; and then at once."""
+BLOCK_SECONDS = 4 * 3600
+"""How much of a dataset is in memory at once: four rows of a sealed file's chunks."""
+FIRST_COLUMNS, MORE_COLUMNS = 32, 256
+"""Columns that are read first: one chunk of a sealed file, which mostly proves every row; and columns that are read at once after that."""
 
 
 @dataclass(slots=True)
 class Proof:
-    """What was found: the stored seconds by source, whole windows; how many files were read, and how many windows proved."""
+    """What the files prove: the stored seconds by source, in whole windows; how many files were read, how many windows are proven."""
 
     stored: dict[str, Ranges] = field(default_factory=dict)
     files: int = 0
@@ -51,9 +51,9 @@ class Proof:
 
 
 def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = None, since: float | None = None) -> Proof:
-    """Read the files of the days from `since` to `now`, epoch seconds; of all polled sources as far as any retention reaches by default.
+    """Read the files of the days from `since` to `now`, epoch seconds; by default for all polled sources and the longest retention.
 
-    A file that can't be read, or that tokiod did not make, proves nothing, and none proves a window that has not begun.
+    A file that can't be read, or that tokiod did not make, proves nothing; no file proves a window that has not begun.
     """
     if sources is None:
         sources = [source for source in config.source if source.polled]
@@ -62,19 +62,19 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
     found = Proof({source.name: Ranges() for source in sources})
     for day in _days(Calendar(config.timezone), now, since):
         for system in dict.fromkeys(source.system for source in sources):
-            _look_at(config.archive.file(day, system), day, [source for source in sources if source.system == system], found, now)
+            _read_file(config.archive.file(day, system), day, [source for source in sources if source.system == system], found, now)
     return found
 
 
 def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:
-    """Yield the days that end behind `since`, the newest, which may be tomorrow, first."""
+    """Yield the days that end after `since`, newest first; the newest may be tomorrow."""
     day = calendar.day(calendar.day(int(now)).end)
     while day.end > since:
         yield day
         day = calendar.day(day.start - 1)
 
 
-def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof, now: float) -> None:
+def _read_file(path: Path, day: Day, sources: list[SourceConfig], found: Proof, now: float) -> None:
     try:
         with open_for_reading(path) as file:
             if form_of(file) == "foreign" or (int(file.attrs["start"]), int(file.attrs["end"])) != (day.start, day.end):
@@ -82,7 +82,7 @@ def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof, no
             windows = [(source, list(_windows(file, source, day, now))) for source in sources]
     except FileNotFoundError:
         return
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # whatever HDF5 makes of a file that is broken
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # what h5py raises for broken files
         log.warning("ledger.file_skipped", path=str(path), error=str(error))
         return
     found.files += 1
@@ -93,70 +93,70 @@ def _look_at(path: Path, day: Day, sources: list[SourceConfig], found: Proof, no
 
 
 def _windows(file: Any, source: SourceConfig, day: Day, now: float) -> Iterator[tuple[int, int]]:
-    """Yield the spans of a day, in epoch seconds, whose windows are all proved."""
+    """Yield the spans of a day, in epoch seconds, whose windows are all proven."""
     rows = _rows(file, source, day)
     if rows is None:
         return
     starts = np.arange(day.start, day.end, int(source.window))
     whole = np.logical_and if source.replayable else np.logical_or
-    # What stands there for the future was not measured: it would keep a source from being asked until then.
-    proved = whole.reduceat(rows, (starts - day.start) // source.step) & (starts < now)
-    turns = np.flatnonzero(np.diff(np.concatenate([[False], proved, [False]])))
+    # A number in the future was not measured: the source would not be queried until then.
+    proven = whole.reduceat(rows, (starts - day.start) // source.step) & (starts < now)
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], proven, [False]])))
     edges = np.append(starts, day.end)[turns].tolist()
     yield from zip(edges[::2], edges[1::2], strict=True)
 
 
 def _rows(file: Any, source: SourceConfig, day: Day) -> Rows | None:
-    """Return bool[rows], which steps of a day hold what proves them; None where the file has nothing of the source in its steps."""
+    """Return bool[rows], which steps of a day are proven; None if the file holds no dataset of the source with its step."""
     names = [name for name in source.datasets() if name in file and column_names(file[name])]
     stamps = np.arange(day.start, day.end, source.step)
     if not names or not all(np.array_equal(file[f"{group_of(name)}/timestamps"][...], stamps) for name in names):
         return None
-    # Narrow ones first: what they don't prove needs no look at the wide ones, and the other way about.
+    # Narrow datasets first: a row that they do not prove needs no read of the wide ones, and vice versa.
     nodes = sorted((file[name] for name in names), key=lambda node: (node.shape[1], node.name))
-    tall = max(1, SECONDS // source.step)
+    height = max(1, BLOCK_SECONDS // source.step)
     if not source.replayable:
         every = np.ones(len(stamps), bool)
-        any_of: Rows = np.logical_or.reduce([_sampled(file, node, _filled(node, every, tall)) for node in nodes])
+        any_of: Rows = np.logical_or.reduce([_sampled(file, node, _filled(node, every, height)) for node in nodes])
         return any_of
-    return _everywhere(file, nodes, len(stamps), tall)
+    return _sampled_in_all(file, nodes, len(stamps), height)
 
 
-# To unpack every dataset of ninety sealed days takes minutes. A window that was cut short by a kill is collected again long before its
-# day is sealed, so there one dataset tells of each step, and of the others it is enough that they were collected at all.
-def _everywhere(file: Any, nodes: list[Any], rows: int, tall: int) -> Rows:
+# Unpacking every dataset of ninety sealed days takes minutes. A window that a kill cut short is collected again long before its day is
+# sealed, so there one dataset proves each step, and for the others it is enough that they were collected at all.
+def _sampled_in_all(file: Any, nodes: list[Any], rows: int, height: int) -> Rows:
     """Return bool[rows], which steps were sampled in all of the datasets, the narrowest first."""
-    proved, groups = np.ones(rows, bool), set()
+    proven, groups = np.ones(rows, bool), set()
     for node in nodes:
         if form_of(file) == "sealed" and node.parent.name in groups:
-            proved &= _packed(node, rows)
+            proven &= _has_data(node, rows)
             continue
         groups.add(node.parent.name)
-        around: Rows = proved | np.append(proved[1:], False)
-        proved &= _sampled(file, node, _filled(node, around, tall))
-    return proved
+        around: Rows = proven | np.append(proven[1:], False)
+        proven &= _sampled(file, node, _filled(node, around, height))
+    return proven
 
 
-def _packed(node: Any, rows: int) -> Rows:
-    """Return bool[rows], which steps of a sealed dataset lie in chunks that are larger than chunks of nothing are."""
+def _has_data(node: Any, rows: int) -> Rows:
+    """Return bool[rows], which steps of a sealed dataset lie in chunks that are larger than empty chunks."""
     (height, width), filled = node.chunks, np.zeros(rows, bool)
     for top in range(0, rows, height):
         sizes = (node.id.get_chunk_info_by_coord((top, left)).size for left in range(0, node.shape[1], width))
-        filled[top : top + height] = any(size > _empty(height, width) for size in sizes)
+        filled[top : top + height] = any(size > _max_empty_bytes(height, width) for size in sizes)
     return filled
 
 
 @cache
-def _empty(height: int, width: int) -> float:
-    """Return more bytes than a chunk of nothing takes, by whichever zlib."""
+def _max_empty_bytes(height: int, width: int) -> float:
+    """Return more bytes than an empty chunk takes with any zlib."""
     return 1.5 * len(pack(np.full((height, width), ABSENT)))
 
 
 def _sampled(file: Any, node: Any, filled: Rows) -> Rows:
-    """Return bool[rows], which steps were sampled themselves.
+    """Return bool[rows], which steps were sampled.
 
-    A difference stands in the step before its later sample: the number in the last step of a gap comes from behind the gap. So a
-    step of a counter was sampled where the step before it holds a number.
+    A difference is stored in the step before its later sample: the number in the last step of a gap comes from the sample after the gap.
+    So a step of a counter was sampled if the step before it holds a number.
     """
     if not is_counter(file, node.name.lstrip("/")):
         return filled
@@ -164,13 +164,13 @@ def _sampled(file: Any, node: Any, filled: Rows) -> Rows:
     return filled & before
 
 
-def _filled(node: Any, wanted: Rows, tall: int) -> Rows:
-    """Return bool[rows], which of the wanted rows hold a number; no more columns are read than it takes to know."""
+def _filled(node: Any, wanted: Rows, height: int) -> Rows:
+    """Return bool[rows], which of the wanted rows hold a number; reads no more columns than that takes."""
     filled = np.zeros(len(wanted), bool)
-    for top in range(0, len(wanted), tall):
-        some = slice(top, top + tall)
-        left, width = 0, FIRST
+    for top in range(0, len(wanted), height):
+        some = slice(top, top + height)
+        left, width = 0, FIRST_COLUMNS
         while left < node.shape[1] and (wanted[some] & ~filled[some]).any():
             filled[some] |= (~missing(node[some, left : left + width])).any(axis=1)
-            left, width = left + width, NEXT
+            left, width = left + width, MORE_COLUMNS
     return filled

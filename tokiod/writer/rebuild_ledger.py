@@ -1,4 +1,4 @@
-"""A ledger that was lost, corrupt or put back from an older copy, told again what the files prove, before anybody is asked."""
+"""Rebuild a ledger that was lost, corrupt or restored from an older copy from what the files prove, before any source is queried."""
 
 from __future__ import annotations
 
@@ -24,83 +24,82 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-UNSURE = 3600
-"""Seconds before the newest number of a source of which nothing is believed: a power loss may have torn what was just written."""
-DAY = 86400
-REASON = "the ledger was lost and the files hold nothing for it"
+UNTRUSTED_SECONDS = 3600
+"""The newest part of a source's data that proves nothing: a power loss may have torn what was just written."""
+DAY_SECONDS = 86400
+LOST_REASON = "the ledger was lost and the files hold nothing for it"
 
 
-def told_by_files(config: Config, ledger: Ledger, clock: Clock) -> None:
-    """Rebuild a ledger that can't be trusted to tell all that the files hold, and stamp it from now on. For the writer alone.
+def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
+    """Rebuild a ledger that may not record all that the files hold, and number its generations from now on. Only the writer calls this.
 
-    Killed on the way, it begins again at the next start. Raises LedgerError.
+    After a kill the next start begins again. Raises LedgerError.
     """
-    begun = time.monotonic()
-    doubt = ledger.generation.doubt()
+    begun, doubt = time.monotonic(), ledger.generation.doubt()
     if doubt:
         found = proof(config, clock.time())
         for source in (source for source in config.source if source.polled):
-            _learn(ledger, source, found, Calendar(config.timezone), clock.time())
+            _rebuild(ledger, source, found, Calendar(config.timezone), clock.time())
         if found.files:
             seconds = round(time.monotonic() - begun, 3)
             log.warning("ledger.rebuilt", reason=f"it was {doubt}", seconds=seconds, files=found.files, windows=found.windows)
     else:
         for source in (source for source in config.source if source.polled and not source.replayable):
-            _complete(config, ledger, source, clock.time())
+            _complete_tail(config, ledger, source, clock.time())
     ledger.generation.advance(clock.time())
 
 
-def _complete(config: Config, ledger: Ledger, source: SourceConfig, now: float) -> None:
-    """Tell a ledger that is trusted which windows are in the files behind its newest: a kill came before it was told of them.
+def _complete_tail(config: Config, ledger: Ledger, source: SourceConfig, now: float) -> None:
+    """Record the windows that are in the files after the newest one of a trusted ledger: a kill came before they were recorded.
 
-    Where a source can be asked again, it is; of one that can't, they would be called lost.
+    A replayable source is queried for them again; of other sources they would count as lost.
     """
-    newest = max((end for _, end in ledger.stored(source.name)), default=int(now - DAY))
-    behind = proof(config, now, [source], newest).stored[source.name]
-    behind.remove(0, newest)
-    if behind:
-        ledger.store(_entries(source, behind, Calendar(config.timezone)), now)
-        log.info("ledger.completed", source=source.name, seconds=behind.total)
+    newest = max((end for _, end in ledger.stored(source.name)), default=int(now - DAY_SECONDS))
+    tail = proof(config, now, [source], newest).stored[source.name]
+    tail.remove(0, newest)
+    if tail:
+        ledger.store(_entries(source, tail, Calendar(config.timezone)), now)
+        log.info("ledger.completed", source=source.name, seconds=tail.total)
 
 
-def _learn(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:
+def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:
     name, since, until = source.name, int(now - source.retention), calendar.window(int(now), source.window).start
-    # Between an old copy and now a file may have been lost and made anew: what the copy says of it proves nothing.
-    _forget(ledger, source, found.stored[name], since, until)
+    # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
+    _forget_unproven(ledger, source, found.stored[name], since, until)
     stored, known = found.stored[name], ledger.stored(name)
     if source.replayable:
         newest = max((end for _, end in stored), default=0)
-        stored.remove(calendar.window(newest - UNSURE, source.window).start, newest)
+        stored.remove(calendar.window(newest - UNTRUSTED_SECONDS, source.window).start, newest)
     for start, end in known:
         stored.remove(start, end)
     ledger.store(_entries(source, stored, calendar), now)
     if not source.replayable:
-        _lose(ledger, source, since, until, now)
+        _record_lost(ledger, source, since, until, now)
 
 
-def _forget(ledger: Ledger, source: SourceConfig, proved: Ranges, since: int, until: int) -> None:
-    """Forget what an older ledger calls stored and no file proves."""
-    for hole in proved.holes(since, until) if since < until else []:
+def _forget_unproven(ledger: Ledger, source: SourceConfig, proven: Ranges, since: int, until: int) -> None:
+    """Forget the windows that an older ledger records and no file proves."""
+    for hole in proven.holes(since, until) if since < until else []:
         ledger.forget(source.system, hole, source=source.name)
 
 
 def _entries(source: SourceConfig, stored: Ranges, calendar: Calendar) -> Iterator[StoredEntry]:
-    """Yield the spans as if each were one window, but for the last windows: status tells of the newest."""
+    """Yield each span as one entry, and its last window as another: status reports the newest window."""
     for start, end in stored:
         last = max(start, calendar.window(end - 1, source.window).start)
         for part in [*Ranges([(start, last)]).within(start, end), Window(last, end)]:
             yield StoredEntry(WindowMeta(source.name, source.kind, source.system, part), 0)
 
 
-def _lose(ledger: Ledger, source: SourceConfig, since: int, until: int, now: float) -> None:
-    """Call lost what a source without a past is missing behind the first that there is of it."""
+def _record_lost(ledger: Ledger, source: SourceConfig, since: int, until: int, now: float) -> None:
+    """Record as lost what a source that is not replayable misses after its first stored window."""
     settled = ledger.stored(source.name)
-    had = settled.within(since, until) if since < until else []
-    if not had:
+    stored = settled.within(since, until) if since < until else []
+    if not stored:
         return
-    ledger.register(source, had[0].start)
+    ledger.register(source, stored[0].start)
     for one in ledger.unstored(source.name):
         if one.state == "lost":
             settled.add(one.window.start, one.window.end)
-    for hole in settled.holes(had[0].start, until):
-        ledger.lost(source.name, hole, "LedgerLost", REASON, now)
+    for hole in settled.holes(stored[0].start, until):
+        ledger.lost(source.name, hole, "LedgerLost", LOST_REASON, now)

@@ -6,7 +6,7 @@ import pytest
 from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
 from commanded import configured, ran, source
 
-from sinks.tts.reopened import marked
+from tokiod.archive.seal_marker import is_marked, mark
 from tokiod.tts.layout import form_of, open_for_reading
 
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(ROWS)} for i, name in enumerate(NAMES)}
@@ -35,10 +35,10 @@ def form(path):
 
 
 def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
-    marked(file_of(path)).touch()
+    mark(file_of(path))
     before = file_of(path).stat().st_size
     done = run(path, "2018-01-29")
-    assert (done.exit_code, form(path), marked(file_of(path)).exists()) == (0, "sealed", False)
+    assert (done.exit_code, form(path), is_marked(file_of(path))) == (0, "sealed", False)
     assert done.stdout.startswith(f"{file_of(path)}: sealed, 0.1 MiB to 0.0 MiB")
     assert filled(held(path.parent, [COUNTER])) == {key: cells for key, cells in filled(expected(SAMPLES, 1)).items() if key[1] == COUNTER}
     assert run(path, "2018-01-29", "fs").stdout == f"{file_of(path)}: already sealed\n"

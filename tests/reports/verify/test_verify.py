@@ -12,7 +12,6 @@ import lmt_database
 import numpy as np
 import pytest
 
-from sinks.tts.day_files import Shelf
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
@@ -59,8 +58,8 @@ class Archive:
                 seal(file, self.file(time), updated=NOON)
 
     async def _store(self, spans):
-        collector, shelf = self.make(), Shelf(daily(self.calendar, self.archive.file), self.clock, UNSYNCED)
-        with closing(TtsSink(shelf, compare=False)) as sink:
+        collector, layout = self.make(), daily(self.calendar, self.archive.file)
+        with closing(TtsSink(layout, self.clock, UNSYNCED, compare=False)) as sink:
             entries = []
             for window in [window for span in spans for window in self.calendar.split(span, self.config.window)]:
                 collected = await collect_window(collector, self.config, window)

@@ -29,8 +29,8 @@ def lost_and_stored_again(directory, samples, day):
     sink = sink_in(directory)
     store(sink, samples, 0, DAYS * ROWS)
     for one in range(DAYS):
-        assert sink.shelf.seal(sink.shelf.place("fs", model.EPOCH + one * model.DAY))
-        assert not any(done.error for done in sink.rest())
+        assert sink.seal("fs", model.EPOCH + one * model.DAY)
+        assert not any(done.error for done in sink.run_maintenance())
     sink.close()
     path(directory, day).unlink()
     sink = sink_in(directory)

@@ -7,10 +7,9 @@ from dataclasses import replace
 import archive_model as model
 import pytest
 from archive_model import COUNTER, GAUGE, NAMES, filled, held
-from patient_workshop import Later
+from manual_executor import ManualExecutor
 
-from sinks.tts.background import Threads
-from sinks.tts.day_files import PATIENCE, Limits, Shelf
+from sinks.tts.rewrites import WAIT_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.errors import Refusal
@@ -25,11 +24,11 @@ SAMPLES = {name: {row: 100 * row + i + 1 for row in range(2 * model.ROWS)} for i
 TODAY = {name: {row: v for row, v in rows.items() if row < model.ROWS} for name, rows in SAMPLES.items()}
 
 
-def opened(directory, workshop, files=REAL, **limits):
+def opened(directory, executor="inline", files=REAL, **limits):
     for temporary in list(directory.rglob(".*.tmp")):
         sweep(temporary.parent)
     layout = daily(model.CALENDAR, lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
-    return TtsSink(Shelf(layout, FakeClock(model.EPOCH), files, workshop, Limits(**limits)))
+    return TtsSink(layout, FakeClock(model.EPOCH), files, executor, **limits)
 
 
 def store(sink, first, last, names=NAMES):
@@ -49,42 +48,42 @@ def right(directory, names, days=1, rows=model.ROWS):
 
 
 def form(sink):
-    with open_for_reading(place(sink).path) as file:
+    with open_for_reading(path(sink)) as file:
         return form_of(file)
 
 
-def place(sink):
-    return sink.shelf.place("fs", model.EPOCH)
+def path(sink):
+    return sink.layout("fs", model.EPOCH).path
 
 
 def test_what_is_stored_while_a_file_grows_is_in_the_grown_one(tmp_path):
-    workshop = Later()
-    sink = opened(tmp_path, workshop)
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
     assert is_busy(sink, 0, 4, NAMES)
-    workshop.do()
+    executor.run_all()
     store(sink, 0, 4)
     assert is_busy(sink, 4, 6, tuple(SAMPLES))
     store(sink, 6, 10)
-    workshop.do()
+    executor.run_all()
     store(sink, 10, 12)
     store(sink, 3, 7)
-    assert sink.rest()[-1] == Done("grown", place(sink).path)
+    assert sink.run_maintenance()[-1] == Done("grown", path(sink))
     store(sink, 0, model.ROWS, tuple(SAMPLES))
     assert right(tmp_path, tuple(SAMPLES))
     assert list(tmp_path.rglob(".*.tmp")) == []
 
 
 def test_columns_that_come_while_a_file_grows_are_its_next_growth(tmp_path):
-    workshop = Later()
-    sink = opened(tmp_path, workshop)
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
     assert is_busy(sink, 0, 4, NAMES[:1])
-    workshop.do()
+    executor.run_all()
     store(sink, 0, 4, NAMES[:1])
     assert is_busy(sink, 4, 8, NAMES[:2])
     assert is_busy(sink, 4, 8, NAMES)
-    workshop.do()
+    executor.run_all()
     assert is_busy(sink, 4, 8, NAMES)
-    workshop.do()
+    executor.run_all()
     store(sink, 0, model.ROWS)
     assert right(tmp_path, NAMES)
 
@@ -95,21 +94,21 @@ def window_of(system):
 
 
 def test_windows_do_not_wait_for_a_file_behind_another_that_is_waited_for(tmp_path):
-    workshop = Later()
-    sink = opened(tmp_path, workshop)
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
     for system in ("one", "two", "three", "one"):
         with pytest.raises(Refusal):
             sink.apply(window_of(system))
-    assert workshop.waited == [PATIENCE]
-    workshop.do()
+    assert executor.waited == [WAIT_SECONDS]
+    executor.run_all()
     for system in ("one", "two", "three"):
         assert sink.apply(window_of(system)).cells > 0
     with pytest.raises(Refusal):
         sink.apply(window_of("four"))
-    assert workshop.waited == [PATIENCE, PATIENCE]
+    assert executor.waited == [WAIT_SECONDS, WAIT_SECONDS]
 
 
-def script(sink, workshop):
+def script(sink, executor):
     """A day whose file grows, with windows at every moment of that; and is sealed, overtaken once."""
     busy = 0
     for names in (NAMES, tuple(SAMPLES)):
@@ -120,93 +119,93 @@ def script(sink, workshop):
                 busy += 1
                 if names != NAMES:
                     store(sink, 8, 10)
-                workshop.do()
+                executor.run_all()
                 if names != NAMES:
                     store(sink, 9, 12)
     assert busy == 2
     store(sink, 0, model.ROWS, tuple(SAMPLES))
-    assert sink.shelf.seal(place(sink))
-    workshop.do()
+    assert sink.seal("fs", model.EPOCH)
+    executor.run_all()
     store(sink, 3, 5)
-    assert isinstance(sink.rest()[-1].error, Overtaken)
-    assert sink.shelf.seal(place(sink))
-    workshop.do()
-    assert sink.rest()[-1] == Done("sealed", place(sink).path)
+    assert isinstance(sink.run_maintenance()[-1].error, Overtaken)
+    assert sink.seal("fs", model.EPOCH)
+    executor.run_all()
+    assert sink.run_maintenance()[-1] == Done("sealed", path(sink))
     sink.close()
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_killed_at_any_step_nothing_acknowledged_is_lost(tmp_path_factory, power):
-    workshop, files = Later(), FaultyFiles(directory := tmp_path_factory.mktemp("whole"))
-    script(opened(directory, workshop, files), workshop)
+    executor, files = ManualExecutor(), FaultyFiles(directory := tmp_path_factory.mktemp("whole"))
+    script(opened(directory, executor, files), executor)
     steps = len(files.operations)
     assert right(directory, tuple(SAMPLES))
     for step in range(1, steps, 1 if not power else 3):
-        directory, workshop = tmp_path_factory.mktemp("killed"), Later()
+        directory, executor = tmp_path_factory.mktemp("killed"), ManualExecutor()
         files = FaultyFiles(directory)
         files.kill_at(step)
         with pytest.raises(SimulatedKill):
-            script(opened(directory, workshop, files), workshop)
+            script(opened(directory, executor, files), executor)
         if power:
             files.power_loss(step)
-        sink = opened(directory, None)
+        sink = opened(directory)
         store(sink, 0, model.ROWS, tuple(SAMPLES))
         sink.close()
         assert right(directory, tuple(SAMPLES)), step
 
 
 def test_a_file_that_is_just_being_sealed_grows_first(tmp_path):
-    workshop = Later()
-    sink = opened(tmp_path, workshop)
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
     assert is_busy(sink, 0, 4, NAMES)
-    workshop.do()
+    executor.run_all()
     store(sink, 0, 4)
-    assert sink.shelf.seal(place(sink))
-    assert not sink.shelf.seal(place(sink))
+    assert sink.seal("fs", model.EPOCH)
+    assert not sink.seal("fs", model.EPOCH)
     assert is_busy(sink, 4, 8, tuple(SAMPLES))
-    workshop.do()
+    executor.run_all()
     store(sink, 0, model.ROWS, tuple(SAMPLES))
     assert (right(tmp_path, tuple(SAMPLES)), form(sink)) == (True, "live")
 
 
 def test_what_cannot_be_made_is_told_to_the_window_that_waits_for_it(tmp_path):
-    workshop, files = Later(), FaultyFiles(tmp_path)
-    sink = opened(tmp_path, workshop, files)
+    executor, files = ManualExecutor(), FaultyFiles(tmp_path)
+    sink = opened(tmp_path, executor, files)
     assert is_busy(sink, 0, 4, NAMES)
     files.fail("allocate", 1, 28)
-    workshop.do()
-    assert sink.rest() == []
+    executor.run_all()
+    assert sink.run_maintenance() == []
     with pytest.raises(Refusal, match="No space left on device") as refused:
         sink.apply(model.window(SAMPLES, 0, 4))
     assert refused.value.when == "retry"
     assert is_busy(sink, 0, 4, NAMES)
-    workshop.do()
+    executor.run_all()
     store(sink, 0, model.ROWS)
     assert right(tmp_path, NAMES)
 
 
 def test_a_file_truncated_while_it_grows_is_set_aside_and_nothing_of_it_taken_over(tmp_path):
-    workshop = Later()
-    sink = opened(tmp_path, workshop)
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
     assert is_busy(sink, 0, 4, NAMES)
-    workshop.do()
+    executor.run_all()
     store(sink, 0, 4)
     assert is_busy(sink, 4, 6, tuple(SAMPLES))
-    with place(sink).path.open("r+b") as file:
+    with path(sink).open("r+b") as file:
         file.truncate(100)
-    workshop.do()
+    executor.run_all()
     with pytest.raises(Refusal):
         sink.apply(model.window(SAMPLES, 4, 6, tuple(SAMPLES)))
     (aside,) = sink.commit()
-    assert (aside.path, aside.salvaged) == (str(place(sink).path), False)
+    assert (aside.path, aside.salvaged) == (str(path(sink)), False)
     assert is_busy(sink, 0, 4, NAMES)
-    workshop.do()
+    executor.run_all()
     store(sink, 0, model.ROWS)
     assert right(tmp_path, NAMES)
 
 
 def test_a_dataset_has_no_more_columns_than_are_allowed(tmp_path):
-    sink = opened(tmp_path, None, columns=3)
+    sink = opened(tmp_path, max_columns=3)
     store(sink, 0, 4)
     with pytest.raises(Refusal, match=r"would have 4 columns, archive\.max_columns allows 3") as refused:
         sink.apply(model.window(SAMPLES, 4, 8, tuple(SAMPLES)))
@@ -216,18 +215,17 @@ def test_a_dataset_has_no_more_columns_than_are_allowed(tmp_path):
 
 
 def test_tomorrows_file_has_what_came_lately_and_knows_todays_last_samples(tmp_path):
-    workshop = Later()
-    sink = opened(tmp_path, workshop)
-    today = place(sink)
-    tomorrow = sink.shelf.place("fs", today.end)
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
+    tomorrow = sink.layout("fs", model.EPOCH + model.DAY)
     assert is_busy(sink, 0, 4, tuple(SAMPLES))
-    workshop.do()
+    executor.run_all()
     store(sink, 0, 4, tuple(SAMPLES))
     store(sink, 4, model.ROWS - 1)
     for _ in range(2):
-        sink.shelf.prepare(today, tomorrow)
-    workshop.do()
-    assert sink.rest()[-1] == Done("made", tomorrow.path)
+        sink.prepare("fs", tomorrow.start)
+    executor.run_all()
+    assert sink.run_maintenance()[-1] == Done("made", tomorrow.path)
     with open_for_reading(tomorrow.path) as file:
         assert [name.decode() for name in file[COUNTER].attrs["columns"]] == list(NAMES)
         assert set(file["dataservers"]) == {"timestamps", GAUGE.split("/")[1]}
@@ -236,13 +234,13 @@ def test_tomorrows_file_has_what_came_lately_and_knows_todays_last_samples(tmp_p
     for name in NAMES:
         assert filled(held(tmp_path))[0, COUNTER, name] == model.expected(SAMPLES, 2)[0, COUNTER, name]
         assert filled(held(tmp_path))[1, COUNTER, name] == model.expected(SAMPLES, 2)[1, COUNTER, name]
-    sink.shelf.prepare(today, tomorrow)
-    assert workshop.waiting == []
+    sink.prepare("fs", tomorrow.start)
+    assert executor.waiting == []
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_in_real_threads_every_window_is_there_in_the_end(tmp_path, seed):
-    rng, sink = random.Random(seed), opened(tmp_path, Threads())
+    rng, sink = random.Random(seed), opened(tmp_path, "threads")
     todo = [(row, names) for names in (NAMES[:1], NAMES, tuple(SAMPLES)) for row in range(model.ROWS)]
     deadline = time.monotonic() + 60
     while todo and time.monotonic() < deadline:
@@ -254,11 +252,11 @@ def test_in_real_threads_every_window_is_there_in_the_end(tmp_path, seed):
         else:
             del todo[index]
         if rng.random() < 0.1:
-            sink.shelf.seal(place(sink))
-        sink.rest()
+            sink.seal("fs", model.EPOCH)
+        sink.run_maintenance()
     while form(sink) == "live" and time.monotonic() < deadline:
-        sink.shelf.seal(place(sink))
-        sink.rest()
+        sink.seal("fs", model.EPOCH)
+        sink.run_maintenance()
         time.sleep(0.01)
     sink.close()
     assert (todo, form(sink), right(tmp_path, tuple(SAMPLES))) == ([], "sealed", True)

@@ -4,10 +4,10 @@ import archive_model as model
 import pytest
 from archive_model import NAMES, filled, held
 
-from sinks.tts.day_files import Shelf
-from sinks.tts.reopened import MARK, QUIET, marked
+from sinks.tts.reopened import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
+from tokiod.archive.seal_marker import is_marked, mark, marked_files
 from tokiod.sink import Done
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
@@ -25,7 +25,7 @@ class Archive:
         self.boot()
         for rows in ((0, 8), (16, 24)):
             self.store(*rows)
-        self.shelf.adopt(self.place)
+        self.sink.adopt("fs", model.EPOCH)
         assert self.sealed(0.0) == [self.path]
         self.sink.close()
         assert self.form == "sealed"
@@ -36,16 +36,15 @@ class Archive:
         for temporary in list(self.directory.rglob(".*.tmp")):
             sweep(temporary.parent)
         layout = daily(model.CALENDAR, lambda day, system: self.directory / f"{day.date}" / f"{system}.hdf5")
-        self.shelf = Shelf(layout, self.clock, files)
-        self.sink = TtsSink(self.shelf)
-        for mark in self.directory.rglob(f".*{MARK}"):
-            assert mark == marked(self.place.path)
-            self.shelf.adopt(self.place)
+        self.sink = TtsSink(layout, self.clock, files)
+        for path in marked_files(self.directory):
+            assert path == self.path
+            self.sink.adopt("fs", model.EPOCH)
 
     def store(self, first, last):
         self.sink.apply(model.window(SAMPLES, first, last))
         assert self.sink.commit() == []
-        self.shelf.finish()
+        self.sink._finish_rewrites()
 
     def fill(self):
         """What a backfill of the missing rows brings: the steps at both seams, for their differences, too."""
@@ -56,14 +55,10 @@ class Archive:
         self.sealed(0.0)
         self.sink.close()
 
-    def sealed(self, quiet=QUIET):
-        """What is sealed now, after so many quiet seconds."""
-        self.shelf.seal_quiet(quiet)
-        return [done.path for done in self.shelf.finish() if (done.what, done.error) == ("sealed", None)]
-
-    @property
-    def place(self):
-        return self.shelf.place("fs", model.EPOCH)
+    def sealed(self, idle_seconds=IDLE_SECONDS):
+        """What is sealed now, after so many idle seconds."""
+        self.sink._seal_idle(idle_seconds)
+        return [done.path for done in self.sink._finish_rewrites() if (done.what, done.error) == ("sealed", None)]
 
     @property
     def form(self):
@@ -84,34 +79,34 @@ def whole():
 def test_it_is_sealed_again_once_nothing_came_for_a_while(archive):
     archive.fill()
     assert archive.form == "live"
-    assert archive.sink.rest() == []
-    archive.clock.jump(QUIET - 1)
-    assert archive.sink.rest() == []
+    assert archive.sink.run_maintenance() == []
+    archive.clock.jump(IDLE_SECONDS - 1)
+    assert archive.sink.run_maintenance() == []
     archive.clock.jump(1)
-    assert archive.sink.rest() == [Done("sealed", archive.path)]
-    assert (archive.form, archive.sink.rest(), marked(archive.path).exists()) == ("sealed", [], False)
+    assert archive.sink.run_maintenance() == [Done("sealed", archive.path)]
+    assert (archive.form, archive.sink.run_maintenance(), is_marked(archive.path)) == ("sealed", [], False)
     assert filled(held(archive.directory)) == whole()
 
 
 def test_every_window_puts_it_off(archive):
     archive.fill()
     for _ in range(3):
-        archive.clock.jump(QUIET - 1)
+        archive.clock.jump(IDLE_SECONDS - 1)
         archive.store(9, 10)
-    assert (archive.sink.rest(), archive.form) == ([], "live")
+    assert (archive.sink.run_maintenance(), archive.form) == ([], "live")
 
 
 def test_a_live_day_is_not_sealed(archive):
     archive.store(24, 30)
-    archive.clock.jump(10 * QUIET)
-    assert archive.sink.rest() == []
+    archive.clock.jump(10 * IDLE_SECONDS)
+    assert archive.sink.run_maintenance() == []
 
 
 def test_a_successor_seals_what_a_killed_writer_had_opened_up(archive):
     archive.fill()
     archive.boot()
-    archive.clock.jump(QUIET)
-    assert archive.sink.rest() == [Done("sealed", archive.path)]
+    archive.clock.jump(IDLE_SECONDS)
+    assert archive.sink.run_maintenance() == [Done("sealed", archive.path)]
     assert (archive.form, filled(held(archive.directory))) == ("sealed", whole())
 
 
@@ -135,17 +130,15 @@ def test_killed_at_any_step_it_ends_sealed_with_every_cell(tmp_path_factory):
             archive.fill_and_seal()
         archive.boot()
         archive.fill()
-        archive.shelf.seal_all()
-        assert (archive.form, marked(archive.path).exists()) == ("sealed", False), step
+        archive.sink.seal_reopened()
+        assert (archive.form, is_marked(archive.path)) == ("sealed", False), step
         assert filled(held(archive.directory)) == whole(), step
 
 
 def test_a_mark_whose_file_is_sealed_or_gone_is_taken_away(archive):
-    gone = archive.shelf.place("other", model.EPOCH)
-    for place in (archive.place, gone):
-        place.path.parent.mkdir(exist_ok=True)
-        marked(place.path).touch()
-        archive.shelf.adopt(place)
+    for system in ("fs", "other"):
+        mark(archive.sink.layout(system, model.EPOCH).path)
+        archive.sink.adopt(system, model.EPOCH)
     before = archive.path.read_bytes()
-    assert archive.shelf.seal_all() == []
-    assert (archive.path.read_bytes(), list(archive.directory.rglob(f".*{MARK}"))) == (before, [])
+    assert archive.sink.seal_reopened() == []
+    assert (archive.path.read_bytes(), list(marked_files(archive.directory))) == (before, [])

@@ -10,7 +10,6 @@ import click
 import msgspec
 import numpy as np
 
-from sinks.tts.select import Selection
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import polled_source
@@ -21,16 +20,17 @@ from tokiod.collector import Site, collect_window
 from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.errors import TokiodError
+from tokiod.selection import Selection
 from tokiod.tts.schema import DATASETS, units
 from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sinks.tts.select import Cells
     from tokiod.clock import Clock
     from tokiod.collector import Collector, SourceConfig
     from tokiod.config.load import Config
+    from tokiod.selection import Cells
 
 NOT_POLLED = "which has no windows: `tokioctl archive` reads such files"
 

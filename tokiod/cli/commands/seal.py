@@ -12,8 +12,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from sinks.tts.reopened import marked
 from tokiod.archive.lock import ArchiveLock, lock_owner
+from tokiod.archive.seal_marker import is_marked, mark, unmark
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.common.lookup import check_system
@@ -119,7 +119,7 @@ def _paths(config: Config, day: Day, names: tuple[str, ...]) -> dict[str, Path]:
 def _order(path: Path) -> None:
     """Create the mark that asks the daemon to seal the file."""
     try:
-        marked(path).touch()
+        mark(path)
     except OSError as error:
         reason = f"{error.strerror}: {path.parent}; run the command as the daemon's user"
         raise Failed(f"cannot ask the daemon to seal {path}: {reason}") from error
@@ -143,7 +143,7 @@ def _seal_here(config: Config, paths: list[Path], clock: Clock) -> None:
                     seal(path, path, updated=int(clock.time()))
                 except OSError as error:
                     raise Failed(f"{path}: {error.strerror or error}") from error
-            marked(path).unlink(missing_ok=True)
+            unmark(path)
 
 
 def _wait(config: Config, paths: list[Path]) -> None:
@@ -151,7 +151,7 @@ def _wait(config: Config, paths: list[Path]) -> None:
     looks = 0
     try:
         with Console(stderr=True).status(f"the daemon seals {len(paths)} files"):
-            while any(marked(path).exists() or not _is_sealed(path) for path in paths):
+            while any(is_marked(path) or not _is_sealed(path) for path in paths):
                 looks = 0 if lock_owner(config.archive.lock) is not None else looks + 1
                 if looks > MAX_CHECKS_WITHOUT_WRITER:
                     raise Failed("the daemon stopped; it seals the files when it runs again")

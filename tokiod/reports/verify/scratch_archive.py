@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinks.tts.day_files import Limits, Shelf
 from sinks.tts.sink import TtsSink
-from tokiod.archive.layout import Place
+from tokiod.archive.layout import FileSlot
 from tokiod.collector import collect_window
 from tokiod.errors import Transient
 from tokiod.tts.counters.deltas import anchored
@@ -57,10 +56,9 @@ class ScratchArchive:
         self.forms: dict[str, Form] = {}
         self._source = source
         self._span = span
-        self._place = _clipped(source.calendar, directory, span)
+        self._slot = _clipped(source.calendar, directory, span)
         # Two days are needed at a time, the second for the seam. Others are open only until drop().
-        self._shelf = Shelf(self._place, source.clock, UNSYNCED, limits=Limits(keep_open=2, columns=columns))
-        self._sink = TtsSink(self._shelf, compare=False)
+        self._sink = TtsSink(self._slot, source.clock, UNSYNCED, compare=False, max_open=2, max_columns=columns)
 
     async def collect(self, window: Window) -> int | None:
         """Collect a window within a day; return how many records it has.
@@ -74,12 +72,12 @@ class ScratchArchive:
 
     def path(self, day: Day) -> Path | None:
         """Return the file that holds a day, None without data for it."""
-        place = self._place("", max(day.start, self._span.start))
-        return None if place is None or not place.path.exists() else place.path
+        slot = self._slot("", max(day.start, self._span.start))
+        return None if slot is None or not slot.path.exists() else slot.path
 
     def drop(self, day: Day) -> None:
         """Delete a day that is no longer needed."""
-        self._shelf.commit()
+        self._sink.commit()
         if (path := self.path(day)) is not None:
             path.unlink()
 
@@ -117,13 +115,13 @@ class ScratchArchive:
 def _clipped(calendar: Calendar, directory: Path, span: Window) -> Layout:
     """Return the layout of a span: a file for the part of each site day that lies in it."""
 
-    def place(system: str, time: int) -> Place | None:
+    def slot(system: str, time: int) -> FileSlot | None:
         if not span.start <= time < span.end:
             return None
         day = calendar.day(time)
-        return Place(system, directory / f"{day.date}.hdf5", max(day.start, span.start), min(day.end, span.end))
+        return FileSlot(system, directory / f"{day.date}.hdf5", max(day.start, span.start), min(day.end, span.end))
 
-    return place
+    return slot
 
 
 def _unanchored(raw: Matrix, lead: int, *, whole: bool) -> NDArray[np.bool_]:

@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinks.tts.select import Selection
 from tokiod.batch import Batch, even_rows
+from tokiod.selection import Selection
 from tokiod.window import Window
 
 START, STEP = 1_517_184_000, 5

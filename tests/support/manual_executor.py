@@ -1,47 +1,47 @@
-"""A workshop whose work is done when the test says so, in the test's own thread."""
+"""An executor whose work is done when a test calls run_all(), in the test's own thread."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from sinks.tts.background import AtOnce
+from sinks.tts.background import InlineExecutor
 
 if TYPE_CHECKING:
     from sinks.tts.background import Work
 
 
-class Later:
-    """Takes work, and does it in do(): what is no Exception passes through there."""
+class ManualExecutor:
+    """Queues work, and does it in run_all(): exceptions that are no Exception pass through there."""
 
     def __init__(self) -> None:
         self.waiting: list[_Job] = []
         self.waited: list[float] = []
-        """Seconds that were waited for a job to be over."""
+        """Seconds that were waited for a job to be done."""
 
-    def begin(self, work: Work, *, urgent: bool) -> _Job:  # noqa: ARG002 - the contract's
+    def submit(self, work: Work, *, urgent: bool) -> _Job:  # noqa: ARG002 - the contract's
         job = _Job(work, self.waited)
         self.waiting.append(job)
         return job
 
-    def do(self) -> None:
+    def run_all(self) -> None:
         while self.waiting:
-            self.waiting.pop(0).do()
+            self.waiting.pop(0).run()
 
     def close(self) -> None:
-        """Nobody works on what is left."""
+        """Drop the work that is left."""
         self.waiting.clear()
 
 
 class _Job:
     def __init__(self, work: Work, waited: list[float]) -> None:
         self._work, self._waited = work, waited
-        self._future, self._stopped = Future[None](), False
+        self._future, self._cancelled = Future[None](), False
 
-    def do(self) -> None:
-        if self._stopped:
+    def run(self) -> None:
+        if self._cancelled:
             return
-        done = AtOnce(lambda: None).begin(self._work, urgent=True)
+        done = InlineExecutor(lambda: None).submit(self._work, urgent=True)
         if (error := done.error()) is None:
             self._future.set_result(None)
         else:
@@ -58,5 +58,5 @@ class _Job:
     def result(self) -> None:
         self._future.result()
 
-    def stop(self) -> None:
-        self._stopped = True
+    def cancel(self) -> None:
+        self._cancelled = True

@@ -1,0 +1,41 @@
+"""The marker next to a file that is to be sealed: `.NAME.opened`, an empty file.
+
+The writer makes it before it reopens a sealed file, `tokioctl seal` makes it to request that a live file is sealed. It is removed once the
+file is sealed. A kill in between leaves it, next to a live, a sealed or a missing file; the next writer handles all three.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SUFFIX = ".opened"
+
+
+def marker(path: Path) -> Path:
+    """Return the path of a file's marker."""
+    return path.with_name(f".{path.name}{SUFFIX}")
+
+
+def mark(path: Path) -> None:
+    """Make a file's marker. Raises OSError."""
+    marker(path).touch()
+
+
+def unmark(path: Path) -> None:
+    """Remove a file's marker if there is one."""
+    marker(path).unlink(missing_ok=True)
+
+
+def is_marked(path: Path) -> bool:
+    """Return whether a file is to be sealed."""
+    return marker(path).exists()
+
+
+def marked_files(root: Path) -> Iterator[Path]:
+    """Yield the files below `root` that have a marker, whether they exist or not."""
+    for found in root.rglob(f".*{SUFFIX}"):
+        yield found.with_name(found.name[1 : -len(SUFFIX)])
