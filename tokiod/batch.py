@@ -52,7 +52,7 @@ class Batch:
     dataset: logical TTS name, `datatargets/readbytes`; form: what the values are; step: seconds between the rows of its group;
     columns: every component the source knows for this dataset, in the source's order, also those without a sample here;
     time: i8[n] UTC epoch seconds of each sample; column: u4[n] into columns; value: f8[n] (gauge) or i8[n] (counter).
-    A cell stands at most once in a batch. rows: what even_rows() returns, where that is known already.
+    A cell is at most once in a batch. rows: what even_rows() returns, if that is known already.
     """
 
     dataset: str

@@ -42,16 +42,16 @@ def configured(tmp_path, text):
 
 
 def test_new_keys_are_zeromq_certificates_and_only_the_owner_can_read_the_secret_one(tmp_path, keygen):
-    code, said = keygen(tmp_path / "keys", "feed")
+    code, output = keygen(tmp_path / "keys", "feed")
     public, secret = tmp_path / "keys/feed.key", tmp_path / "keys/feed.key_secret"
-    assert (code, said.err) == (0, "")
-    assert [line.split(": ")[0] for line in said.out.splitlines()] == [str(secret), str(public)]
+    assert (code, output.err) == (0, "")
+    assert [line.split(": ")[0] for line in output.out.splitlines()] == [str(secret), str(public)]
     assert (stat.S_IMODE(secret.stat().st_mode), stat.S_IMODE(public.stat().st_mode)) == (0o600, 0o644)
     assert load_certificate(public) == (load_certificate(secret)[0], None)
     pair = curve.key_pair("feed.key_secret", public.parent)
     assert (pair.public, pair.secret) == load_certificate(secret)
     assert zmq.curve_public(pair.secret) == curve.public_key(public)
-    assert pair.secret.decode() not in said.out + repr(pair)
+    assert pair.secret.decode() not in output.out + repr(pair)
 
 
 def test_two_keys_are_never_the_same(tmp_path, keygen):
@@ -62,9 +62,9 @@ def test_two_keys_are_never_the_same(tmp_path, keygen):
 @pytest.mark.parametrize("there", ["feed.key", "feed.key_secret"])
 def test_no_key_is_overwritten(tmp_path, keygen, there):
     (tmp_path / there).write_text("old")
-    code, said = keygen(tmp_path, "feed")
-    assert (code, said.out) == (2, "")
-    assert said.err == f"tokiod: {tmp_path / there} exists and is kept: choose another name, or remove it\n"
+    code, output = keygen(tmp_path, "feed")
+    assert (code, output.out) == (2, "")
+    assert output.err == f"tokiod: {tmp_path / there} exists and is kept: choose another name, or remove it\n"
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "old"
 
@@ -77,8 +77,8 @@ def test_a_name_is_no_path(tmp_path, keygen, name):
 
 def test_a_directory_that_can_not_be_made_is_reported(tmp_path, keygen):
     (tmp_path / "file").touch()
-    code, said = keygen(tmp_path / "file", "x")
-    assert (code, said.err) == (2, f"tokiod: cannot write {tmp_path}/file/x.key_secret: File exists\n")
+    code, output = keygen(tmp_path / "file", "x")
+    assert (code, output.err) == (2, f"tokiod: cannot write {tmp_path}/file/x.key_secret: File exists\n")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o611])

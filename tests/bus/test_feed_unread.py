@@ -54,7 +54,7 @@ def publish(feed, live, count):
     return numbers
 
 
-def behind(directory):
+def fell_behind(directory):
     return values(directory).get(("tokiod_feed_fell_behind_total",), 0)
 
 
@@ -70,14 +70,14 @@ def test_messages_to_subscribers_that_never_read_are_bounded_and_counted_and_oth
         before = memory()
         unread(feed, endpoint, UNREAD)
         numbers = publish(feed, live, 200)
-        full, begun = memory(), behind(tmp_path)
+        full, begun = memory(), fell_behind(tmp_path)
         numbers += publish(feed, live, 400)
         assert numbers == list(range(11, 611))
         assert full - before < WAITING * MESSAGE + ROOM
         assert memory() - full < ROOM
         # Counted once each and not per message; equally slow ones begin with the same one. The kernel may make more room for one of them
         # meanwhile, which then falls behind a second time.
-        assert 1 <= begun <= behind(tmp_path) <= 2 * UNREAD
+        assert 1 <= begun <= fell_behind(tmp_path) <= 2 * UNREAD
 
 
 def test_a_subscriber_that_catches_up_and_falls_behind_again_is_counted_again(endpoint, raw, tmp_path):
@@ -85,7 +85,7 @@ def test_a_subscriber_that_catches_up_and_falls_behind_again_is_counted_again(en
         slow = raw(zmq.SUB, endpoint, rcvhwm=1, subscribe="")
         wait(lambda: feed.poll() == 1)
         for times in range(1, 4):
-            wait(lambda times=times: feed.publish("s", BATCH, 60) or behind(tmp_path) == times)
+            wait(lambda times=times: feed.publish("s", BATCH, 60) or fell_behind(tmp_path) == times)
             while slow.poll(100):
                 slow.recv_multipart()
 

@@ -33,8 +33,8 @@ def test_a_window_of_one_piece_is_complete_at_once():
 
 
 def test_a_window_has_the_metadata_of_its_collector():
-    said = Header(1, "s", piece=Piece("src", "lmt", 0, 60, 1, 0, 1, records=12, dropped={"null": 2}))
-    collected = Reassembly(10**6).add(b"p", said, None).collected
+    message = Header(1, "s", piece=Piece("src", "lmt", 0, 60, 1, 0, 1, records=12, dropped={"null": 2}))
+    collected = Reassembly(10**6).add(b"p", message, None).collected
     assert (collected.meta.records, collected.meta.dropped) == (12, {"null": 2})
 
 

@@ -216,9 +216,9 @@ def changed(frames, **changes):
 @pytest.mark.parametrize(
     ("damage", "reason", "is_refused"),
     [
-        pytest.param(lambda _: [b"junk"], "control", False, id="a control frame that is none"),
+        pytest.param(lambda _: [b"junk"], "control", False, id="an invalid control frame"),
         pytest.param(lambda _: [b""], "control", False, id="an empty frame"),
-        pytest.param(lambda _: [b'{"type":"welcome","epoch":"x"}'], "control", False, id="a collector that says Welcome"),
+        pytest.param(lambda _: [b'{"type":"welcome","epoch":"x"}'], "control", False, id="a Welcome from a collector"),
         pytest.param(lambda _: [b'{"x":' + b"[" * 100_000], "control", False, id="control nested without end"),
         pytest.param(lambda _: [b'{"type":"hello","sender":"me","connection":1,"version":9}'], "version", False, id="Hello of the future"),
         pytest.param(lambda f: f[:4], "frames", False, id="frames missing"),
@@ -286,14 +286,14 @@ def test_a_flood_does_not_keep_the_writer_in_one_poll(receiver, collector, windo
 
 
 def test_answers_to_a_collector_that_never_reads_or_is_gone_do_not_block(receiver, collector):
-    deaf, gone, listening = collector("deaf"), collector("gone"), collector("listening")
+    unread, gone, listening = collector("unread"), collector("gone"), collector("listening")
     gone.close(0)
     for _ in range(300):
         for _ in range(50):
             receiver.beat()
         receiver.poll(0)
         assert set(answers(listening, 1)) == {Beat(EPOCH)}
-    assert deaf.poll(0)
+    assert unread.poll(0)
 
 
 def test_an_endpoint_that_can_not_be_bound_is_reported(tmp_path):

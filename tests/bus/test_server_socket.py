@@ -226,11 +226,11 @@ def test_unix_sockets_are_for_owner_and_group(endpoint):
 
 def test_a_message_that_is_no_subscription_is_counted_and_a_long_one_ends_its_connection(endpoint, raw):
     with Feed(endpoint, EPOCH) as feed:
-        rude = raw(zmq.XSUB, endpoint)
+        client = raw(zmq.XSUB, endpoint)
         for _ in range(1000):
-            rude.send(b"junk")
+            client.send(b"junk")
         wait(lambda: feed.poll() == 0 and feed.malformed == 1000)
-        rude.send(b"\x01y")
+        client.send(b"\x01y")
         subscribed(feed, 1)
-        rude.send(b"\x01" + b"x" * MAX_SUBSCRIPTION_BYTES)
+        client.send(b"\x01" + b"x" * MAX_SUBSCRIPTION_BYTES)
         wait(lambda: feed.poll() == 0 and feed.subscriptions == set())

@@ -100,7 +100,7 @@ def test_clients_that_disconnect_while_their_key_is_looked_up_are_counted_once(f
 
 
 class Clock:
-    """Stands still."""
+    """A clock that only the test advances."""
 
     now = 100.0
 
