@@ -201,7 +201,7 @@ def test_records_that_the_recount_finds_are_late(tmp_path):
 # ---- the bus
 
 
-def test_windows_on_their_way_are_told_and_those_that_another_writer_gets_again(tmp_path):
+def test_windows_in_flight_are_reported_and_those_that_another_writer_receives_again(tmp_path):
     async def scene(found):
         endpoint = f"ipc://{tmp_path}/bus"
         with Receiver(endpoint, "first") as receiver:

@@ -89,7 +89,7 @@ def site(tmp_path):
         yield Site(tmp_path, sockets, stack)
 
 
-def test_a_window_is_applied_synced_and_told_to_the_ledger_and_its_cells_are_counted(site, tmp_path):
+def test_a_window_is_applied_synced_and_recorded_and_its_cells_are_counted(site, tmp_path):
     for first in (0, 1, 2):
         assert isinstance(site.store(first, first + 1), Ack)
     found = values(tmp_path)
@@ -102,7 +102,7 @@ def test_a_window_is_applied_synced_and_told_to_the_ledger_and_its_cells_are_cou
     assert ("tokiod_writer_waiting_windows",) not in found
 
 
-def test_windows_that_wait_for_a_disk_are_told_while_they_do(site, tmp_path):
+def test_windows_that_wait_for_a_disk_are_reported_while_they_do(site, tmp_path):
     seen = []
     sink = site.writer.sink
 

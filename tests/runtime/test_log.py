@@ -34,7 +34,7 @@ def lines(capsys):
     return events
 
 
-def test_events_are_json_lines_where_nobody_looks(capsys):
+def test_events_are_json_lines_without_a_terminal(capsys):
     log.setup()
     log.get_logger().info("window.stored", source="a", cells=3, path=object)
     log.get_logger().debug("window.empty")
@@ -164,7 +164,7 @@ raise SystemError("refused: " + password)
     assert event["exception"].splitlines()[-1] == "SystemError: refused: ***"
 
 
-def test_repeats_are_told_at_once_and_then_once_per_interval_with_their_count():
+def test_repeats_are_logged_at_once_and_then_once_per_interval_with_their_count():
     clock = FakeClock()
     repeats = log.Repeats(clock, interval=60)
     told = []
@@ -174,7 +174,7 @@ def test_repeats_are_told_at_once_and_then_once_per_interval_with_their_count():
     assert told == [1, *[0] * 59, 60, *[0] * 59, 60, *[0] * 59, 60, *[0] * 19]
 
 
-def test_what_ended_is_told_at_once_when_it_comes_back():
+def test_a_series_that_ended_is_logged_at_once_when_it_returns():
     clock = FakeClock()
     repeats = log.Repeats(clock)
     assert [repeats("down"), repeats("down"), repeats("down"), repeats("other")] == [1, 0, 0, 1]
@@ -199,7 +199,7 @@ def test_errors_that_all_differ_cost_no_memory():
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20)), max_size=60))
-def test_no_event_is_lost_from_the_counts_and_none_is_told_too_often(events):
+def test_no_event_is_lost_from_the_counts_and_no_event_is_logged_too_often(events):
     clock = FakeClock()
     repeats = log.Repeats(clock, interval=30)
     told = {"a": [], "b": []}

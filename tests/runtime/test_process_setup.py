@@ -1,4 +1,4 @@
-"""Processes that die with their parent and stop when they are asked: real processes, real signals."""
+"""Processes end with their parent and stop on a signal: real processes, real signals."""
 
 import os
 import select

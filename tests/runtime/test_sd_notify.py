@@ -31,7 +31,7 @@ def manager(tmp_path):
         yield listening
 
 
-def test_a_unit_tells_systemd_what_its_manual_says(manager, tmp_path, take):
+def test_a_unit_notifies_systemd_as_its_manual_describes(manager, tmp_path, take):
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000", "HOME": "/"}
     notifier = take(environment)
     assert (notifier.watchdog, environment) == (30.0, {"HOME": "/"})
@@ -54,7 +54,7 @@ def test_a_name_that_begins_with_at_is_an_abstract_socket(take):
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}, {"NOTIFY_SOCKET": "vsock:2:1"}])
-def test_where_nobody_listens_nothing_is_told_and_nothing_fails(environment, take):
+def test_without_a_channel_nothing_is_sent_and_nothing_fails(environment, take):
     notifier = take(dict(environment))
     notifier.ready()
     notifier.alive("fine")
@@ -67,7 +67,7 @@ def test_a_watchdog_of_another_process_is_not_ours(take):
 
 
 @pytest.mark.usefixtures("manager")
-def test_a_listener_that_does_not_read_holds_up_nobody(tmp_path, take):
+def test_a_receiver_that_does_not_read_blocks_no_process(tmp_path, take):
     notifier = take({"NOTIFY_SOCKET": str(tmp_path / "notify")})
     for _ in range(5000):
         notifier.alive("fine")

@@ -50,7 +50,7 @@ def test_a_secret_comes_from_the_environment(tmp_path, monkeypatch):
     assert secret("env:LMT_PASSWORD", tmp_path) == "from the environment"
 
 
-def test_a_secret_that_cant_be_had_tells_where_it_was_looked_for(tmp_path, monkeypatch):
+def test_the_error_for_a_missing_secret_names_the_paths_that_were_tried(tmp_path, monkeypatch):
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "cred"))
     (tmp_path / "pw").mkdir()
     with pytest.raises(ConfigError) as caught:
@@ -118,7 +118,7 @@ def test_a_secret_within_another_is_masked_whole(tmp_path):
     assert mask("hunter-2-marked hunter") == "*** ***"
 
 
-def test_a_secret_too_short_to_be_told_from_words_hides_no_words(tmp_path):
+def test_a_very_short_secret_is_not_masked(tmp_path):
     keep(tmp_path / "pw", b"a")
     secret("file:pw", tmp_path)
     assert mask("a cat") == "a cat"

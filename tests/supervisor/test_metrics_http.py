@@ -223,9 +223,9 @@ def test_every_metric_has_the_name_type_and_help_that_tokiod_metrics_gives_it(op
     site = open_site("a")
     with counting_here(site.config, "collectors"):
         text = site.get("/metrics")[1]
-    told = {family.name: (family.type, family.documentation) for family in text_string_to_metric_families(text)}
+    served = {family.name: (family.type, family.documentation) for family in text_string_to_metric_families(text)}
     mine = [metric for metric in catalogue.ALL if metric.role != "writer"]
-    assert told == {metric.name.removesuffix("_total"): (metric.type, metric.text) for metric in mine}
+    assert served == {metric.name.removesuffix("_total"): (metric.type, metric.text) for metric in mine}
 
 
 def test_a_server_that_comes_back_begins_at_zero_but_for_processes_that_live(open_site, tmp_path):

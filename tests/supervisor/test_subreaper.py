@@ -41,11 +41,11 @@ def is_there(pid):
 
 def test_a_command_whose_collectors_were_killed_is_ended_with_its_process_group_and_no_other_process_is():
     with subprocess.Popen([sys.executable, "-c", GRANDPARENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as grandparent:
-        told = json.loads(next(line for line in grandparent.stdout if line.startswith(b"{")))
+        seen = json.loads(next(line for line in grandparent.stdout if line.startswith(b"{")))
         try:
-            assert (told["before"], told["untouched"], told["killed"]) == ([told["preexisting"]], [], [told["leader"]])
-            wait_for(lambda: not is_there(told["leader"]) and not is_there(told["part"]), 5, "what it left behind is still there")
-            assert is_there(told["preexisting"])
+            assert (seen["before"], seen["untouched"], seen["killed"]) == ([seen["preexisting"]], [], [seen["leader"]])
+            wait_for(lambda: not is_there(seen["leader"]) and not is_there(seen["part"]), 5, "what it left behind is still there")
+            assert is_there(seen["preexisting"])
         finally:
             grandparent.kill()
-            os.kill(told["preexisting"], signal.SIGKILL)
+            os.kill(seen["preexisting"], signal.SIGKILL)

@@ -58,7 +58,7 @@ def test_a_command_that_a_signal_ended_has_its_number_below_zero(script):
     assert run([script("kill -9 $$")]).code == -9
 
 
-def test_the_environment_is_fixed_and_nothing_of_ours_gets_into_it(script, monkeypatch):
+def test_the_environment_is_fixed_and_contains_nothing_of_the_daemon(script, monkeypatch):
     monkeypatch.setenv("SECRET_PASSWORD", "x")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     monkeypatch.setenv("TZ", "America/Los_Angeles")
@@ -92,7 +92,7 @@ def test_a_command_that_prints_too_much_is_refused_and_takes_no_more_memory_than
         run([sys.executable, "-c", code], Commands(max_output=1 << 20))
 
 
-def test_a_command_that_takes_too_long_is_ended_with_its_children_and_says_what_it_said(script, tmp_path):
+def test_a_command_that_takes_too_long_is_ended_with_its_children_and_its_last_message_reported(script, tmp_path):
     hangs = script(f"echo 'waiting for snx11035' >&2; sleep 600 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/self; wait")
     with pytest.raises(CommandTimeout, match=r"has not ended within 0\.3 s; its last message: waiting for snx11035") as error:
         run([hangs], seconds=0.3)
@@ -153,7 +153,7 @@ def test_closed_when_all_that_was_cancelled_has_ended(script, tmp_path):
     assert gone((tmp_path / "self").read_text().strip())
 
 
-def test_one_command_of_a_key_runs_at_a_time_and_others_beside_it(script):
+def test_one_command_of_a_key_runs_at_a_time_and_others_in_parallel(script):
     async def scenario():
         commands = Commands()
         first = asyncio.ensure_future(commands.run([script("sleep 0.5; echo first")], key="/scratch1", seconds=5))

@@ -11,7 +11,7 @@ from tokiod.toolkit import saved_files as saved
 from tokiod.toolkit.saved_files import Loading, content, readable
 
 
-def test_inputs_that_can_be_read_are_paths_and_others_are_told(tmp_path):
+def test_inputs_that_can_be_read_are_paths_and_others_are_errors(tmp_path):
     (tmp_path / "a").write_text("x")
     assert readable([str(tmp_path / "a"), tmp_path / "a"]) == [tmp_path / "a"] * 2
     with pytest.raises(TokiodError, match="none can't be read: No such file or directory"):
@@ -43,7 +43,7 @@ def test_a_file_is_read_whole_however_it_is_packed(tmp_path, packed):
         (gzip.compress(b"x", mtime=0) + b"more text", "damaged gzip data"),
     ],
 )
-def test_a_packed_file_that_is_broken_is_told(tmp_path, data, sentence):
+def test_a_compressed_file_that_is_damaged_is_an_error(tmp_path, data, sentence):
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(Fatal, match=sentence):
         content(tmp_path / "a")
@@ -58,7 +58,7 @@ def test_a_file_that_is_too_large_is_refused_before_the_memory_is_full(tmp_path,
         content(tmp_path / "a")
 
 
-def test_something_is_read_once_though_the_first_who_asked_was_cancelled():
+def test_a_value_is_read_once_though_the_first_caller_was_cancelled():
     going, calls = threading.Event(), []
 
     def load():

@@ -1,4 +1,4 @@
-"""What a scrape reports beside the counted metrics: ledger, files, disk and processes, as they are now.
+"""What a scrape reports in addition to the counted metrics: ledger, files, disk and processes, as they are now.
 
 A disk that hangs also hangs the thread that reads it. So one thread takes the snapshots, a request waits for it for a limited time, and
 the latest snapshot is reported until it is too old.
