@@ -1,6 +1,6 @@
-"""The contract of a sink: windows in, whole, by assignment; then a commit; then what has changed.
+"""The contract of a sink: it stores whole windows by assignment, makes them durable in a commit, and reports which cells changed.
 
-A sink may apply a window twice or after a later one, whole or again after a kill: the result is the same.
+A sink may receive a window twice, after a later one, or again after a kill: the result is the same.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Applied:
-    """What became of a window: cells assigned; cells dropped by reason; the converted cells that changed, as gauge batches.
+    """The result of storing a window: how many cells were assigned, how many were dropped by reason, and which converted cells changed.
 
-    A cell that became missing again has the value NaN in `changes`.
+    changes: gauge batches; a cell that became missing again has the value NaN.
     """
 
     cells: int
@@ -30,10 +30,10 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """A file that is not trusted any more and was renamed to `aside`: all windows of `system` in `window` are unproved.
+class QuarantinedFile:
+    """A file that is not trusted any more and was renamed to `aside`: no window of `system` in `window` counts as stored.
 
-    salvaged: a new file holds all that had been committed, so only what was not yet committed is unproved.
+    salvaged: a copy holds all that was committed, so only windows since the last commit are not stored.
     """
 
     system: str
@@ -45,10 +45,10 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """Something that was done to a file beside storing windows (made, grown, opened, sealed), or why it was not."""
+class FileChange:
+    """A file that was made, grown, opened (reopened) or sealed; error: the reason why it was not."""
 
-    what: str
+    change: str
     path: Path
     error: OSError | None = None
 
@@ -64,11 +64,11 @@ class Sink(Protocol):
         """Store a window, not yet durably. Raises Refusal; then nothing of it counts as stored."""
         ...
 
-    def commit(self) -> list[SetAside]:
+    def commit(self) -> list[QuarantinedFile]:
         """Make all that was applied durable; return the quarantined files, whose windows since the last commit are not stored."""
         ...
 
-    def run_maintenance(self) -> list[Done]:
+    def run_maintenance(self) -> list[FileChange]:
         """Go on with maintenance for some milliseconds; return what was done since the last call."""
         ...
 
@@ -91,7 +91,7 @@ class Sink(Protocol):
         """Stop using a file that was found missing; the next commit reports it if windows were being stored in it."""
         ...
 
-    def seal_reopened(self) -> list[Done]:
+    def seal_reopened(self) -> list[FileChange]:
         """Seal all files that were reopened or taken over, and wait for it; for a clean stop."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from tokiod.sink import SetAside
+from tokiod.sink import QuarantinedFile
 from tokiod.tts.live.live_file import FileLost, set_aside
 from tokiod.tts.live.rewrite import copy
 from tokiod.window import Window
@@ -27,18 +27,18 @@ class Quarantine:
         self._clock = clock
         self._files = files
         self._pause = pause
-        self._reports: list[SetAside] = []
+        self._reports: list[QuarantinedFile] = []
         self._not_renamed: set[Path] = set()
 
     def add(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
         """Quarantine the file in a slot, if there is one; file: the one that was open there, which is closed."""
         aside = self._rename(slot.path)
         salvaged = file is not None and not isinstance(error, FileLost) and self._salvage(slot, file)
-        self._reports.append(SetAside(slot.system, Window(slot.start, slot.end), str(slot.path), aside, str(error), salvaged))
+        self._reports.append(QuarantinedFile(slot.system, Window(slot.start, slot.end), str(slot.path), aside, str(error), salvaged))
         if file is not None:
             file.close()
 
-    def take_reports(self) -> list[SetAside]:
+    def take_reports(self) -> list[QuarantinedFile]:
         """Return the files that were quarantined since the last call."""
         reports, self._reports = self._reports, []
         return reports

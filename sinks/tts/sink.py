@@ -19,7 +19,7 @@ from sinks.tts.reopened import IDLE_SECONDS, ReopenedFiles
 from sinks.tts.rewrites import RewriteQueue
 from tokiod.errors import Refusal
 from tokiod.selection import Cells, Selection
-from tokiod.sink import Applied, Done
+from tokiod.sink import Applied, FileChange
 from tokiod.tts.live.create import no_pause
 from tokiod.tts.live.files import REAL, Files
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from sinks.tts.rewrites import Change, PendingRewrite
     from tokiod.archive.layout import FileSlot, Layout
     from tokiod.clock import Clock
-    from tokiod.sink import SetAside
+    from tokiod.sink import QuarantinedFile
     from tokiod.tts.live.create import Pause
     from tokiod.tts.live.rewrite import Rewrite
     from tokiod.tts.spec import FileSpec
     from tokiod.window_data import Collected, WindowMeta
+
+_IN_PROGRESS: dict[Change, str] = {"made": "created", "grown": "grown", "opened": "reopened", "sealed": "sealed"}
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +68,7 @@ class TtsSink:
     max_columns: int = 50_000
     pause: Pause = no_pause
     _open: OrderedDict[Path, OpenDayFile] = field(default_factory=OrderedDict, init=False)
-    _done: list[Done] = field(default_factory=list, init=False)
+    _done: list[FileChange] = field(default_factory=list, init=False)
     _rewrites: RewriteQueue = field(init=False)
     _quarantine: Quarantine = field(init=False)
     _reopened: ReopenedFiles = field(init=False)
@@ -91,7 +93,7 @@ class TtsSink:
         except OSError as error:
             raise Refusal(f"{collected.meta.system}: {error}", "retry") from error
 
-    def commit(self) -> list[SetAside]:
+    def commit(self) -> list[QuarantinedFile]:
         """Sync all files with new cells, one fdatasync each; return the files that were quarantined."""
         for day in [day for day in self._open.values() if day.file.dirty]:
             try:
@@ -132,7 +134,7 @@ class TtsSink:
 
     # ---- maintenance
 
-    def run_maintenance(self) -> list[Done]:
+    def run_maintenance(self) -> list[FileChange]:
         """Put finished files in place, and begin to seal a reopened day that no window comes for; return what was done since.
 
         The failure of a rewrite that a window waits for is left for that window.
@@ -163,9 +165,9 @@ class TtsSink:
         if (day := self._open.get(path)) is not None:
             self._distrust(day.slot, day.file, FileLost("it was unlinked or renamed", path))
 
-    def seal_reopened(self) -> list[Done]:
+    def seal_reopened(self) -> list[FileChange]:
         """Seal all reopened files now, and wait for it; return what was done. Stops at the first failure."""
-        done: list[Done] = []
+        done: list[FileChange] = []
         while self._reopened.paths and not any(one.error for one in done):
             for path in self._reopened.paths:
                 if (pending := self._rewrites.at(path)) is not None and pending.change != "sealed":
@@ -202,13 +204,13 @@ class TtsSink:
             self._distrust(slot, day.file, error)
         return True
 
-    def _finish_rewrites(self) -> list[Done]:
+    def _finish_rewrites(self) -> list[FileChange]:
         for pending in self._rewrites.done():
             if not (pending.awaited and pending.has_failed):
                 try:
                     self._finish_rewrite(pending)
                 except OSError as error:
-                    self._done.append(Done(pending.change, pending.slot.path, error))
+                    self._done.append(FileChange(pending.change, pending.slot.path, error))
         done, self._done = self._done, []
         return done
 
@@ -290,7 +292,7 @@ class TtsSink:
         """Return the file that a window needs, once its rewrite is done; refuse the window until then."""
         pending = self._rewrites.at(slot.path) or self._rewrites.begin(slot, change, rewrite())
         if not self._rewrites.wait_for(pending):
-            raise Refusal(f"{slot.path} is just being {change}", "busy")
+            raise Refusal(f"{slot.path} is being {_IN_PROGRESS[change]}", "busy")
         return self._finish_rewrite(pending)
 
     def _finish_rewrite(self, pending: PendingRewrite) -> OpenDayFile | None:
@@ -301,7 +303,7 @@ class TtsSink:
         except FileLost as error:
             self._distrust(slot, None if before is None else before.file, error)
             raise
-        self._done.append(Done(pending.change, slot.path))
+        self._done.append(FileChange(pending.change, slot.path))
         if file is None:
             self._open.pop(slot.path, None)
             self._reopened.remove(slot.path)

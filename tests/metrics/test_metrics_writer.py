@@ -18,10 +18,10 @@ from tokiod.bus.receiver import Receiver
 from tokiod.bus.wire import Piece
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
-from tokiod.sink import Done
+from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
-from tokiod.writer.loop import Writer
+from tokiod.writer.loop import Heartbeat, Writer
 
 NAMES = ("OST0000", "OST0001")
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(model.ROWS)} for i, name in enumerate(NAMES)}
@@ -40,7 +40,8 @@ class Site:
         sink = model.sink_in(directory / "tts", self.files)
         stack.callback(sink.close)
         self.now = 0.0
-        self.writer = Writer(receiver, sink, ledger, self.feed, FakeClock(model.EPOCH), lambda: self.now)
+        heartbeat = Heartbeat(receiver, self.feed, lambda: self.now)
+        self.writer = Writer(receiver, sink, ledger, self.feed, FakeClock(model.EPOCH), heartbeat)
         self.context = stack.enter_context(zmq.Context())
         self.dealer = self.socket(stack, zmq.DEALER)
         self.dealer.connect(f"ipc://{sockets}/bus")
@@ -110,7 +111,7 @@ def test_windows_that_wait_for_a_disk_are_reported_while_they_do(site, tmp_path)
         seen.append(values(tmp_path).get(("tokiod_writer_waiting_windows",)))
         return sink.commit()
 
-    site.writer.sink = SimpleNamespace(apply=sink.apply, commit=commit, rest=sink.rest)
+    site.writer.sink = SimpleNamespace(apply=sink.apply, commit=commit, run_maintenance=sink.run_maintenance)
     site.store(0, 1)
     assert seen == [1]
 
@@ -124,8 +125,8 @@ def test_a_file_that_is_set_aside_is_counted(site, tmp_path):
 
 
 def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path):
-    done = [Done(what, tmp_path) for what in catalogue.CHANGES]
-    site.writer.sink = SimpleNamespace(rest=lambda: [*done, replace(done[0], error=OSError(errno.ENOSPC, "full")), done[3]])
+    done = [FileChange(what, tmp_path) for what in catalogue.CHANGES]
+    site.writer.sink = SimpleNamespace(run_maintenance=lambda: [*done, replace(done[0], error=OSError(errno.ENOSPC, "full")), done[3]])
     site.writer.turn(0)
     found = {key[1:]: value for key, value in values(tmp_path).items() if key[0] == "tokiod_file_changes_total"}
     assert found == {("made", "done"): 1, ("made", "failed"): 1, ("grown", "done"): 1, ("opened", "done"): 1, ("sealed", "done"): 2}

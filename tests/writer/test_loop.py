@@ -210,7 +210,7 @@ def test_after_a_failed_sync_nothing_of_it_is_acknowledged_and_the_same_windows_
     site.store(rows(0, 8))
     site.files.fail("fdatasync", 1, errno.EIO)
     lost = [rows(8, 12), rows(12, 16)]
-    assert site.store(*lost) == [Reload(EPOCH), *(rejected(one, "its file was set aside", retry=True) for one in lost)]
+    assert site.store(*lost) == [Reload(EPOCH), *(rejected(one, "its file was quarantined", retry=True) for one in lost)]
     assert site.stored() == [span(0, 8)]
     assert [path.name for path in site.tts.rglob("*.aside-*")] == ["fs.hdf5.aside-20180129T000000Z"]
     assert site.store(*lost, attempt=2) == [ack(8, 12, attempt=2), ack(12, 16, attempt=2)]
@@ -222,7 +222,7 @@ def test_a_day_that_failed_takes_no_other_day_with_it(site):
     site.store(rows(0, 8), rows(30, 34))
     site.files.fail("fdatasync", 1, errno.EIO)
     first, other = rows(8, 12), rows(34, 38)
-    assert site.store(first, other) == [Reload(EPOCH), ack(34, 38), rejected(first, "its file was set aside", retry=True)]
+    assert site.store(first, other) == [Reload(EPOCH), ack(34, 38), rejected(first, "its file was quarantined", retry=True)]
     assert site.stored() == [span(0, 8), span(30, 38)]
 
 
@@ -230,7 +230,7 @@ def test_a_file_that_vanished_is_forgotten_by_the_ledger_and_its_windows_are_col
     site.store(rows(0, 8), rows(30, 34))
     next(site.tts.rglob("2018-01-29/fs.hdf5")).unlink()
     late = rows(8, 12)
-    assert site.store(late) == [Reload(EPOCH), rejected(late, "its file was set aside", retry=True)]
+    assert site.store(late) == [Reload(EPOCH), rejected(late, "its file was quarantined", retry=True)]
     assert site.stored() == [span(30, 34)]
     assert site.store(rows(0, 8), late, attempt=2) == [ack(0, 8, attempt=2), ack(8, 12, attempt=2)]
     expected = cells_of(SAMPLES, 0, 12)

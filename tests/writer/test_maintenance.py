@@ -77,7 +77,9 @@ class Site:
         for _ in range(4):
             asyncio.run(self.clock.advance(SCAN_SECONDS))
             self.maintenance.run()
-            done += [(one.what, one.path.parent.name, type(one.error).__name__ if one.error else "") for one in self.sink.run_maintenance()]
+            done += [
+                (one.change, one.path.parent.name, type(one.error).__name__ if one.error else "") for one in self.sink.run_maintenance()
+            ]
         return done
 
     def path(self, day=0):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tokiod.archive.lock import ArchiveLock
     from tokiod.config.load import Config
     from tokiod.metrics.types import Role
-    from tokiod.sink import Done
+    from tokiod.sink import FileChange
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
@@ -205,6 +205,6 @@ def set_in_flight(windows: int, nbytes: int, resent: int = 0) -> None:
     RESENT_WINDOWS.inc(by=resent)
 
 
-def count_file_change(done: Done) -> None:
+def count_file_change(done: FileChange) -> None:
     """Count a change of a file, done or failed."""
-    FILE_CHANGES.inc(done.what, "done" if done.error is None else "failed")
+    FILE_CHANGES.inc(done.change, "done" if done.error is None else "failed")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokiod.bus.receiver import Arrived, Receiver
     from tokiod.clock import Clock
     from tokiod.ledger.ledger import Ledger
-    from tokiod.sink import Applied, SetAside, Sink
+    from tokiod.sink import Applied, QuarantinedFile, Sink
 
 log = structlog.get_logger()
 
@@ -88,7 +88,7 @@ class Writer:
     heartbeat: Heartbeat
     run_maintenance: Callable[[], bool] = field(default=lambda: False)
     _stored: int = field(default=0)
-    _unrecorded: list[SetAside] = field(default_factory=list)
+    _unrecorded: list[QuarantinedFile] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Writer:
             self._publish(one, done)
             self._stored += 1
             self.heartbeat.status = f"{self._stored} windows stored, the last {one.collected.meta.source} {one.collected.meta.window}"
-        self._refuse([pair for pair in applied if pair not in stored], "its file was set aside")
+        self._refuse([pair for pair in applied if pair not in stored], "its file was quarantined")
 
     def _maintain(self) -> None:
         if self.run_maintenance():
@@ -141,9 +141,9 @@ class Writer:
         for done in self.sink.run_maintenance():
             catalogue.count_file_change(done)
             if done.error is None:
-                log.info(_DONE[done.what], path=str(done.path))
-            elif times := self._repeats((done.what, done.path, str(done.error))):
-                log.warning(_NOT_DONE[done.what], path=str(done.path), error=str(done.error), times=times)
+                log.info(_DONE[done.change], path=str(done.path))
+            elif times := self._repeats((done.change, done.path, str(done.error))):
+                log.warning(_NOT_DONE[done.change], path=str(done.path), error=str(done.error), times=times)
 
     def _apply(self, one: Arrived) -> Applied | None:
         meta = one.collected.meta
@@ -167,14 +167,14 @@ class Writer:
         self.heartbeat()
         return applied
 
-    def _commit(self) -> list[SetAside]:
+    def _commit(self) -> list[QuarantinedFile]:
         failed = self.sink.commit()
         catalogue.FILES_QUARANTINED.inc(by=len(failed))
         for one in failed:
             log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
         return failed
 
-    def _is_in(self, failed: list[SetAside], one: Arrived) -> bool:
+    def _is_in(self, failed: list[QuarantinedFile], one: Arrived) -> bool:
         meta = one.collected.meta
         return any(f.system == meta.system and f.window.start < meta.window.end and meta.window.start < f.window.end for f in failed)
 

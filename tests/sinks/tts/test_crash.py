@@ -22,7 +22,7 @@ from tokiod.window import Window
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tokiod.sink import Collected, SetAside
+    from tokiod.sink import Collected, QuarantinedFile
 
 
 class Machine:
@@ -41,7 +41,7 @@ class Machine:
         self.files = FaultyFiles(self.directory)
         self.sink = sink_in(self.directory, self.files)
 
-    def run(self, rng: random.Random) -> list[SetAside]:
+    def run(self, rng: random.Random) -> list[QuarantinedFile]:
         """Apply what is not acknowledged, in any order, committing now and then; returns what was set aside."""
         todo = [i for i in range(len(self.windows)) if i not in self.acknowledged]
         rng.shuffle(todo)
@@ -74,7 +74,7 @@ class Machine:
                 assert cells[day, model.GAUGE, batch.columns[column]][row] == value
 
 
-def touches(one: SetAside, collected: Collected) -> bool:
+def touches(one: QuarantinedFile, collected: Collected) -> bool:
     return one.window.start < collected.meta.window.end and collected.meta.window.start < one.window.end
 
 

@@ -13,7 +13,7 @@ from sinks.tts.rewrites import WAIT_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.errors import Refusal
-from tokiod.sink import Done
+from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
@@ -67,7 +67,7 @@ def test_what_is_stored_while_a_file_grows_is_in_the_grown_one(tmp_path):
     executor.run_all()
     store(sink, 10, 12)
     store(sink, 3, 7)
-    assert sink.run_maintenance()[-1] == Done("grown", path(sink))
+    assert sink.run_maintenance()[-1] == FileChange("grown", path(sink))
     store(sink, 0, model.ROWS, tuple(SAMPLES))
     assert right(tmp_path, tuple(SAMPLES))
     assert list(tmp_path.rglob(".*.tmp")) == []
@@ -130,7 +130,7 @@ def script(sink, executor):
     assert isinstance(sink.run_maintenance()[-1].error, Overtaken)
     assert sink.seal("fs", model.EPOCH)
     executor.run_all()
-    assert sink.run_maintenance()[-1] == Done("sealed", path(sink))
+    assert sink.run_maintenance()[-1] == FileChange("sealed", path(sink))
     sink.close()
 
 
@@ -225,7 +225,7 @@ def test_tomorrows_file_has_what_came_lately_and_knows_todays_last_samples(tmp_p
     for _ in range(2):
         sink.prepare("fs", tomorrow.start)
     executor.run_all()
-    assert sink.run_maintenance()[-1] == Done("made", tomorrow.path)
+    assert sink.run_maintenance()[-1] == FileChange("made", tomorrow.path)
     with open_for_reading(tomorrow.path) as file:
         assert [name.decode() for name in file[COUNTER].attrs["columns"]] == list(NAMES)
         assert set(file["dataservers"]) == {"timestamps", GAUGE.split("/")[1]}

@@ -8,7 +8,7 @@ from sinks.tts.reopened import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import is_marked, mark, marked_files
-from tokiod.sink import Done
+from tokiod.sink import FileChange
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.layout import form_of, open_for_reading
@@ -58,7 +58,7 @@ class Archive:
     def sealed(self, idle_seconds=IDLE_SECONDS):
         """What is sealed now, after so many idle seconds."""
         self.sink._seal_idle(idle_seconds)
-        return [done.path for done in self.sink._finish_rewrites() if (done.what, done.error) == ("sealed", None)]
+        return [done.path for done in self.sink._finish_rewrites() if (done.change, done.error) == ("sealed", None)]
 
     @property
     def form(self):
@@ -83,7 +83,7 @@ def test_it_is_sealed_again_once_nothing_came_for_a_while(archive):
     archive.clock.jump(IDLE_SECONDS - 1)
     assert archive.sink.run_maintenance() == []
     archive.clock.jump(1)
-    assert archive.sink.run_maintenance() == [Done("sealed", archive.path)]
+    assert archive.sink.run_maintenance() == [FileChange("sealed", archive.path)]
     assert (archive.form, archive.sink.run_maintenance(), is_marked(archive.path)) == ("sealed", [], False)
     assert filled(held(archive.directory)) == whole()
 
@@ -106,7 +106,7 @@ def test_a_successor_seals_what_a_killed_writer_had_opened_up(archive):
     archive.fill()
     archive.boot()
     archive.clock.jump(IDLE_SECONDS)
-    assert archive.sink.run_maintenance() == [Done("sealed", archive.path)]
+    assert archive.sink.run_maintenance() == [FileChange("sealed", archive.path)]
     assert (archive.form, filled(held(archive.directory))) == ("sealed", whole())
 
 
