@@ -26,13 +26,13 @@ __all__ = ["Config", "Saved", "live", "saved"]
 
 def live(config: Config, site: Site) -> Collector:
     """Return the collector of an index that collectd's documents go into."""
-    from collectors.collectd_es.stanza import connected
+    from collectors.collectd_es.collector import connected
 
     return connected(config, site)
 
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
+    """Return the collector of saved pages. Raises TokiodError for a file that cannot be read, and for invalid options."""
     from collectors.collectd_es.saved_files import opened
 
     return opened(inputs, options, site)

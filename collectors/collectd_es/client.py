@@ -71,7 +71,7 @@ class Server:
     def __str__(self) -> str:
         return self._access.url
 
-    async def ask(self, method: str, target: str, body: Any = None) -> bytes:
+    async def request(self, method: str, target: str, body: Any = None) -> bytes:
         """Return the body of an answer with status 200. Raises Transient or Fatal."""
         try:
             transport = self._transport = self._transport or self._connected()
@@ -93,7 +93,7 @@ class Server:
 
     async def json(self, method: str, target: str, into: type[T], body: Any = None) -> T:
         """Return a decoded answer. Raises Transient for an answer of another type."""
-        answer = await self.ask(method, target, body)
+        answer = await self.request(method, target, body)
         try:
             return msgspec.json.decode(answer, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

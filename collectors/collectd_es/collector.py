@@ -1,43 +1,47 @@
-"""Ask an index of collectd's documents window by window."""
+"""Query an index of collectd's documents window by window."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, check_shards
+from collectors.collectd_es.client import Access, ContextGone, Incomplete, NoIndex, Server, basic, check_shards
 from collectors.collectd_es.datasets import NAMES, NUMBERS
 from collectors.collectd_es.parse import Decoder, Samples
 from collectors.collectd_es.parse_hits import Shards  # noqa: TC001 - msgspec reads annotations
-from collectors.collectd_es.query import Mapping, mapped_fields, query, usable_names
+from collectors.collectd_es.query import Mapping, Wanted, mapped_fields, query, usable_names
 from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
+from collectors.collectd_es.series import Series
 from collectors.collectd_es.to_batches import batches
 from tokiod.errors import Transient
+from tokiod.toolkit.tasks import started
+from tokiod.toolkit.tls import client_context
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from collectors.collectd_es.client import Server
+    from collectors.collectd_es import Config
     from collectors.collectd_es.datasets import Fields
-    from collectors.collectd_es.query import Read, Wanted
+    from collectors.collectd_es.query import Read
     from collectors.collectd_es.search import Product
-    from collectors.collectd_es.series import Series
+    from tokiod.collector import Collector, Site
     from tokiod.window import Window
 
 DAY = 86400
 ATTEMPTS = 3
-"""At a window whose scroll or point in time the server has let go of."""
+"""Attempts at a window whose scroll or point in time the server has closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to read. index: a name, an alias or a wildcard, or a template of a UTC day; the rest as in Config."""
+    """How to read. index: a name, an alias, a wildcard or a template of a UTC day; the rest as in Config."""
 
     index: str
     step: int
@@ -63,7 +67,7 @@ class Root(msgspec.Struct, frozen=True):
     version: dict[str, Any]
 
 
-# A window is what one search finds, read to its end, by one scroll or point in time; whatever goes wrong on the way, nothing of it counts.
+# A window is the result of one search, read completely by one scroll or point in time; after a failure nothing of it counts.
 class CollectdEs:
     """The collector of an Elasticsearch or OpenSearch that holds collectd's documents."""
 
@@ -79,11 +83,11 @@ class CollectdEs:
         self._product: Product | None = None
 
     async def collect(self, window: Window) -> WindowData:
-        """Return a batch per dataset; columns are all that were ever met. Raises Transient or Fatal."""
+        """Return a batch per dataset, whose columns are all names ever seen. Raises Transient or Fatal."""
         samples = await self._read(window)
-        cellular = batches(samples, window, self.step, self._series)
-        found = [batch for batch in cellular.batches if batch.dataset in self._options.wanted.datasets]
-        dropped = sum((some.dropped for some in samples), Counter(cellular.dropped))
+        cells = batches(samples, window, self.step, self._series)
+        found = [batch for batch in cells.batches if batch.dataset in self._options.wanted.datasets]
+        dropped = sum((some.dropped for some in samples), Counter(cells.dropped))
         return WindowData(found, sum(some.documents for some in samples), dropped)
 
     async def count(self, window: Window) -> int | None:
@@ -96,15 +100,15 @@ class CollectdEs:
         return answer.count
 
     async def close(self) -> None:
-        """Give the server back what it holds for us, and the connections."""
+        """Release what the server holds open, and close the connections."""
         await self._server.close()
 
     async def _read(self, window: Window) -> list[Samples]:
-        """Read a window from scratch, until the server has kept what we read from to the end."""
+        """Read a window, again from the beginning if the server closed the scroll or point in time before the end."""
         search = await self._search(window)
         if search is None:
             return []
-        # Only an Elasticsearch that names itself is new enough for a point in time with an order of its own.
+        # Only an Elasticsearch that names itself is recent enough for a point in time with its own order.
         by_scroll = self._options.read == "scroll" or (self._options.read == "auto" and not self._server.product)
         for _ in range(ATTEMPTS):
             try:
@@ -112,25 +116,25 @@ class CollectdEs:
             except ContextGone as gone:
                 reason = str(gone)
             except Incomplete:
-                # Documents that no order can tell apart may be skipped between two pages of a point in time; of a scroll, none is.
+                # Documents that no order distinguishes may be skipped between two pages of a point in time, but never of a scroll.
                 if by_scroll:
                     raise
                 return await self._by_scroll(search)
-        raise Transient(f"{reason}; that was the attempt number {ATTEMPTS}: is keep_alive too short?")
+        raise Transient(f"{reason}; this was attempt {ATTEMPTS}: is keep_alive too short?")
 
     async def _by_scroll(self, search: Search) -> list[Samples]:
         slices = self._options.slices
-        return await _together(read_scroll_slice(self._server, search, number, slices, self._decode) for number in range(slices))
+        return await _gather(read_scroll_slice(self._server, search, number, slices, self._decode) for number in range(slices))
 
     async def _by_point_in_time(self, search: Search) -> list[Samples]:
         options, product = self._options, self._product or "elasticsearch"
         sort = sort_order(product, options.fields.time, search.keys)
         async with open_point_in_time(self._server, search, product) as pit:
             slices = [PointInTimeSlice(self._server, search, pit, sort, n, options.slices) for n in range(options.slices)]
-            return await _together(one.read(self._decode) for one in slices)
+            return await _gather(one.read(self._decode) for one in slices)
 
     async def _search(self, window: Window) -> Search | None:
-        """Return what to ask for, None where there is no index of the pattern: no data."""
+        """Return the search for a window, None if no index matches the pattern: no data."""
         options = self._options
         index, may_be_missing = indices(options.index, window)
         names = await self._names_in(index, may_be_missing=may_be_missing)
@@ -143,9 +147,9 @@ class CollectdEs:
         )
 
     async def _names_in(self, index: str, *, may_be_missing: bool) -> dict[str, str] | None:
-        """Return what filtered and sorted fields are called in an index; also learns what kind of server it is.
+        """Return the names of filtered and sorted fields in an index; learn the server's product too.
 
-        Of every window anew, which takes a few milliseconds: a new index that calls them otherwise would be one without documents.
+        They are queried again for each window, which takes a few milliseconds: a new index may have another mapping.
         """
         fields = self._options.fields
         parameters = "?ignore_unavailable=true&allow_no_indices=true" if may_be_missing else ""
@@ -155,14 +159,14 @@ class CollectdEs:
             if may_be_missing:
                 return None
             raise
-        self._product = self._product or await self._ask_product()
+        self._product = self._product or await self._query_product()
         if not mapping:
             return None
         is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
         return usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
 
-    async def _ask_product(self) -> Product:
-        """Return which product it is: Elasticsearch says so with every answer."""
+    async def _query_product(self) -> Product:
+        """Return the server's product: Elasticsearch reports it with every answer."""
         if self._server.product:
             return "elasticsearch"
         answer = await self._server.json("GET", "/", Root)
@@ -172,7 +176,7 @@ class CollectdEs:
 def indices(pattern: str, window: Window) -> tuple[str, bool]:
     """Return the names of a window's indices, and whether some may be missing.
 
-    A template (%Y.%m.%d) names UTC days. The day in an index's name is when a document arrived, give or take: the days beside count too.
+    A template (%Y.%m.%d) names UTC days. The day in an index's name is roughly that of arrival, so the days before and after count too.
     """
     if "%" not in pattern:
         return pattern, "*" in pattern
@@ -181,12 +185,35 @@ def indices(pattern: str, window: Window) -> tuple[str, bool]:
     return ",".join(dict.fromkeys(day.strftime(pattern) for day in days)), True
 
 
-async def _together(parts: Iterable[Coroutine[Any, Any, list[Samples]]]) -> list[Samples]:
-    """Run parts side by side and join what they return; where one fails, all end."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
+async def _gather(slices: Iterable[Coroutine[Any, Any, list[Samples]]]) -> list[Samples]:
+    """Read all slices at once; the first failure cancels the others."""
+    async with started(slices) as tasks:
         return [samples for found in await asyncio.gather(*tasks) for samples in found]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def connected(config: Config, site: Site) -> Collector:
+    """Return the collector of an index that collectd's documents go into."""
+    wanted = Wanted(config.datasets(), config.host_prefix, config.device_prefix)
+    options = Options(
+        index=config.index, step=config.step, fields=config.fields, wanted=wanted, read=config.read, slices=config.slices,
+        page=config.page, keep_alive=int(config.keep_alive), source_filter=config.source_filter,
+    )  # fmt: skip
+    access = Access(
+        url=config.url.rstrip("/"),
+        user=config.user or "",
+        timeout=float(config.request_timeout),
+        compress=config.compress,
+        authorization=lambda: _authorization(config, site),
+        tls=lambda: client_context(config.tls_ca, config.tls_cert, config.tls_key) if config.url.startswith("https:") else None,
+    )
+    series = Series(*(None if pattern is None else re.compile(pattern) for pattern in (config.hosts, config.devices)))
+    return CollectdEs(Server(access, config.index), series, options)
+
+
+def _authorization(config: Config, site: Site) -> str:
+    for kind in ("file", "env"):
+        if name := getattr(config, f"password_{kind}"):
+            return basic(config.user or "", site.secret(f"{kind}:{name}"))
+        if name := getattr(config, f"api_key_{kind}"):
+            return f"ApiKey {site.secret(f'{kind}:{name}')}"
+    return ""

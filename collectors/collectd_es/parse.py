@@ -256,8 +256,8 @@ def _floats(numbers: list[float | None]) -> NDArray[np.float64]:
 def _count_without_value(found: dict[str, _Found], dropped: Counter[str]) -> None:
     """Count the documents without any value; a disk's document with one of read and write has one."""
     missing = {field: np.isnan(value) for field, (*_, value) in found.items()}
-    none = np.count_nonzero(missing.get("value", False))
+    valueless = np.count_nonzero(missing.get("value", False))
     if "read" in missing:
-        none += np.count_nonzero(missing["read"] & missing["write"])
-    if none:
-        dropped["no value"] += int(none)
+        valueless += np.count_nonzero(missing["read"] & missing["write"])
+    if valueless:
+        dropped["no value"] += int(valueless)

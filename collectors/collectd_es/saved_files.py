@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -14,10 +15,10 @@ from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.parse import Samples
 from collectors.collectd_es.parse_workers import NameRules, parsed
 from collectors.collectd_es.series import Series
-from collectors.collectd_es.spool import BUCKET_MILLISECONDS, Spool
 from collectors.collectd_es.to_batches import batches
 from tokiod.batch import Batch
 from tokiod.errors import Fatal, TokiodError
+from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, readable, spooled
 from tokiod.window import Window
 from tokiod.window_data import WindowData
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from collectors.collectd_es.config import Saved
     from tokiod.collector import SavedCollector, Site
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved pages. Raises TokiodError for a file that can't be read, and options that can't be."""
+    """Return the collector of saved pages. Raises TokiodError for a file that cannot be read, and for invalid options."""
     paths = readable(inputs)
     fields = Fields(**{role: getattr(options, f"{role}_field") for role in Fields.__struct_fields__})
     for fault in field_faults(fields):
@@ -44,11 +47,11 @@ def _pattern(option: str, text: str | None) -> re.Pattern[str] | None:
     try:
         return None if text is None else re.compile(text)
     except re.error as error:
-        raise TokiodError(f"--{option}: {text!r} is no regular expression: {error}") from None
+        raise TokiodError(f"--{option}: {text!r} is not a regular expression: {error}") from None
 
 
 class SavedPages:
-    """The collector of saved pages: they are read once, when the first window is asked for, and from then on a window is its samples."""
+    """The collector of saved pages. The first call reads all of them into the spool, which every window is taken from."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
@@ -58,29 +61,29 @@ class SavedPages:
         self._paths = paths
         self._rules = rules
         self._workers = workers
-        self._told = read
+        self._on_read = read
         self._series = Series(rules.hosts, rules.devices)
         self._pages = Loading(self._load)
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
 
     async def collect(self, window: Window) -> WindowData:
-        """Return a batch per dataset. What gave no sample is counted with the first window. Raises Fatal for a file that is broken."""
+        """Return a batch per dataset. Dropped documents are counted with the first window. Raises Fatal for a broken file."""
         spool = await self._pages.loaded()
         dropped, self._dropped = self._dropped, Counter()
         parts = [self._cells(part, spool, dropped) for part in _parts(window, self.step)]
         return WindowData(list(_joined(parts)), None, dropped)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
-        """Return None: files don't grow, so there is nothing to compare."""
+        """Return None: files do not grow, so there is nothing to compare."""
         return None
 
     async def spans(self) -> list[Window]:
-        """Return where there are samples, to within a bucket of the spool."""
+        """Return the spans with samples, in buckets of the spool."""
         return (await self._pages.loaded()).spans()
 
     async def close(self) -> None:
-        """Stop reading, and let go of the samples."""
+        """Stop reading, and delete the samples."""
         self._stopping.set()
         if (spool := await self._pages.close()) is not None:
             spool.close()
@@ -93,7 +96,7 @@ class SavedPages:
             self._read(path, spool)
 
     def _read(self, path: Path, spool: Spool) -> None:
-        for samples in parsed(path, self._rules, self._series, self._workers, self._told):
+        for samples in parsed(path, self._rules, self._series, self._workers, self._on_read):
             if self._stopping.is_set():
                 raise Fatal("stopped while reading saved pages")
             spool.add(samples.time, samples.series, samples.value)
@@ -101,21 +104,85 @@ class SavedPages:
 
     def _cells(self, window: Window, spool: Spool, dropped: Counter[str]) -> list[Batch]:
         samples = [Samples(*columns, 0, Counter()) for columns in spool.within(window)]
-        cellular = batches(samples, window, self.step, self._series)
-        dropped.update(cellular.dropped)
-        return cellular.batches
+        cells = batches(samples, window, self.step, self._series)
+        dropped.update(cells.dropped)
+        return cells.batches
 
 
 def _parts(window: Window, step: int) -> Iterator[Window]:
-    """Cut a window at its rows into parts of about a bucket, whose cells take a small multiple of a bucket's memory."""
+    """Split a window at its rows into parts of about a bucket, whose cells take a small multiple of a bucket's memory."""
     length = max(1, BUCKET_MILLISECONDS // 1000 // step) * step
     for start in range(window.start, window.end, length):
         yield Window(start, min(start + length, window.end))
 
 
 def _joined(parts: list[list[Batch]]) -> Iterator[Batch]:
-    """Put the parts of each dataset behind one another; columns only grow from part to part."""
+    """Concatenate the parts of each dataset; columns only grow from part to part."""
     for of_dataset in zip(*parts, strict=True):
         last = of_dataset[-1]
         time, column, value = (np.concatenate([getattr(batch, name) for batch in of_dataset]) for name in ("time", "column", "value"))
         yield Batch(last.dataset, last.form, last.step, last.columns, time, column, value)
+
+
+BUCKET_MILLISECONDS = 300_000
+"""Of 288 hosts with 16 cores, a bucket holds some half a million samples: 11 MB."""
+
+Columns = tuple["NDArray[np.int64]", "NDArray[np.uint32]", "NDArray[np.float64]"]
+_DTYPES = (np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.float64))
+
+
+# The pages of a file are in any order of time, and a window needs all of its samples at once. Each sample takes 20 bytes in a file without
+# a name, which disappears with the process; its document, which was read for it, takes 300.
+class Spool:
+    """Samples (time i8 UTC epoch milliseconds, series u4, value f8), added in any order, returned by window. Raises OSError."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="tokiod-spool-", buffering=0)  # noqa: SIM115 - close() closes it
+        self._parts: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._end = 0
+
+    def add(self, time: NDArray[np.int64], series: NDArray[np.uint32], value: NDArray[np.float64]) -> None:
+        """Add samples."""
+        bucket = time // BUCKET_MILLISECONDS
+        if not len(bucket):
+            return
+        if (bucket != bucket[0]).any():
+            order = np.argsort(bucket, kind="stable")
+            bucket, time, series, value = bucket[order], time[order], series[order], value[order]
+        edges = np.flatnonzero(np.diff(bucket)) + 1
+        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(bucket)], strict=True):
+            self._write(int(bucket[first]), (time[first:last], series[first:last], value[first:last]))
+
+    def within(self, window: Window) -> Iterator[Columns]:
+        """Yield the samples of a window, in parts."""
+        start, end = window.start * 1000, window.end * 1000
+        for bucket in range(start // BUCKET_MILLISECONDS, -(-end // BUCKET_MILLISECONDS)):
+            for offset, count in self._parts.get(bucket, ()):
+                time, series, value = self._read(offset, count)
+                inside = (time >= start) & (time < end)
+                yield (time, series, value) if inside.all() else (time[inside], series[inside], value[inside])
+
+    def spans(self) -> list[Window]:
+        """Return the spans with samples, in whole buckets."""
+        return spans_of(np.array(list(self._parts), np.int64) * (BUCKET_MILLISECONDS // 1000), BUCKET_MILLISECONDS // 1000)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, bucket: int, columns: Columns) -> None:
+        data = b"".join(column.tobytes() for column in columns)
+        self._parts[bucket].append((self._end, len(columns[0])))
+        written = 0
+        while written < len(data):
+            written += self._file.write(memoryview(data)[written:]) or 0
+        self._end += len(data)
+
+    def _read(self, offset: int, count: int) -> Columns:
+        size = count * sum(dtype.itemsize for dtype in _DTYPES)
+        self._file.seek(offset)
+        data = bytearray(size)
+        self._file.readinto(data)
+        time = np.frombuffer(data, _DTYPES[0], count)
+        series = np.frombuffer(data, _DTYPES[1], count, offset=8 * count)
+        return time, series, np.frombuffer(data[12 * count :], _DTYPES[2], count)

@@ -98,7 +98,7 @@ class Pages(Protocol):
 
 async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> list[Samples]:
     """Return all samples of a slice. Raises Incomplete unless every page was complete and all documents were read."""
-    make, ahead, total, asked, retries = pages.first, None, None, 0, pages.retries
+    make, ahead, total, retries = pages.first, None, None, pages.retries
     found: list[Samples] = []
     documents = 0
     try:
@@ -107,7 +107,7 @@ async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> li
                 body = await (ahead or make())
                 ahead = None
                 total = total_hits(body) if not found else total
-                if total is not None and (asked + 1) * size < total:
+                if total is not None and (len(found) + 1) * size < total:
                     ahead = await _send(pages.after(body))
                 answer = _decode_whole(decode, body)
             except ContextGone:
@@ -121,7 +121,7 @@ async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> li
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             found.append(answer.samples)
-            asked, documents = asked + 1, documents + answer.hits
+            documents += answer.hits
             if not answer.hits or (total is not None and documents >= total):
                 break
             make = partial(pages.after, body)
@@ -175,7 +175,7 @@ async def read_scroll_slice(server: Server, search: Search, number: int, slices:
     parameters = f"?scroll={search.keep_alive}s&allow_partial_search_results=false{search.allow_missing}{search.filter}"
     target, body = f"/{search.path}/_search{parameters}", search.body(number, slices) | {"sort": ["_doc"]}
     scrolls = _Scrolls(server)
-    async with server.held_open(server.ask("POST", target, body), scrolls.release) as first:
+    async with server.held_open(server.request("POST", target, body), scrolls.release) as first:
         return await read(_ScrollPages(server, search, first), decode, search.size)
 
 
@@ -184,7 +184,7 @@ class _Scrolls:
     server: Server
 
     async def release(self, first: bytes) -> None:
-        await self.server.ask("DELETE", "/_search/scroll", {"scroll_id": [_id(first)]})
+        await self.server.request("DELETE", "/_search/scroll", {"scroll_id": [_id(first)]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _ScrollPages:
 
     async def after(self, body: bytes) -> bytes:
         following = {"scroll": f"{self.search.keep_alive}s", "scroll_id": _id(body)}
-        return await self.server.ask("POST", f"/_search/scroll?{self.search.filter[1:]}", following)
+        return await self.server.request("POST", f"/_search/scroll?{self.search.filter[1:]}", following)
 
 
 def _id(body: bytes) -> str:
@@ -219,10 +219,10 @@ def open_point_in_time(server: Server, search: Search, product: Product) -> Abst
     if product == "opensearch":
         # Without the parameter a missing shard would be left out without any report.
         target = f"/{search.path}/_search/point_in_time?keep_alive={search.keep_alive}s&allow_partial_pit_creation=false"
-        name, closing = "pit_id", lambda pit: server.ask("DELETE", "/_search/point_in_time", {"pit_id": [pit]})
+        name, closing = "pit_id", lambda pit: server.request("DELETE", "/_search/point_in_time", {"pit_id": [pit]})
     else:
         target = f"/{search.path}/_pit?keep_alive={search.keep_alive}s"
-        name, closing = "id", lambda pit: server.ask("DELETE", "/_pit", {"id": pit})
+        name, closing = "id", lambda pit: server.request("DELETE", "/_pit", {"id": pit})
 
     async def opening() -> str:
         answer = await server.json("POST", target + search.allow_missing, dict[str, Any])
@@ -264,19 +264,19 @@ class PointInTimeSlice:
 
     async def first(self) -> bytes:
         """Request the first page."""
-        return await self._ask({})
+        return await self._request({})
 
     async def after(self, body: bytes) -> bytes:
         """Request the documents after the last one of a page."""
         if (last := last_sort(body)) is None:
             raise Transient("an answer without sort values")
         self.pit = find_id(_PIT_ID, body) or self.pit
-        return await self._ask({"search_after": last, "track_total_hits": False})
+        return await self._request({"search_after": last, "track_total_hits": False})
 
-    async def _ask(self, more: dict[str, Any]) -> bytes:
+    async def _request(self, more: dict[str, Any]) -> bytes:
         body = self.search.body(self.number, self.slices) | {"pit": self._pit(), "sort": self.sort} | more
         try:
-            return await self.server.ask("POST", f"/_search?allow_partial_search_results=false{self.search.filter}", body)
+            return await self.server.request("POST", f"/_search?allow_partial_search_results=false{self.search.filter}", body)
         except NoIndex as error:
             # An index that it was opened over has been deleted since.
             raise ContextGone(str(error)) from None

@@ -29,7 +29,7 @@ def live(config: Config, site: Site) -> Collector:
 
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector over saved rates. Raises TokiodError for a file that can't be read, and options that can't be."""
+    """Return the collector of saved rates. Raises TokiodError for a file that cannot be read, and for invalid options."""
     from collectors.esnet_snmp.saved_files import opened
 
     return opened(inputs, options, site)

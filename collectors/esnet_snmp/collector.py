@@ -11,6 +11,7 @@ from collectors.esnet_snmp.datasets import DATASETS, service_name
 from collectors.esnet_snmp.parse import parse
 from collectors.esnet_snmp.to_batches import batches, count
 from tokiod.errors import Fatal
+from tokiod.toolkit.tasks import started
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class EsnetSnmp:
         self._unknown: dict[str, float] = {}
 
     async def collect(self, window: Window) -> WindowData:
-        """Return both directions. Raises Fatal where the service knows none of the interfaces, Transient or Fatal for a failed request."""
+        """Return both directions. Raises Fatal if all interfaces are unknown to the service, Transient or Fatal for a failed request."""
         points = await self._points(window)
         dropped = Counter({UNKNOWN_INTERFACE: len(self._columns) - len({name for name, _ in points})})
         for one in points.values():
@@ -64,25 +65,14 @@ class EsnetSnmp:
         now = self._clock.monotonic()
         wanted = [name for name in self._columns if now >= self._unknown.get(name, now)]
         series = [(name, direction) for name in wanted for direction in DATASETS]
-        found = dict(zip(series, await self._gather([self._one(*one, window) for one in series]), strict=True))
+        async with started(self._query(*one, window) for one in series) as requests:
+            found = dict(zip(series, await asyncio.gather(*requests), strict=True))
         for name in {name for (name, _), points in found.items() if points is None}:
             self._unknown[name] = now + UNKNOWN_RETRY_SECONDS
         known = {one: points for one, points in found.items() if points is not None}
         if not known:
             raise Fatal(f"{self._config.url} does not know any of the interfaces, such as {self._columns[0]}: check interfaces and url")
         return known
-
-    async def _gather(self, requests: list[asyncio.Future[Points | None]]) -> list[Points | None]:
-        """Return all answers; after the first failure, cancel the other requests, wait for them to end, and raise it."""
-        try:
-            return list(await asyncio.gather(*requests))
-        finally:
-            for one in requests:
-                one.cancel()
-            await asyncio.gather(*requests, return_exceptions=True)
-
-    def _one(self, name: str, direction: str, window: Window) -> asyncio.Future[Points | None]:
-        return asyncio.ensure_future(self._query(name, direction, window))
 
     # The service includes the end. Where rows are not points, a point from before the window still covers part of its first row.
     async def _query(self, name: str, direction: str, window: Window) -> Points | None:

@@ -1,4 +1,4 @@
-"""What the service answers: points of one interface and direction.
+"""Parse points of interfaces: answers of the service, and saved files.
 
     {"agg": "30", "cf": "average", "begin_time": 1254350000, "end_time": 1254350090, "data": [[1254349980, 163.0], [1254350040, null]]}
 
@@ -8,6 +8,7 @@ The first point may lie before the requested begin; the end is inclusive; null m
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,17 +16,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tokiod.errors import Transient
+from collectors.esnet_snmp.datasets import DATASETS, is_name
+from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
+    from collectors.esnet_snmp.to_batches import Series
+
 MAX_EPOCH = 250_000_000_000
 MALFORMED = "malformed point"
+MALFORMED_NAME = "malformed interface name"
+OTHER_UNITS = "interface whose rates are in other units"
 NEGATIVE = "negative rate"
 INFINITE = "infinite rate"
+UNITS = "bytes/sec"
+_DIGITS = re.compile(r"[0-9]{1,12}")
 
 
 class _Answer(msgspec.Struct):
@@ -93,3 +101,40 @@ def _interval(agg: Any) -> int | None:
     """Return the length of a point as the service reports it; it may differ from the requested one."""
     text = str(agg)
     return int(text) if text.isascii() and text.isdecimal() and 0 < int(text) <= 86400 else None  # noqa: PLR2004 - a day
+
+
+def parse_saved(data: bytes, place: str, dropped: Counter[str]) -> dict[Series, Points]:
+    """Parse saved rates into points of each ("ROUTER:IFNAME", "in" or "out"); count the rest. Raises Fatal for another document."""
+    try:
+        document = _decoded(data)
+    except (ValueError, RecursionError) as error:
+        raise Fatal(f"{place}: not saved rates, which are JSON: {error}") from None
+    if not isinstance(document, dict) or not all(isinstance(interfaces, dict) for interfaces in document.values()):
+        raise Fatal(f"{place}: not saved rates: expected {{router: {{interface: {{direction: {{epoch: rate}}}}}}}}")
+    found: dict[Series, Points] = {}
+    for router, interfaces in document.items():
+        for name, directions in interfaces.items():
+            # In a file that lost lines with braces, "in" may appear as a router or an interface that contains others.
+            if not isinstance(directions, dict) or {router, name} & DATASETS.keys() or not is_name(f"{router}:{name}"):
+                dropped[MALFORMED_NAME] += 1
+            elif directions.get("units") not in {None, UNITS}:
+                dropped[OTHER_UNITS] += 1
+            else:
+                found |= {(f"{router}:{name}", way): _points(directions[way]) for way in DATASETS if isinstance(directions.get(way), dict)}
+    return found
+
+
+def _points(rates: dict[str, Any]) -> Points:
+    return Points.of((_epoch(epoch), rate) for epoch, rate in rates.items())
+
+
+def _epoch(text: str) -> int | None:
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
+# The json module reads the NaN that it writes itself.
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return json.loads(data)

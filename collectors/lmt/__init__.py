@@ -23,17 +23,17 @@ __all__ = ["Config", "Saved", "live", "saved"]
 
 
 def live(config: Config, site: Site) -> Collector:
-    """Return the collector of a database that LMT is filling."""
-    from collectors.lmt.stanza import connected
+    """Return the collector of a database that LMT fills."""
+    from collectors.lmt.collector import connected
 
     return connected(config, site)
 
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved copies, or of a server that is read as it stands; local times are in the site's time zone.
+    """Return the collector of saved copies, or of a server whose data is complete; local times are in the site's time zone.
 
-    Raises TokiodError for a file that is missing or not SQLite, and for a URL that is none of LMT's.
+    Raises TokiodError for a file that is missing or not SQLite, and for an invalid URL.
     """
-    from collectors.lmt.stanza import opened
+    from collectors.lmt.saved_files import opened
 
     return opened(inputs, options, site)

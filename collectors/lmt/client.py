@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import unquote, urlsplit
+
+from collectors.lmt.client_mysql import Mysql, Server
+from collectors.lmt.client_sqlite import Sqlite
+from collectors.lmt.config import SQLITE
+from tokiod.toolkit.tls import client_context
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from numpy.typing import NDArray
 
+    from collectors.lmt.config import Config, Saved
     from collectors.lmt.datasets import Table
+    from tokiod.collector import Site
+
+DEFAULT_PORT = 3306
 
 Schema = dict[str, frozenset[str]]
 """The columns of each table."""
@@ -89,3 +100,26 @@ class Database(Protocol):
     async def close(self) -> None:
         """Close the connection."""
         ...
+
+
+def database(text: str, access: Config | Saved, site: Site, *, finished: bool) -> Database:
+    """Return the database at a valid URL. access: the password and TLS of a server; finished: see Database."""
+    url = urlsplit(text)
+    if url.scheme == SQLITE:
+        return Sqlite(Path(unquote(url.path)), finished=finished)
+    server = Server(
+        host=url.hostname or "",
+        port=url.port or DEFAULT_PORT,
+        user=unquote(url.username or ""),
+        database=unquote(url.path.strip("/")),
+        read_timeout=access.read_timeout,
+        password=lambda: _password(access, site),
+        tls=lambda: client_context(access.tls_ca, access.tls_cert, access.tls_key) if access.tls else None,
+    )
+    return Mysql(server, finished=finished)
+
+
+def _password(access: Config | Saved, site: Site) -> str:
+    if access.password_file:
+        return site.secret(f"file:{access.password_file}")
+    return site.secret(f"env:{access.password_env}") if access.password_env else ""

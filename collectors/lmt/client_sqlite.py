@@ -40,13 +40,13 @@ class Sqlite:
 
     def __init__(self, path: Path, *, finished: bool) -> None:
         self.finished = finished
-        self._path = path
+        self.path = path
         self._copy: Copy | None = None
         self._inode: tuple[int, int] | None = None
         self._lock = asyncio.Lock()
 
     def __str__(self) -> str:
-        return str(self._path)
+        return str(self.path)
 
     async def schema(self) -> Schema:
         """Return the tables and their columns."""
@@ -98,13 +98,13 @@ class Sqlite:
             raise self._to_collect_error(error) from None
 
     def _open(self) -> Copy:
-        found = self._path.stat()
+        found = self.path.stat()
         if self._inode != (found.st_dev, found.st_ino):
             self._drop()
         if not found.st_size:
             raise ValueError("it is empty")
         if self._copy is None:
-            self._copy = Copy(self._path, finished=self.finished)
+            self._copy = Copy(self.path, finished=self.finished)
             self._inode = found.st_dev, found.st_ino
         return self._copy
 
@@ -115,13 +115,11 @@ class Sqlite:
 
     def _to_collect_error(self, error: Exception) -> CollectError:
         if isinstance(error, PermissionError):
-            return Fatal(
-                f"{self._path} cannot be read: {error.strerror}; the user tokiod needs read access to the file and its directories"
-            )
+            return Fatal(f"{self.path} cannot be read: {error.strerror}; the user tokiod needs read access to the file and its directories")
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if self.finished:
-            return Fatal(f"{self._path} is not a SQLite copy of an LMT database, or is damaged: {reason}")
-        return Transient(f"{self._path} cannot be read now: {reason}; it may be about to be replaced")
+            return Fatal(f"{self.path} is not a SQLite copy of an LMT database, or is damaged: {reason}")
+        return Transient(f"{self.path} cannot be read now: {reason}; it may be about to be replaced")
 
 
 ROWS_AT_ONCE = 1 << 16

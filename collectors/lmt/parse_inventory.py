@@ -22,7 +22,7 @@ INFO = {
     "MDS_INFO": ("MDS_ID", "FILESYSTEM_ID", "MDS_NAME", "HOSTNAME"),
     "OPERATION_INFO": ("OPERATION_ID", "OPERATION_NAME"),
 }
-"""The columns of each table that inventory() reads, ordered by the first."""
+"""The columns of each table that parse_inventory() reads, ordered by the first."""
 
 Info = dict[str, list[tuple[Any, ...]]]
 
@@ -71,7 +71,7 @@ class Inventory:
         return sum(roster.unnamed for roster in (self.osts, self.osss, self.mdss, self.mdts))
 
 
-def inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inventory:
+def parse_inventory(rows: Info, wanted: str | None, mdt_names: MdtNames) -> Inventory:
     """Parse the rows of INFO. wanted: the name of a file system, required only where there are several.
 
     Raises Fatal for an unknown file system, or if several are there and none is named.

@@ -1,25 +1,65 @@
-"""Several saved copies read as one database."""
+"""Saved copies of LMT databases, or a server whose data is complete."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from tokiod.batch import Batch
+from collectors.lmt.client import database
+from collectors.lmt.client_sqlite import Sqlite
+from collectors.lmt.collector import Lmt, Options
+from collectors.lmt.config import url_faults
+from collectors.lmt.to_batches import merged
+from tokiod.errors import TokiodError
 from tokiod.sample_spans import joined
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.lmt.collector import Lmt
+    from collectors.lmt.client import Database
+    from collectors.lmt.config import Saved
+    from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
+
+SQLITE_HEADER = b"SQLite format 3\0"
+
+
+def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+    """Return the collector of saved copies, or of a server whose data is complete; local times are in the site's time zone.
+
+    Raises TokiodError for a file that is missing or not SQLite, and for an invalid URL.
+    """
+    how = Options(options.step, site.calendar.zone, asserted=True, filesystem=options.filesystem, mdt_names=options.mdt_names)
+    copies = [Lmt(_database(str(name), options, site), how) for name in inputs]
+    return copies[0] if len(copies) == 1 else Copies(copies)
+
+
+def _database(name: str, options: Saved, site: Site) -> Database:
+    if "://" not in name:
+        _check_header(Path(name))
+        return Sqlite(Path(name), finished=True)
+    for fault in url_faults(name):
+        raise TokiodError(fault)
+    found = database(name, options, site, finished=True)
+    if isinstance(found, Sqlite):
+        _check_header(found.path)
+    return found
+
+
+def _check_header(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(SQLITE_HEADER))
+    except OSError as error:
+        raise TokiodError(f"{path} cannot be read: {error.strerror}") from None
+    if header != SQLITE_HEADER:
+        raise TokiodError(f"{path} is not a SQLite file: archive lmt reads copies of LMT databases in SQLite")
 
 
 class Copies:
-    """Copies of one file system's database, e.g. of a day each; where two hold a cell, the later one named is right."""
+    """Copies of one file system's database, such as one per day. Where several hold a cell, the last one named wins."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = True
@@ -35,12 +75,12 @@ class Copies:
         return WindowData([merged(parts, window) for parts in zip(*(data.batches for data in found), strict=True)], None, dropped)
 
     async def count(self, window: Window) -> int | None:
-        """Return how many rows the copies hold, together."""
+        """Return the number of rows of all copies."""
         counts = [await copy.count(window) for copy in self._copies]
         return sum(count or 0 for count in counts)
 
     async def spans(self) -> list[Window]:
-        """Return where the copies have time stamps, together."""
+        """Return the spans with time stamps of all copies."""
         spans = [span for copy in self._copies for span in await copy.spans()]
         return joined(spans)
 
@@ -48,21 +88,3 @@ class Copies:
         """Close the files."""
         for copy in self._copies:
             await copy.close()
-
-
-def merged(batches: Sequence[Batch], window: Window) -> Batch:
-    """Join batches of one dataset: all their columns, and each cell once, the last batch's."""
-    first = batches[0]
-    columns = tuple(dict.fromkeys(name for batch in batches for name in batch.columns))
-    filled = [batch for batch in batches if len(batch)]
-    if len(filled) == 1 and filled[0].columns == columns:
-        return filled[0]
-    position = {name: index for index, name in enumerate(columns)}
-    places = [np.array([position[name] for name in batch.columns], np.uint32) for batch in batches]
-    time = np.concatenate([batch.time for batch in batches])
-    column = np.concatenate([place[batch.column] for place, batch in zip(places, batches, strict=True)])
-    value = np.concatenate([batch.value for batch in batches])
-    cell = (time - window.start) // first.step * len(columns) + column
-    _, last = np.unique(cell[::-1], return_index=True)
-    kept = len(cell) - 1 - last
-    return Batch(first.dataset, first.form, first.step, columns, time[kept], column[kept], value[kept])

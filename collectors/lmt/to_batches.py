@@ -12,7 +12,7 @@ from collectors.lmt.datasets import NULL_INTEGER
 from tokiod.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -110,15 +110,15 @@ class Rows:
         return grid
 
 
-def batches(table: Table, numbers: dict[str, NDArray[Any]], span: Span, stock: Inventory) -> Iterator[Batch]:
+def batches(table: Table, numbers: dict[str, NDArray[Any]], span: Span, inventory: Inventory) -> Iterator[Batch]:
     """Yield a batch per dataset of a table.
 
     numbers: TS_ID, the table's key, and those of its columns that the database has; i8[n] or f8[n], n rows in any order.
     """
-    rows = Rows(span, getattr(stock, table.roster), numbers["TS_ID"], numbers[table.key], numbers)
+    rows = Rows(span, getattr(inventory, table.roster), numbers["TS_ID"], numbers[table.key], numbers)
     for quantity in table.quantities:
         operation = quantity.operation
-        chosen = np.isin(numbers["OPERATION_ID"], stock.operations[operation]) if operation else None
+        chosen = np.isin(numbers["OPERATION_ID"], inventory.operations[operation]) if operation else None
         yield rows.batch(quantity, chosen)
 
 
@@ -135,3 +135,21 @@ def _total(columns: list[NDArray[Any]], count: int) -> NDArray[Any] | None:
     for other in others:
         first = np.where(_present(first) & _present(other), first + other, NULL_INTEGER)
     return first
+
+
+def merged(batches: Sequence[Batch], window: Window) -> Batch:
+    """Join batches of one dataset: all their columns, and each cell once, that of the last batch."""
+    first = batches[0]
+    columns = tuple(dict.fromkeys(name for batch in batches for name in batch.columns))
+    filled = [batch for batch in batches if len(batch)]
+    if len(filled) == 1 and filled[0].columns == columns:
+        return filled[0]
+    position = {name: index for index, name in enumerate(columns)}
+    places = [np.array([position[name] for name in batch.columns], np.uint32) for batch in batches]
+    time = np.concatenate([batch.time for batch in batches])
+    column = np.concatenate([place[batch.column] for place, batch in zip(places, batches, strict=True)])
+    value = np.concatenate([batch.value for batch in batches])
+    cell = (time - window.start) // first.step * len(columns) + column
+    _, last = np.unique(cell[::-1], return_index=True)
+    kept = len(cell) - 1 - last
+    return Batch(first.dataset, first.form, first.step, columns, time[kept], column[kept], value[kept])

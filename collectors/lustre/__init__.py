@@ -1,7 +1,7 @@
 """Lustre, as one of its clients sees it: `lfs df` and `lctl dl -t`.
 
 config        what a [[source]] and `archive` take         datasets      outputs to datasets
-collector     live: run both commands, parse, join
+collector     live: fetch, parse, join                     command       one run of lfs per mount, and of lctl
 parse_df      what lfs df prints                           parse_dl      what lctl dl -t prints
 homes         the server where each target is at home      to_batches    what was seen at one moment to batches
 saved_files   saved outputs
@@ -30,7 +30,7 @@ def live(config: Config, site: Site) -> Collector:
 
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
+    """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     from collectors.lustre.saved_files import opened
 
     return opened(inputs, options, site)

@@ -1,4 +1,4 @@
-"""Saved outputs of lfs df and lctl dl -t: plain ones, and files of many, each behind a line `BEGIN <epoch seconds>`."""
+"""Saved outputs of lfs df and lctl dl -t: plain ones, and files of many, each after a line `BEGIN <epoch seconds>`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 
 from collectors.lustre import parse_df, parse_dl
+from collectors.lustre.datasets import Cells, failover, fullness
 from collectors.lustre.homes import Homes
-from collectors.lustre.to_batches import Cells, Columns, batches, failover, fullness
+from collectors.lustre.to_batches import Columns, batches
 from tokiod.errors import Fatal, TokiodError
 from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, content, readable
@@ -28,19 +29,19 @@ T = TypeVar("T")
 
 _BEGIN = re.compile(rb"^[^\n]*BEGIN(?P<rest>[^\n]*)\n", re.MULTILINE)
 _EPOCH = re.compile(rb"[ \t]+(\d{1,12})(?:[ \t][ -~]*)?\r?")
-UNRECOGNISED = "line that is none of lfs's or lctl's"
-LATEST = 253_000_000_000
+UNRECOGNISED = "unrecognised line"
+MAX_EPOCH = 253_000_000_000
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read."""
+    """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     for fault in options.faults():
         raise TokiodError(f"--{fault}")
     return SavedOutputs(readable(inputs), options, site.calendar)
 
 
 class SavedOutputs:
-    """The collector of saved outputs: they are few and small, so all are read at first, and homes are learned from all of them."""
+    """The collector of saved outputs. They are few and small: the first call reads all, and homes are learned from all of them."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
@@ -54,7 +55,7 @@ class SavedOutputs:
         self._files = Loading(self._load)
 
     async def collect(self, window: Window) -> WindowData:
-        """Return a batch per dataset. Raises Fatal for a file that is neither of both outputs."""
+        """Return a batch per dataset. Raises Fatal for a file with neither output."""
         moments = [(row, moment) for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end]
         cells = [(row, moment.cells) for row, moment in moments]
         found = list(batches(cells, self.step, self._columns, sorted(self._options.datasets())))
@@ -66,11 +67,11 @@ class SavedOutputs:
         return sum(moment.records for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end)
 
     async def spans(self) -> list[Window]:
-        """Return where there are outputs."""
+        """Return the spans with outputs."""
         return spans_of(np.array(list(await self._files.loaded()), np.int64), self.step)
 
     async def close(self) -> None:
-        """Wait until the files are read, where that has begun."""
+        """Wait until a read that has begun ends."""
         await self._files.close()
 
     def _load(self) -> dict[int, _Moment]:
@@ -113,27 +114,27 @@ class _Moment:
 
 
 def _dropped(text: bytes, of_df: Counter[str], of_dl: Counter[str]) -> Counter[str]:
-    """Return what gave no cell of a text that may hold both outputs: a line is odd where it is so to both."""
+    """Return the dropped lines of a text that may contain both outputs: a line is unrecognised if both parsers do not recognise it."""
     lines = sum(map(bool, map(bytes.strip, text.split(b"\n"))))
-    odd = of_df.pop(parse_df.UNRECOGNISED, 0) + of_dl.pop(parse_dl.UNRECOGNISED, 0) - lines
-    return +(of_df + of_dl + Counter({UNRECOGNISED: odd}))
+    unrecognised = of_df.pop(parse_df.UNRECOGNISED, 0) + of_dl.pop(parse_dl.UNRECOGNISED, 0) - lines
+    return +(of_df + of_dl + Counter({UNRECOGNISED: unrecognised}))
 
 
-def _outputs(path: Path, told: int | None) -> Iterator[tuple[int, bytes]]:
-    """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file with neither of both."""
+def _outputs(path: Path, given: int | None) -> Iterator[tuple[int, bytes]]:
+    """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file with neither output."""
     try:
-        text, time = content(path), int(path.stat().st_mtime) if told is None else told
+        text, time = content(path), int(path.stat().st_mtime) if given is None else given
     except OSError as error:
-        raise Fatal(f"{path} can't be read: {error.strerror}") from None
+        raise Fatal(f"{path} cannot be read: {error.strerror}") from None
     begins = list(_BEGIN.finditer(text))
     ends = [*(begin.start() for begin in begins[1:]), len(text)]
     parts = [(_epoch(begin), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
     if not any(parse_df.is_df(part) or parse_dl.is_dl(part) for _, part in parts):
-        raise Fatal(f"{path} is no output of lfs df or of lctl dl -t, nor a file of such behind BEGIN lines")
-    yield from ((time, part) for time, part in parts if time < LATEST)
+        raise Fatal(f"{path} is not an output of lfs df or lctl dl -t, nor a file of such outputs after BEGIN lines")
+    yield from ((time, part) for time, part in parts if time < MAX_EPOCH)
 
 
 def _epoch(begin: re.Match[bytes]) -> int:
-    """Return the time of a BEGIN line, LATEST where it can't be read: what stands behind it is then of no known time."""
-    told = _EPOCH.fullmatch(begin["rest"])
-    return int(told[1]) if told and begin[0].startswith(b"BEGIN") else LATEST
+    """Return the time of a BEGIN line, MAX_EPOCH for a malformed one, so that the output after it is skipped."""
+    given = _EPOCH.fullmatch(begin["rest"])
+    return int(given[1]) if given and begin[0].startswith(b"BEGIN") else MAX_EPOCH

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.lustre.datasets import FAILOVER, FULLNESS
 from tokiod.batch import Batch
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-UNKNOWN_HOME = "target whose home is unknown"
-
-Cells = dict[str, dict[str, float]]
-"""The values of one moment, by dataset and column."""
+    from collectors.lustre.datasets import Cells
 
 
 @dataclass(slots=True)
@@ -40,24 +35,6 @@ class Columns:
     def of(self, dataset: str) -> dict[str, int]:
         """Return a dataset's targets in natural order, with their columns."""
         return self._places.get(dataset, {})
-
-
-def fullness(targets: Mapping[str, tuple[int, int]]) -> Cells:
-    """Return the used and total KiB of each target."""
-    used, total = FULLNESS
-    return {used: {name: float(both[1]) for name, both in targets.items()}, total: {name: float(both[0]) for name, both in targets.items()}}
-
-
-def failover(away: Mapping[str, bool | None], dropped: Counter[str]) -> Cells:
-    """Return 1.0 for each target that is away from home, 0.0 for one at home."""
-    osts, mdts = FAILOVER
-    cells: Cells = {osts: {}, mdts: {}}
-    for name, is_away in away.items():
-        if is_away is None:
-            dropped[UNKNOWN_HOME] += 1
-        else:
-            cells[osts if name[-7:-4] == "OST" else mdts][name] = float(is_away)
-    return cells
 
 
 def batches(moments: Sequence[tuple[int, Cells]], step: int, columns: Columns, datasets: Iterable[str]) -> Iterator[Batch]:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["Config", "Saved", "live", "saved"]
 
 
-def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - mmperfmon is asked in UTC
+def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - mmperfmon is queried in UTC
     """Return the collector that runs mmperfmon."""
-    from collectors.mmperfmon.collector import asking
+    from collectors.mmperfmon.collector import connected
 
-    return asking(config)
+    return connected(config)
 
 
 def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read, and options that can't be."""
+    """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     from collectors.mmperfmon.saved_files import opened
 
     return opened(inputs, options, site)

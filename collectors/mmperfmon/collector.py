@@ -1,4 +1,4 @@
-"""Ask mmperfmon window by window."""
+"""Query mmperfmon window by window."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 UTC = ZoneInfo("UTC")
 
 
-def asking(config: Config) -> Mmperfmon:
-    """Return the collector that a stanza describes."""
-    asked = CommandOptions(config.prefix, config.command, config.queries, config.arguments, config.step)
-    return Mmperfmon(asked, maps(config.lun_map, config.server_map), config.cpu_scale, config.run_timeout)
+def connected(config: Config) -> Mmperfmon:
+    """Return the collector that a section describes."""
+    options = CommandOptions(config.prefix, config.command, config.queries, config.arguments, config.step)
+    return Mmperfmon(options, maps(config.lun_map, config.server_map), config.cpu_scale, config.run_timeout)
 
 
-# A window is what all queries print of it, or nothing: half of one would look like a site whose other half is down.
+# A window is the output of all queries or nothing: half of it would look like a site whose other half is down.
 class Mmperfmon:
-    """The collector of a cluster whose sensors mmperfmon knows of, here or on a node that can be reached."""
+    """The collector of a cluster whose sensors mmperfmon knows, run on this host or another node."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, asked: CommandOptions, known: Maps, cpu_scale: float, seconds: float) -> None:
-        self.step = asked.bucket
-        self._asked = asked
+    def __init__(self, options: CommandOptions, known: Maps, cpu_scale: float, seconds: float) -> None:
+        self.step = options.bucket
+        self._options = options
         self._cpu_scale = cpu_scale
         self._seconds = seconds
         self._series = Series(known)
         self._commands = Commands()
 
     async def collect(self, window: Window) -> WindowData:
-        """Return a batch per dataset. Raises Transient and Fatal for a run that failed, see queries.printed."""
+        """Return a batch per dataset. Raises Transient or Fatal for a failed run, see printed()."""
         rows, dropped = await self._rows(window)
         found = list(batches(rows, window, self.step, self._series, self._cpu_scale))
         return WindowData(found, _records(rows), +dropped)
@@ -62,20 +62,20 @@ class Mmperfmon:
     async def _rows(self, window: Window) -> tuple[list[Rows], Counter[str]]:
         dropped: Counter[str] = Counter()
         rows = []
-        for query in self._asked.queries:
+        for query in self._options.queries:
             output = await self._output(query, window)
             dropped.update(output.dropped)
             rows += [measured(table, Buckets(UTC, self.step), self._series, window, dropped) for table in output.tables]
         return rows, dropped
 
     async def _output(self, query: str, window: Window) -> Output:
-        line = command_line(self._asked, query, window)
+        line = command_line(self._options, query, window)
         text = printed(await self._commands.run(line, key=query, seconds=self._seconds, environment={"COLUMNS": "30000"}), query)
         output = parse(text)
         if missing := [reason for reason in INCOMPLETE if output.dropped[reason]]:
-            raise Transient(f"query {query}: what was printed is not whole: {', '.join(missing)}")
+            raise Transient(f"query {query}: the output is incomplete: {', '.join(missing)}")
         if text.strip() and not output.legends:
-            raise Transient(f"query {query}: no table was printed but {text.split()[0].decode(errors='replace')[:100]!r}...")
+            raise Transient(f"query {query}: the output has no table, it begins with {text.split()[0].decode(errors='replace')[:100]!r}")
         return output
 
 

@@ -9,21 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tokiod.errors import Fatal, Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tokiod.toolkit.commands import Output
     from tokiod.window import Window
-
-COMMAND = ("/usr/lpp/mmfs/bin/mmperfmon", "query")
-QUERIES = ("usage", "gpfs_nsdds_bytes_read,gpfs_nsdds_bytes_written,gpfs_nsdds_read_ops,gpfs_nsdds_write_ops")
-NAMED = {
-    "usage": ("cpu_user", "cpu_sys", "mem_total", "mem_free", "net_r", "net_s"),
-    "cpu": ("cpu_user", "cpu_sys"),
-    "netDetails": ("net_r", "net_s"),
-    "gpfsNSDDS": ("gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_written"),
-    "gpfsNumberOperations": ("gpfs_fs_read_ops", "gpfs_fs_write_ops"),
-}
-"""The metrics of mmperfmon's own queries, as far as they have a dataset."""
 
 REMOTE = ("env", "LC_ALL=C", "TZ=UTC", "COLUMNS=30000")
 """Runs a command on another host, which does not inherit our environment."""
@@ -50,11 +37,11 @@ class CommandOptions(NamedTuple):
 
 # The documentation does not state whether a time is that of a bucket's end, nor whether the end itself is included. So one more bucket is
 # queried, and the time stamps decide what belongs to the window.
-def command_line(asked: CommandOptions, query: str, window: Window) -> list[str]:
+def command_line(options: CommandOptions, query: str, window: Window) -> list[str]:
     """Return the command and arguments of one run."""
-    remote = [*asked.prefix, *REMOTE] if asked.prefix else []
-    times = (_time(window.start), _time(window.end + asked.bucket))
-    return [*remote, *asked.command, query, *times, "-b", str(asked.bucket), *asked.arguments]
+    remote = [*options.prefix, *REMOTE] if options.prefix else []
+    times = (_time(window.start), _time(window.end + options.bucket))
+    return [*remote, *options.command, query, *times, "-b", str(options.bucket), *options.arguments]
 
 
 # IBM documents only that a failure exits with another code than 0, so the text decides: errors that an administrator must fix, and "no
@@ -72,11 +59,6 @@ def printed(output: Output, query: str) -> bytes:
     if output.code in CANNOT_RUN or (output.code != SSH_FAILED and _CONFIGURATION_ERROR.search(text)):
         raise Fatal(sentence)
     raise Transient(sentence)
-
-
-def counters(queries: Sequence[str]) -> list[str]:
-    """Return the counters of queries."""
-    return [counter for query in queries for counter in NAMED.get(query, query.split(","))]
 
 
 def _time(epoch: int) -> str:

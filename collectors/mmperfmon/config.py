@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from collectors.mmperfmon.command import COMMAND, QUERIES, counters
-from collectors.mmperfmon.datasets import datasets_of, map_faults, maps
+from collectors.mmperfmon.datasets import counters, datasets_of, map_faults, maps
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+COMMAND = ("/usr/lpp/mmfs/bin/mmperfmon", "query")
+QUERIES = ("usage", "gpfs_nsdds_bytes_read,gpfs_nsdds_bytes_written,gpfs_nsdds_read_ops,gpfs_nsdds_write_ops")
 
 MIN_SETTLE_BUCKETS = 2
 """The last bucket may lack what nodes have not sent yet."""

@@ -30,6 +30,14 @@ OF_TARGET = {
         "write_ops": "writeops",
     }.items()
 }
+NAMED = {
+    "usage": ("cpu_user", "cpu_sys", "mem_total", "mem_free", "net_r", "net_s"),
+    "cpu": ("cpu_user", "cpu_sys"),
+    "netDetails": ("net_r", "net_s"),
+    "gpfsNSDDS": ("gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_written"),
+    "gpfsNumberOperations": ("gpfs_fs_read_ops", "gpfs_fs_write_ops"),
+}
+"""The metrics of mmperfmon's own queries, as far as they have a dataset."""
 LOAD = "cpuload"
 OF_LOAD = ("cpuuser", "cpusys")
 KINDS: tuple[Kind, ...] = ("data", "md")
@@ -103,3 +111,8 @@ def _faults(nsds: Sequence[str], servers: Sequence[str]) -> list[str]:
     except TokiodError as error:
         return [str(error)]
     return []
+
+
+def counters(queries: Sequence[str]) -> list[str]:
+    """Return the counters of queries."""
+    return [counter for query in queries for counter in NAMED.get(query, query.split(","))]

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
 
 from collectors.mmperfmon.datasets import maps
 from collectors.mmperfmon.parse import parse
 from collectors.mmperfmon.saved_inputs import outputs
 from collectors.mmperfmon.series import Series
-from collectors.mmperfmon.spool import Spool
-from collectors.mmperfmon.to_batches import Buckets, batches, measured
+from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
 from tokiod.errors import Fatal, TokiodError
+from tokiod.sample_spans import spans_of
 from tokiod.toolkit.saved_files import Loading, readable, spooled
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from collectors.mmperfmon.config import Saved
     from collectors.mmperfmon.datasets import Maps
@@ -28,14 +33,14 @@ if TYPE_CHECKING:
     from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
 
-FEW = 4 << 20
-"""Bytes of an input that is not worth a process."""
+MIN_BYTES_FOR_WORKERS = 4 << 20
+"""Smaller inputs do not use workers."""
 
 NO_OUTPUT = "file without a legend"
 
 
 def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
-    """Return the collector of saved outputs. Raises TokiodError for a file that can't be read, and options that can't be."""
+    """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     try:
         known = maps(options.lun_map, options.server_map)
     except TokiodError as error:
@@ -44,24 +49,24 @@ def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCol
 
 
 class SavedOutputs:
-    """The collector of saved outputs: they are read once, when the first window is asked for, and from then on a window is its rows."""
+    """The collector of saved outputs. The first call reads all of them into the spool, which every window is taken from."""
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], buckets: Buckets, known: Maps, cpu_scale: float, told: Callable[[int], None]) -> None:
+    def __init__(self, paths: Sequence[Path], buckets: Buckets, known: Maps, cpu_scale: float, on_read: Callable[[int], None]) -> None:
         self.step = buckets.step
         self._paths = paths
         self._buckets = buckets
         self._cpu_scale = cpu_scale
-        self._told = told
+        self._on_read = on_read
         self._series = Series(known)
         self._files = Loading(self._load)
         self._dropped: Counter[str] = Counter()
         self._stopping = threading.Event()
 
     async def collect(self, window: Window) -> WindowData:
-        """Return a batch per dataset. What gave no row is counted with the first window. Raises Fatal for a file that is broken."""
+        """Return a batch per dataset. Dropped values are counted with the first window. Raises Fatal for a broken file."""
         spool = await self._files.loaded()
         dropped, self._dropped = self._dropped, Counter()
         rows = list(spool.within(window))
@@ -69,15 +74,15 @@ class SavedOutputs:
         return WindowData(found, sum(int(part.records.sum()) for part in rows), +dropped)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
-        """Return None: files don't grow, so there is nothing to compare."""
+        """Return None: files do not grow, so there is nothing to compare."""
         return None
 
     async def spans(self) -> list[Window]:
-        """Return where there are rows."""
+        """Return the spans with rows."""
         return (await self._files.loaded()).spans(self.step)
 
     async def close(self) -> None:
-        """Stop reading, and let go of the rows."""
+        """Stop reading, and delete the rows."""
         self._stopping.set()
         if (spool := await self._files.close()) is not None:
             spool.close()
@@ -98,11 +103,11 @@ class SavedOutputs:
                 for table in output.tables:
                     spool.add(measured(table, self._buckets, self._series, None, self._dropped))
         if not has_legend:
-            raise Fatal(f"{path}: no output of `mmperfmon query`: there is no legend in it")
+            raise Fatal(f"{path}: not an output of `mmperfmon query`: it has no legend")
 
     def _parsed(self, path: Path) -> Generator[Output]:
-        coming = (self._unless_stopped(data) for _, data in outputs(path, self._told))
-        if (count := others()) and _size(path) >= FEW:
+        coming = (self._unless_stopped(data) for _, data in outputs(path, self._on_read))
+        if (count := worker_count()) and _size(path) >= MIN_BYTES_FOR_WORKERS:
             from collectors.mmperfmon.parse_workers import parsed  # noqa: PLC0415 - multiprocessing is for large inputs alone
 
             yield from parsed(path, coming, count)
@@ -115,10 +120,72 @@ class SavedOutputs:
         return data
 
 
-def others() -> int:
-    """Return how many processes beside ours are worth while."""
+def worker_count() -> int:
+    """Return how many processes to use in addition to this one."""
     return min(4, len(os.sched_getaffinity(0))) - 1
 
 
 def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
+
+
+BUCKET_SECONDS = 3600
+
+
+class _Part(NamedTuple):
+    """Rows in the order of time; their values are at `offset` of the file."""
+
+    time: NDArray[np.int64]
+    series: NDArray[np.int64]
+    records: NDArray[np.int64]
+    offset: int
+
+
+# Files are read in any order, and a window needs the rows of all of them. Values take eight bytes each, in a file without a name that
+# disappears with the process; times and columns stay in memory, because files of one hour share theirs.
+class Spool:
+    """Rows, added in any order of time, returned by window in the order of addition. Raises OSError."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="tokiod-spool-")  # noqa: SIM115 - close() closes it
+        self._parts: dict[int, dict[int, _Part]] = defaultdict(dict)
+        self._count = 0
+        self._end = 0
+
+    def add(self, rows: Rows) -> None:
+        """Add rows."""
+        time, value, records = rows.time, rows.value, rows.records
+        if not len(time):
+            return
+        if (time[1:] < time[:-1]).any():
+            order = np.argsort(time, kind="stable")
+            time, value, records = time[order], value[order], records[order]
+        part = _Part(time, rows.series, records, self._end)
+        for bucket in sorted(set((time // BUCKET_SECONDS).tolist())):
+            self._parts[bucket][self._count] = part
+        self._count += 1
+        self._end += self._file.write(value.tobytes())
+
+    def within(self, window: Window) -> Iterator[Rows]:
+        """Yield the rows of a window."""
+        found: dict[int, _Part] = {}
+        for bucket in range(window.start // BUCKET_SECONDS, -(-window.end // BUCKET_SECONDS)):
+            found |= self._parts.get(bucket, {})
+        for _, part in sorted(found.items()):
+            first, last = np.searchsorted(part.time, [window.start, window.end]).tolist()
+            if first < last:
+                yield Rows(part.time[first:last], part.series, self._read(part, first, last), part.records[first:last])
+
+    def spans(self, step: int) -> list[Window]:
+        """Return the spans with rows."""
+        times = [part.time for parts in self._parts.values() for part in parts.values()]
+        return spans_of(np.unique(np.concatenate(times)), step) if times else []
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self, part: _Part, first: int, last: int) -> NDArray[np.float64]:
+        width = len(part.series)
+        self._file.seek(part.offset + 8 * width * first)
+        return np.frombuffer(self._file.read(8 * width * (last - first)), np.float64).reshape(last - first, width)

@@ -44,10 +44,10 @@ def _remembered(server: EsnetServer) -> dict[str, bytes]:
     """Let the server make each answer once: it is not what is measured."""
     made, body = {}, server.body
 
-    def once(*asked):
-        key = asked[:3]
+    def once(*requests):
+        key = requests[:3]
         if key not in made:
-            made[key] = body(*asked)
+            made[key] = body(*requests)
         return made[key]
 
     server.body = once

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collectors.lustre import parse_df
-from collectors.lustre.datasets import FULLNESS
-from collectors.lustre.to_batches import Columns, batches, fullness
+from collectors.lustre.datasets import FULLNESS, fullness
+from collectors.lustre.to_batches import Columns, batches
 from tests.bench.measure import Row, paired, timed
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ CPU = {"dataservers/cpuload", "dataservers/cpuuser", "dataservers/cpusys"}
 
 
 class Documents:
-    """What collectd on some hosts says every `period` seconds, each host at its own phase; a pure function of the seed and the time."""
+    """What collectd on some hosts reports every `period` seconds, each host at its own phase; a pure function of the seed and the time."""
 
     def __init__(self, seed=0, hosts=3, devices=2, cores=3, *, period=10, prefix="bb"):
         chance = random.Random(seed)

@@ -7,7 +7,7 @@ STRINGS = ("hostname", "plugin", "plugin_instance", "collectd_type", "type_insta
 NUMBERS = ("read", "write", "value")
 
 PROPERTIES = {
-    # What Elasticsearch makes of a string that it was told nothing about: text with .keyword.
+    # The default mapping of Elasticsearch for strings: text with .keyword.
     "text": {},
     "keyword": {
         "@timestamp": {"type": "date"},
@@ -33,8 +33,8 @@ def add(server, index, hits, *, refresh=True):
     """Index the `_source` of hits (dicts as pytokio saved them), in their order and under new ids, so that twice is twice."""
     for page in _pages(hits):
         lines = "".join(f'{{"index":{{}}}}\n{json.dumps(hit["_source"])}\n' for hit in page)
-        told = server.ask("POST", f"/{index}/_bulk", lines.encode())
-        faults = [item["index"]["error"] for item in told["items"] if "error" in item["index"]]
+        answer = server.ask("POST", f"/{index}/_bulk", lines.encode())
+        faults = [item["index"]["error"] for item in answer["items"] if "error" in item["index"]]
         assert not faults, f"{len(faults)} of {len(page)} documents are refused, the first with {faults[0]}"
     if refresh:
         server.ask("POST", f"/{index}/_refresh")

@@ -26,7 +26,7 @@ def live(server, index, *, secrets=None, **options):
     return collectd_es.live(config, Site(SITE.calendar, SITE.clock, (secrets or {}).__getitem__))
 
 
-async def told(collector, window):
+async def outcome(collector, window):
     """{dataset: {(time, column name): value}} of what a window holds."""
     found = await collector_contract.samples(collector, window)
     return {dataset: {(t, name): value for t, name, value in cells} for dataset, cells in found.items()}
@@ -41,8 +41,8 @@ def assert_cells(found, wanted):
 
 
 def meaning(collector, window):
-    """What `told` finds, of a collector that is used for that alone."""
-    return collector_contract.within(collector, lambda c: told(c, window))
+    """What `outcome` finds, of a collector that is used for that alone."""
+    return collector_contract.within(collector, lambda c: outcome(c, window))
 
 
 def archived(collector, window, out):

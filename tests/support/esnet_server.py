@@ -13,18 +13,18 @@ INTERVAL = 30
 
 
 def rate(router, name, direction, time):
-    """What a point says: something that no other says."""
+    """The value of a point, different from that of any other."""
     return round((sum(f"{router}{name}{direction}".encode()) * 7919 + time // INTERVAL * 104_729) % 1_000_003 / 7, 3)
 
 
 class EsnetServer:
     """Answers as the service does: aligned down before the begin, inclusive at the end, null for what is younger than `known`.
 
-    interfaces: {router: names}; faults: functions of a request that return a response or None, asked in turn; asked: all requests.
+    interfaces: {router: names}; faults: functions of a request that return a response or None, called in turn; requests: all requests.
     """
 
     def __init__(self, interfaces, known=2**40):
-        self.interfaces, self.known, self.faults, self.asked, self.at_once, self.most = interfaces, known, [], [], 0, 0
+        self.interfaces, self.known, self.faults, self.requests, self.at_once, self.most = interfaces, known, [], [], 0, 0
 
     def __enter__(self):
         self._loop = asyncio.new_event_loop()
@@ -62,7 +62,7 @@ class EsnetServer:
         self._loop.run_until_complete(self._runner.cleanup())
 
     async def _answer(self, request):
-        self.asked.append((request.path, dict(request.query)))
+        self.requests.append((request.path, dict(request.query)))
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         try:

@@ -131,7 +131,7 @@ def instant(shown: str, zone: str = ZONE) -> int:
     return int(dt.datetime.strptime(shown, "%Y-%m-%d %H:%M:%S").replace(tzinfo=ZoneInfo(zone)).timestamp())
 
 
-def told(batches, window, step=STEP):
+def samples_of(batches, window, step=STEP):
     """Return what batches say in the form of meaning(); a cell that stands twice is an error."""
     cells = {}
     for batch in batches:

@@ -14,9 +14,9 @@ class SearchClient:
         self.url, self.ca, self.login = url, ca, login
 
     def ask(self, method, path, body=None, *, seconds=30):
-        """Ask it something and return the JSON that it says; body: what becomes JSON, or bytes of newline-delimited JSON.
+        """Send a request and return the JSON of the answer; body: an object for JSON, or bytes of newline-delimited JSON.
 
-        Raises Refused for any status that is not 2xx, OSError where nobody answers.
+        Raises Refused for any status that is not 2xx, OSError where no server answers.
         """
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()

@@ -1,7 +1,7 @@
 """What can go wrong between a client and Elasticsearch: faults for the proxy in fault_proxy.py, each an async function of an Exchange.
 
-Whatever a fault does to the answer, the request has reached the server unless it says otherwise: that is what makes the lost page of a
-scroll a lost page.
+Whatever a fault does to the answer, the request has reached the server unless its docstring states otherwise: that is what makes the
+lost page of a scroll a lost page.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ async def terminated_early(exchange):
 
 
 async def fewer_hits(exchange):
-    """Nothing in the answer says so, but the last tenth of its hits is not there; the total still counts them."""
+    """Without any sign in the answer, the last tenth of its hits is missing; the total still counts them."""
 
     def change(answer):
         hits = answer["hits"]["hits"]
@@ -126,7 +126,7 @@ async def empty(exchange):
 
 
 async def hang(exchange):
-    """The server has answered; nobody ever hears of it."""
+    """The server has answered; the answer never arrives."""
     await exchange.answer()
     await asyncio.Event().wait()
 

@@ -5,7 +5,7 @@ import asyncio
 import collectd_loader
 import pytest
 from collectd_documents import Documents
-from collectd_search import WAYS, assert_cells, live, meaning, none_open, told
+from collectd_search import WAYS, assert_cells, live, meaning, none_open, outcome
 from collector_contract import collected, within
 from elasticsearch_server import LOGIN, SECURED
 from fault_proxy import FaultProxy
@@ -66,9 +66,9 @@ class TestIndices:
         collectd_loader.load(search_server, f"{own}-1", documents.hits(SPAN.start, SPAN.end))
 
         async def before_and_after(collector):
-            before = await told(collector, SPAN)
+            before = await outcome(collector, SPAN)
             await asyncio.to_thread(collectd_loader.remove, search_server, f"{own}-1")
-            return before, await told(collector, SPAN)
+            return before, await outcome(collector, SPAN)
 
         before, after = within(live(search_server, f"{own}-*", read=read), before_and_after)
         assert_cells(before, right)
@@ -131,9 +131,9 @@ class TestIndices:
         collectd_loader.add(search_server, own, hits[1::2], refresh=False)
 
         async def before_and_after(collector):
-            before = await told(collector, SPAN), await collector.count(SPAN)
+            before = await outcome(collector, SPAN), await collector.count(SPAN)
             await asyncio.to_thread(search_server.ask, "POST", f"/{own}/_refresh")
-            return before, (await told(collector, SPAN), await collector.count(SPAN))
+            return before, (await outcome(collector, SPAN), await collector.count(SPAN))
 
         before, after = within(live(search_server, own), before_and_after)
         assert_cells(after[0], right)

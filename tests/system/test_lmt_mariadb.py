@@ -95,7 +95,7 @@ class TestContract(CollectorContract):
 def test_a_window_means_what_its_rows_mean(mariadb, database, content):
     window = Window(START + 10, START + 100)
     found = within(live(mariadb, database), lambda c: collected(c, window))
-    assert lmt_database.told(found, window) == lmt_database.meaning(content, window)
+    assert lmt_database.samples_of(found, window) == lmt_database.meaning(content, window)
 
 
 def test_the_rows_of_the_capture_give_what_the_capture_gives(mariadb):
@@ -114,7 +114,9 @@ def test_floats_have_the_six_digits_that_the_server_shows(mariadb):
     content = lmt_database.tables(steps=1)
     content["OSS_DATA"] = [(1, lmt_database.FIRST_TS_ID, 2.66902, 98.43290001)]
     window = Window(START, START + STEP)
-    found = lmt_database.told(within(live(mariadb, make(mariadb, content | next_stamp(content))), lambda c: collected(c, window)), window)
+    found = lmt_database.samples_of(
+        within(live(mariadb, make(mariadb, content | next_stamp(content))), lambda c: collected(c, window)), window
+    )
     assert (found["dataservers/cpuload"], found["dataservers/memused"]) == ({("oss1", 0): 2.66902}, {("oss1", 0): 98.4329})
 
 
@@ -132,7 +134,7 @@ def test_rows_that_stand_twice_null_and_missing_mean_the_same_as_in_a_copy(maria
     ]
     content["OSS_DATA"] = [(*row[:2], None, row[3]) for row in content["OSS_DATA"]]
     window = Window(START, START + 7 * STEP)
-    found = lmt_database.told(within(live(mariadb, make(mariadb, content)), lambda c: collected(c, window)), window)
+    found = lmt_database.samples_of(within(live(mariadb, make(mariadb, content)), lambda c: collected(c, window)), window)
     assert found == lmt_database.meaning(content, window)
 
 
@@ -149,7 +151,7 @@ def test_a_growing_database_gives_each_window_when_the_next_time_stamp_has_begun
                 await collected(collector, window)
             await add(mariadb, name, {table: [row for row in content[table] if row[place] == ts_id] for table, place in BY_STAMP})
             if number:
-                found.append(lmt_database.told(await collected(collector, window), window))
+                found.append(lmt_database.samples_of(await collected(collector, window), window))
         return found
 
     windows = [Window(START + k * STEP, START + (k + 1) * STEP) for k in range(5)]
@@ -208,7 +210,7 @@ class TestRefusals:
             with pytest.raises(Fatal):
                 await collected(collector, self.window)
             await mariadb.execute(f"RENAME TABLE {name}.OST_GONE TO {name}.OST_DATA")
-            return lmt_database.told(await collected(collector, self.window), self.window)
+            return lmt_database.samples_of(await collected(collector, self.window), self.window)
 
         assert within(live(mariadb, name), mended) == lmt_database.meaning(content, self.window)
 
@@ -231,7 +233,7 @@ class TestTrouble:
                 with pytest.raises(Transient, match="does not answer"):
                     await collected(collector, self.window)
             mariadb.start()
-            return before, lmt_database.told(await collected(collector, self.window), self.window)
+            return before, lmt_database.samples_of(await collected(collector, self.window), self.window)
 
         before, after = within(live(mariadb, database), through_a_kill)
         assert before
@@ -299,7 +301,7 @@ def test_time_stamps_are_in_the_servers_zone_where_it_has_one(mariadb, offset, s
     collector = live(mariadb, make(mariadb, content), timezone=None, site_zone="Europe/Berlin")
     asyncio.run(mariadb.execute(f"SET GLOBAL time_zone = '{offset}'"))
     try:
-        found = lmt_database.told(within(collector, lambda c: collected(c, window)), window)
+        found = lmt_database.samples_of(within(collector, lambda c: collected(c, window)), window)
     finally:
         asyncio.run(mariadb.execute("SET GLOBAL time_zone = 'SYSTEM'"))
     assert found == lmt_database.meaning(content, window, zone=shown_in)

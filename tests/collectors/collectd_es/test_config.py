@@ -1,4 +1,4 @@
-"""What a stanza of collectd_es may say, and what it then asks for."""
+"""What a section of collectd_es may contain, and what is queried then."""
 
 import re
 

@@ -51,7 +51,7 @@ def page(*sources, **options):
     return json.dumps([hit(source) for source in sources], **options).encode()
 
 
-def told(series, samples):
+def samples_of(series, samples):
     """The samples by name, in order."""
     names = series.names()
     numbers = zip(samples.series.tolist(), samples.time.tolist(), samples.value.tolist(), strict=True)
@@ -75,7 +75,7 @@ def read(body, fields=None, **rules):
     samples = Decoder(series, fields).hits(body)
     assert (samples.time.dtype, samples.series.dtype, samples.value.dtype) == (np.int64, np.uint32, np.float64)
     assert np.isfinite(samples.value).all()
-    return told(series, samples), samples.documents, dict(samples.dropped)
+    return samples_of(series, samples), samples.documents, dict(samples.dropped)
 
 
 def test_documents_of_the_capture_become_samples():
@@ -95,7 +95,7 @@ def test_a_decoder_that_has_learned_the_names_gives_the_same_as_a_new_one():
     decoder = Decoder(series)
     for seed in (1, 1, 2, 3, 1):
         found = Documents(seed, hosts=3 + seed, devices=seed).hits(START, START + 30)
-        assert told(series, decoder.hits(json.dumps(found).encode())) == wanted([h["_source"] for h in found])
+        assert samples_of(series, decoder.hits(json.dumps(found).encode())) == wanted([h["_source"] for h in found])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_document_that_gives_no_sample_is_counted_by_its_reason_and_harms_no_o
     if learned:
         decoder.hits(page(DISK, source, CPU))
     samples = decoder.hits(page(DISK, source, source, CPU))
-    assert told(series, samples) == sorted([READ, WRITE, IDLE])
+    assert samples_of(series, samples) == sorted([READ, WRITE, IDLE])
     assert (samples.documents, samples.dropped) == (4, Counter({reason: 2}))
 
 
@@ -226,7 +226,7 @@ def test_good_documents_among_bad_ones_give_all_their_samples_in_any_split(bad, 
         size = sizes.pop() if sizes else len(sources)
         samples = decoder.hits(page(*sources[:size]))
         assert samples.documents == min(size, len(sources))
-        found += told(series, samples)
+        found += samples_of(series, samples)
         dropped += samples.dropped.total()
         sources = sources[size:]
     assert sorted(found) == wanted(good)
@@ -274,19 +274,19 @@ def test_an_answer_contains_the_servers_metadata():
     body = answer(_scroll_id="abc==", pit_id="def", timed_out=True, terminated_early=False, _shards=shards)
     series = Series()
     found = Decoder(series).answer(body)
-    assert told(series, found.samples) == sorted([READ, WRITE, IDLE])
+    assert samples_of(series, found.samples) == sorted([READ, WRITE, IDLE])
     assert (found.scroll_id, found.pit_id, found.timed_out, found.terminated_early) == ("abc==", "def", True, False)
     assert (found.shards, found.total) == (Shards(5, 4, 1, 1), Total(2, "eq"))
     assert (found.last_sort, found.hits) == ([1, "key 1", None], 2)
 
 
 @pytest.mark.parametrize(
-    ("total", "told"),
+    ("total", "expected"),
     [(7, Total(7)), ({"value": 10_000, "relation": "gte"}, Total(10_000, "gte")), (None, None)],
 )
-def test_the_total_is_an_object_a_number_before_version_7_or_nothing(total, told):
+def test_the_total_is_an_object_a_number_before_version_7_or_nothing(total, expected):
     found = Decoder(Series()).answer(json.dumps({"hits": {"total": total, "hits": []}}).encode())
-    assert (found.total, found.hits, len(found.samples)) == (told, 0, 0)
+    assert (found.total, found.hits, len(found.samples)) == (expected, 0, 0)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"hits": {}}', b'{"_shards": {"total": 1, "successful": 1, "failed": 0}}'])
@@ -334,7 +334,7 @@ def test_names_without_end_do_not_grow_tables_without_end(monkeypatch):
     for n in range(50):
         samples = decoder.hits(page(CPU | {"hostname": f"x{n}"}, CPU | {"hostname": f"y{n}"}, CPU | {"hostname": "bb1"}))
         assert (len(samples), samples.dropped) == (1, {"unknown host": 2})
-        assert told(series, samples)[0][1] == "bb1"
+        assert samples_of(series, samples)[0][1] == "bb1"
     assert len(series) == 1
     assert decoder._codes._pairs.size < 20
     assert max(map(len, decoder._reader._known.values())) < 20
@@ -346,7 +346,7 @@ def test_keys_without_end_are_forgotten_and_read_all_the_same(monkeypatch):
     decoder = Decoder(series)
     for n in range(50):
         samples = decoder.hits(page(CPU | {"hostname": f"x{n}"}, CPU | {"hostname": "bb1"}))
-        assert sorted(name[1] for name in told(series, samples)) == sorted(["bb1", f"x{n}"])
+        assert sorted(name[1] for name in samples_of(series, samples)) == sorted(["bb1", f"x{n}"])
         assert len(decoder._codes._numbers["value"]) <= 12
 
 
@@ -359,5 +359,5 @@ def test_a_page_of_nothing_but_different_hosts_and_devices_is_read_whole(monkeyp
     for some in (sources, sources[:5], sources[::-1]):
         samples = decoder.hits(page(*some))
         assert samples.documents == len(some)
-        assert sorted({name[1] for name in told(series, samples)}) == sorted(f"{s['hostname']}:{s['plugin_instance']}" for s in some)
+        assert sorted({name[1] for name in samples_of(series, samples)}) == sorted(f"{s['hostname']}:{s['plugin_instance']}" for s in some)
         assert decoder._codes._pairs.size <= 100

@@ -14,7 +14,7 @@ ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\
 
 
 def reference(text):
-    """What a time stamp says, or INVALID."""
+    """The time of a time stamp, or INVALID."""
     match = ISO.fullmatch(text)
     if match is None:
         return INVALID

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from collectd_documents import DATASETS, Documents, cells, hit
 from collector_contract import CollectorContract, collected, within
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from collectors import collectd_es
 from collectors.collectd_es import parse_workers
+from collectors.collectd_es.saved_files import BUCKET_MILLISECONDS, Spool
 from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
@@ -50,7 +52,7 @@ def exactly(batches):
     return [(b.dataset, b.form, b.step, b.columns, b.time.tobytes(), b.column.tobytes(), b.value.tobytes()) for b in batches]
 
 
-def told(collector, window=WINDOW):
+def outcome(collector, window=WINDOW):
     """The window's batches and its data."""
 
     async def run(c):
@@ -92,17 +94,17 @@ class TestContract(CollectorContract):
 def test_any_split_of_documents_over_pages_and_files_gives_the_same_bytes(tmp_path_factory, chance, size, files, packed):
     hits = Documents(hosts=3).hits(START - 20, START + 80)
     folder = tmp_path_factory.getbasetemp()
-    whole = exactly(told(saved(write(folder / "whole.json", [hits])))[0])
+    whole = exactly(outcome(saved(write(folder / "whole.json", [hits])))[0])
     chance.shuffle(hits)
     pages = paged(hits, size)
     paths = [write(folder / f"{n}.json", pages[n::files], packed=packed) for n in range(files)]
-    assert exactly(told(saved(*paths))[0]) == whole
+    assert exactly(outcome(saved(*paths))[0]) == whole
 
 
 def test_every_cell_is_that_of_the_slow_reference(tmp_path):
     documents = Documents(hosts=3)
     path = write(tmp_path / "pages.json", paged(documents.hits(START - 20, START + 80), 100))
-    found = shown(told(saved(path))[0])
+    found = shown(outcome(saved(path))[0])
     for dataset, wanted in documents.cells(START, START + 60, 10).items():
         assert found[dataset].keys() == wanted.keys()
         assert found[dataset] == pytest.approx(wanted, rel=1e-12)
@@ -120,14 +122,14 @@ def test_answers_and_bare_hits_mean_the_same_as_pages(form, tmp_path):
         path.write_text("\n".join(map(json.dumps, [{**answer, "_shards": None} for answer in answers])))
     else:
         write(path, {"answers": [{**a, "_shards": None} for a in answers], "hits": hits, "an answer": {"hits": {"hits": hits}}}[form])
-    assert exactly(told(saved(path))[0]) == exactly(told(saved(write(tmp_path / "pages.json", pages)))[0])
+    assert exactly(outcome(saved(path))[0]) == exactly(outcome(saved(write(tmp_path / "pages.json", pages)))[0])
 
 
 def test_windows_longer_than_a_bucket_of_time_are_one_batch_per_dataset(tmp_path):
     documents = Documents(hosts=2, period=60)
     span = Window(START - 30, START + 1470)
     path = write(tmp_path / "pages.json", paged(documents.hits(span.start, span.end), 500))
-    batches, _ = told(saved(path), span)
+    batches, _ = outcome(saved(path), span)
     assert len(batches) == len(DATASETS)
     found = shown(batches)
     for dataset, wanted in documents.cells(span.start, span.end, 10).items():
@@ -145,7 +147,7 @@ def large(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_give_the_same_bytes_as_one_process(workers, large):
-    assert exactly(told(saved(*large, parse_workers=workers))[0]) == exactly(told(saved(*large, parse_workers=0))[0])
+    assert exactly(outcome(saved(*large, parse_workers=workers))[0]) == exactly(outcome(saved(*large, parse_workers=0))[0])
 
 
 def test_dropped_records_are_reported_once_and_by_reason(tmp_path):
@@ -156,8 +158,8 @@ def test_dropped_records_are_reported_once_and_by_reason(tmp_path):
         "hostname": "bb1",
         "@timestamp": "2017-12-13T08:30:00Z",
     }
-    odd = [{"value": None}, {"value": "1"}, {"plugin": "df"}, {"@timestamp": "noon"}, {"hostname": "login1"}, {"@timestamp": None}]
-    hits = [hit(source | {"value": 1.0} | change) for change in ({}, *odd, {})]
+    damaged = [{"value": None}, {"value": "1"}, {"plugin": "df"}, {"@timestamp": "noon"}, {"hostname": "login1"}, {"@timestamp": None}]
+    hits = [hit(source | {"value": 1.0} | change) for change in ({}, *damaged, {})]
     collector = saved(write(tmp_path / "x.json", [hits]), hosts="bb.*")
 
     async def twice(c):
@@ -183,7 +185,7 @@ def test_fields_hosts_devices_and_step_are_options(tmp_path):
     options = {"host_field": "host", "time_field": "at.time", "type_field": "type", "step": 20, "hosts": "bb1", "devices": "nvme1n1"}
     collector = saved(path, **options)
     assert collector.step == 20
-    found = shown(told(collector)[0])
+    found = shown(outcome(collector)[0])
     wanted = cells(Documents(hosts=2).hits(START, START + 60), START, START + 60, 20)["datatargets/readrates"]
     assert found["datatargets/readrates"] == {cell: value for cell, value in wanted.items() if cell[1] == "bb1:nvme1n1"}
     assert {column for _, column in found["dataservers/memfree"]} == {"bb1"}
@@ -219,19 +221,19 @@ def test_a_file_that_is_cut_off_fails_in_other_processes_too(cut, large):
     for path in large:
         path.write_bytes(path.read_bytes()[:-cut])
         with pytest.raises(Fatal, match=path.name):
-            told(saved(path, parse_workers=2))
+            outcome(saved(path, parse_workers=2))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_all_bytes_read_are_reported_to_the_callback(workers, large):
     told_bytes = []
     site = Site(Calendar("UTC"), FakeClock(), read=told_bytes.append)
-    told(collectd_es.saved(large, collectd_es.Saved(parse_workers=workers), site))
+    outcome(collectd_es.saved(large, collectd_es.Saved(parse_workers=workers), site))
     assert sum(told_bytes) == sum(path.stat().st_size for path in large)
 
 
 def test_a_list_without_pages_has_columns_of_nothing(tmp_path):
-    batches, data = told(saved(write(tmp_path / "x.json", [])))
+    batches, data = outcome(saved(write(tmp_path / "x.json", [])))
     assert {batch.dataset for batch in batches} == DATASETS
     assert not any(len(batch.time) for batch in batches)
     assert data.dropped == {}
@@ -243,7 +245,7 @@ def test_files_and_options_that_can_not_be_are_refused_at_once(tmp_path):
         saved(tmp_path / "no.json")
     with pytest.raises(TokiodError, match=r"can't be read|is a directory|Is a directory"):
         saved(tmp_path)
-    with pytest.raises(TokiodError, match="--hosts: '\\(' is no regular expression"):
+    with pytest.raises(TokiodError, match="--hosts: '\\(' is not a regular expression"):
         saved(path, hosts="(")
     with pytest.raises(TokiodError, match="--plugin-field: 'plugin' is already the name of host"):
         saved(path, host_field="plugin")
@@ -252,9 +254,9 @@ def test_files_and_options_that_can_not_be_are_refused_at_once(tmp_path):
 def test_a_full_disk_for_the_samples_is_reported_as_such(tmp_path, monkeypatch):
     path = write(tmp_path / "x.json", [Documents().hits(START, START + 60)])
     with Path("/dev/full").open("r+b", buffering=0) as full:
-        monkeypatch.setattr("collectors.collectd_es.spool.tempfile.TemporaryFile", lambda **_named: full)
+        monkeypatch.setattr("collectors.collectd_es.saved_files.tempfile.TemporaryFile", lambda **_named: full)
         with pytest.raises(Transient, match="the spool in TMPDIR: No space left on device"):
-            told(saved(path))
+            outcome(saved(path))
 
 
 def test_closing_while_the_files_are_read_ends_soon_and_leaves_no_process(large):
@@ -277,8 +279,8 @@ def children():
 
 @pytest.fixture
 def shared():
-    beside = Path(__file__).parents[3].parent / "shared"
-    place = Path(os.environ.get("TOKIOD_SHARED", beside))
+    default = Path(__file__).parents[3].parent / "shared"
+    place = Path(os.environ.get("TOKIOD_SHARED", default))
     if not place.is_dir():
         pytest.skip(f"the captures are not here: {place}")
     return place
@@ -312,3 +314,62 @@ def test_the_command_reports_an_error_in_one_line_and_writes_nothing(tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
     assert "truncated in the page" in result.stderr
     assert not (tmp_path / "out.hdf5").exists()
+
+
+sample = st.tuples(
+    st.integers(START * 1000 - 2 * BUCKET_MILLISECONDS, START * 1000 + 4 * BUCKET_MILLISECONDS),
+    st.integers(0, 2**32 - 1),
+    st.floats(allow_nan=False),
+)
+window = st.tuples(st.integers(-700, 1300), st.integers(1, 1500)).map(lambda t: Window(START + t[0], START + t[0] + t[1]))
+
+
+def columns(samples):
+    time, series, value = zip(*samples, strict=True) if samples else ((), (), ())
+    return np.array(time, np.int64), np.array(series, np.uint32), np.array(value, np.float64)
+
+
+def samples_within(spool, window):
+    return [tuple(row) for part in spool.within(window) for row in zip(*(column.tolist() for column in part), strict=True)]
+
+
+@given(st.lists(st.lists(sample, max_size=20), max_size=5), st.lists(window, max_size=4))
+def test_a_window_holds_its_samples_and_no_others_in_whatever_order_they_came(parts, windows):
+    spool = Spool()
+    for part in parts:
+        spool.add(*columns(part))
+    for one in windows:
+        wanted = [row for part in parts for row in part if one.start * 1000 <= row[0] < one.end * 1000]
+        assert sorted(samples_within(spool, one)) == sorted(wanted)
+        assert sorted(samples_within(spool, one)) == sorted(wanted), "read again"
+    spool.close()
+
+
+def test_columns_keep_their_types():
+    spool = Spool()
+    spool.add(*columns([(START * 1000, 7, 0.5)]))
+    ((time, series, value),) = spool.within(Window(START, START + 1))
+    assert (time.dtype, series.dtype, value.dtype) == (np.int64, np.uint32, np.float64)
+    spool.close()
+
+
+def test_times_before_1970_have_a_place_too():
+    spool = Spool()
+    spool.add(*columns([(-1, 1, 1.0), (0, 2, 2.0)]))
+    assert samples_within(spool, Window(0, 60)) == [(0, 2, 2.0)]
+    spool.close()
+
+
+def test_nothing_is_to_be_found_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    spool = Spool()
+    spool.add(*columns([(START * 1000, 7, 0.5)]))
+    assert list(tmp_path.iterdir()) == []
+    spool.close()
+
+
+def test_a_full_disk_is_an_error():
+    spool = Spool()
+    spool._file.close()
+    with Path("/dev/full").open("r+b", buffering=0) as spool._file, pytest.raises(OSError, match="No space left"):
+        spool.add(*columns([(START * 1000, 7, 0.5)]))

@@ -60,7 +60,7 @@ TEXTS = {
     "answers in a list": (written(ANSWERS), ANSWERS),
     "answers in a list, in lines": (written(ANSWERS, indent=1), ANSWERS),
     "answers line by line": (b"\n".join(map(written, ANSWERS)) + b"\n", ANSWERS),
-    "answers behind one another": (b"".join(map(written, ANSWERS)), ANSWERS),
+    "answers one after another": (b"".join(map(written, ANSWERS)), ANSWERS),
     "one answer": (written(ANSWERS[0]), ANSWERS[:1]),
     "no pages": (b"[]", []),
     "empty pages": (b"[[],[] , []]", [[], [], []]),
@@ -119,7 +119,7 @@ def test_any_json_in_the_pages_leaves_them_whole(tmp_path_factory, wanted, read,
         assert values(path) == wanted
 
 
-@pytest.mark.parametrize("name", [name for name in TEXTS if "line by line" not in name and "behind" not in name])
+@pytest.mark.parametrize("name", [name for name in TEXTS if "line by line" not in name and "one after another" not in name])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_that_is_cut_off_anywhere_is_an_error(name, packed, sized, tmp_path):
     sized(512)

@@ -27,7 +27,7 @@ class Server:
 
     def __init__(self, pages, retries=0):
         self.pages, self.retries = pages, retries
-        self.asked, self.given_up = [], 0
+        self.requested, self.cancelled = [], 0
 
     def first(self):
         return self._answer(0)
@@ -40,13 +40,13 @@ class Server:
         return await self._answer(last + 1)
 
     async def _answer(self, place):
-        self.asked.append(place)
+        self.requested.append(place)
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            self.given_up += 1
+            self.cancelled += 1
             raise
-        answer = self.pages(place, self.asked.count(place))
+        answer = self.pages(place, self.requested.count(place))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -71,20 +71,20 @@ def _at_once(monkeypatch):
 def test_every_page_is_read_and_no_further_one_is_requested(total):
     server = Server(whole(total))
     assert read(server) == total
-    assert server.asked == list(range(0, max(total, 1), SIZE))
+    assert server.requested == list(range(0, max(total, 1), SIZE))
 
 
 def test_where_the_server_does_not_count_pages_are_requested_until_an_empty_one():
     server = Server(whole(7, count=False))
     assert read(server) == 7
-    assert server.asked == [0, 3, 6, 7]
+    assert server.requested == [0, 3, 6, 7]
 
 
 def test_the_next_page_is_requested_before_this_one_is_decoded():
     server = Server(whole(9))
     seen = []
     decode = Decoder(Series()).answer
-    asyncio.run(search.read(server, lambda body: seen.append(len(server.asked)) or decode(body), SIZE))
+    asyncio.run(search.read(server, lambda body: seen.append(len(server.requested)) or decode(body), SIZE))
     assert seen == [2, 3, 3]
 
 
@@ -109,7 +109,7 @@ def test_a_broken_page_ends_a_scroll(name):
 def test_a_broken_page_is_requested_again_where_that_is_allowed(name):
     server = Server(lambda place, attempt: DECODE_ERRORS[name] if place == 3 and attempt == 1 else whole(9)(place, 1), retries=1)
     assert read(server) == 9
-    assert server.asked.count(3) == 2
+    assert server.requested.count(3) == 2
 
 
 def test_a_first_page_that_is_broken_is_not_believed_in_its_total():
@@ -121,14 +121,14 @@ def test_it_is_not_requested_more_often_than_allowed():
     server = Server(lambda place, _: Transient("busy") if place == 3 else whole(9)(place, 1), retries=2)
     with pytest.raises(Transient, match="busy"):
         read(server)
-    assert server.asked.count(3) == 3
+    assert server.requested.count(3) == 3
 
 
 def test_a_context_that_is_gone_is_not_requested_again():
     server = Server(lambda place, _: ContextGone("gone") if place == 3 else whole(9)(place, 1), retries=5)
     with pytest.raises(ContextGone):
         read(server)
-    assert server.asked == [0, 3]
+    assert server.requested == [0, 3]
 
 
 def test_a_short_page_in_the_middle_is_no_end():
@@ -151,7 +151,7 @@ def test_cancelled_it_leaves_no_request_running():
                     try:
                         await stuck.wait()
                     finally:
-                        self.given_up += 1
+                        self.cancelled += 1
                 return whole(9)(place, 1)
 
         server = Stuck(None)
@@ -159,7 +159,7 @@ def test_cancelled_it_leaves_no_request_running():
         await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.wait({task})
-        assert server.given_up == 1
+        assert server.cancelled == 1
         return len(asyncio.all_tasks())
 
     assert asyncio.run(cancelled()) == 1

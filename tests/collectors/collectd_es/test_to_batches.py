@@ -27,8 +27,8 @@ WINDOW = Window(START, START + 60)
 
 @pytest.fixture
 def shared():
-    beside = Path(__file__).parents[3].parent / "shared"
-    place = Path(os.environ.get("TOKIOD_SHARED", beside)) / "data"
+    default = Path(__file__).parents[3].parent / "shared"
+    place = Path(os.environ.get("TOKIOD_SHARED", default)) / "data"
     if not place.is_dir():
         pytest.skip(f"the captures are not here: {place}")
     return place

@@ -35,7 +35,7 @@ def live(server, **options):
     return esnet_snmp.live(esnet_snmp.Config(name="e", kind="esnet_snmp", system="s", **(given | options)), SITE)
 
 
-def asked(collector, window=WINDOW):
+def outcome(collector, window=WINDOW):
     data = within(collector, lambda c: c.collect(window))
     cells = {
         b.dataset: {(t, b.columns[i]): v for t, i, v in zip(b.time.tolist(), b.column, b.value.tolist(), strict=True)} for b in data.batches
@@ -111,23 +111,23 @@ class TestContractOfPointsThatComeTwiceAtTimes(CollectorContract):
 
 
 def test_exactly_the_points_of_the_window_are_cells(server):
-    cells, data = asked(live(server))
+    cells, data = outcome(live(server))
     assert cells == right()
     assert (data.records, data.dropped) == (2 * 3 * 20, {})
 
 
 def test_aggregate_interval_begin_and_end_reach_the_server(server):
-    asked(live(server, aggregate="max", interval=60, timestep=60), Window(START, START + 120))
-    queries = dict(server.asked)
+    outcome(live(server, aggregate="max", interval=60, timestep=60), Window(START, START + 120))
+    queries = dict(server.requests)
     assert len(queries) == 6
     assert all(query == {"begin": str(START), "end": str(START + 119), "cf": "max", "agg": "60"} for query in queries.values())
     assert "/snmp/west/sunn-cr5/interface/xe-0_1_0/in" in queries
 
 
 def test_rows_longer_than_points_are_means_of_our_own(server):
-    cells, _ = asked(live(server, timestep=120))
+    cells, _ = outcome(live(server, timestep=120))
     assert cells == right(step=120)
-    assert not any("calc" in query for _, query in server.asked)
+    assert not any("calc" in query for _, query in server.requests)
 
 
 def test_the_interval_that_the_service_reports_replaces_the_requested_one(server):
@@ -136,7 +136,7 @@ def test_the_interval_that_the_service_reports_replaces_the_requested_one(server
         return web.json_response({"agg": "60", "data": [[t, float(t)] for t in times]})
 
     server.faults.append(coarse)
-    cells, _ = asked(live(server), Window(START, START + 120))
+    cells, _ = outcome(live(server), Window(START, START + 120))
     assert {t: v for (t, name), v in cells["datatargets/readrates"].items() if name == NAMES[0]} == {
         START + offset: float(START + offset // 60 * 60) for offset in (0, 30, 60, 90)
     }
@@ -165,7 +165,7 @@ def test_an_unknown_interface_is_left_out_and_queried_again_after_a_while(server
             data = await c.collect(WINDOW)
             columns += [batch.columns for batch in data.batches]
             dropped.append(data.dropped)
-            before = len([path for path, _ in server.asked if "/x/" in path])
+            before = len([path for path, _ in server.requests if "/x/" in path])
             await clock.advance(601 if len(columns) == 4 else 0)
         return {*columns}, dropped, before
 
@@ -177,7 +177,7 @@ def test_an_unknown_interface_is_left_out_and_queried_again_after_a_while(server
 
 def test_where_no_interface_is_known_a_person_must_look(server):
     with pytest.raises(Fatal, match="does not know any of the interfaces, such as a:b"):
-        asked(live(server, interfaces=("a:b", "c:d")))
+        outcome(live(server, interfaces=("a:b", "c:d")))
 
 
 async def _reset(request):
@@ -202,7 +202,7 @@ async def _slow(request):
     return response
 
 
-def says(**response):
+def answers(**response):
     async def fault(_request):
         return web.Response(**response)
 
@@ -219,16 +219,16 @@ def moves(where, status=302):
 @pytest.mark.parametrize(
     ("fault", "error", "sentence"),
     [
-        (says(status=503, headers={"Retry-After": "7"}), Transient, "HTTP status 503 Service Unavailable; retry after 7 s"),
-        (says(status=429), Transient, "429"),
-        (says(status=500, text="oops"), Transient, "500"),
-        (says(status=400, text="bad calc_func"), Fatal, "400"),
-        (says(status=403), Fatal, "access is denied"),
-        (says(text="<html><body>log in</body></html>", content_type="text/html"), Transient, "answered with HTML"),
-        (says(text='{"agg": "30", "data": [[1549875600, 1.0], [15498'), Transient, "without a list of points"),
-        (says(text='{"error": "none"}'), Transient, "without a list of points"),
-        (says(text=""), Transient, "without a list of points"),
-        (says(text="[" * 100_000), Transient, "without a list of points"),
+        (answers(status=503, headers={"Retry-After": "7"}), Transient, "HTTP status 503 Service Unavailable; retry after 7 s"),
+        (answers(status=429), Transient, "429"),
+        (answers(status=500, text="oops"), Transient, "500"),
+        (answers(status=400, text="bad calc_func"), Fatal, "400"),
+        (answers(status=403), Fatal, "access is denied"),
+        (answers(text="<html><body>log in</body></html>", content_type="text/html"), Transient, "answered with HTML"),
+        (answers(text='{"agg": "30", "data": [[1549875600, 1.0], [15498'), Transient, "without a list of points"),
+        (answers(text='{"error": "none"}'), Transient, "without a list of points"),
+        (answers(text=""), Transient, "without a list of points"),
+        (answers(text="[" * 100_000), Transient, "without a list of points"),
         (_reset, Transient, "the request failed"),
         (_torn, Transient, "the request failed"),
         (_slow, Transient, "did not answer within 1 s"),
@@ -258,7 +258,7 @@ def test_one_interface_that_fails_fails_the_window_for_it_is_whole_or_not_at_all
 
     server.faults.append(one)
     with pytest.raises(Transient, match="500"):
-        asked(live(server))
+        outcome(live(server))
 
 
 def test_a_redirect_on_the_same_host_is_followed(server):
@@ -269,21 +269,21 @@ def test_a_redirect_on_the_same_host_is_followed(server):
         return web.Response(status=301, headers={"Location": request.path_qs.replace("/snmp/", "/new/", 1)})
 
     server.faults.append(once)
-    assert asked(live(server))[0] == right()
+    assert outcome(live(server))[0] == right()
 
 
 def test_malformed_points_are_counted_and_the_others_used(server):
-    odd = [[START, 1.5], [START + 30, "many"], [START + 60, -1], [START + 90, None], ["x", 2], [START + 120], [START + 150, True], 7]
-    text = json.dumps({"agg": "30", "data": odd})[:-2] + f", [{START + 180}, NaN], [{START + 210}, Infinity], [{START + 240}, 3]]" + "}"
-    server.faults.append(says(text=text))
-    cells, data = asked(live(server, interfaces=NAMES[:1]))
+    points = [[START, 1.5], [START + 30, "many"], [START + 60, -1], [START + 90, None], ["x", 2], [START + 120], [START + 150, True], 7]
+    text = json.dumps({"agg": "30", "data": points})[:-2] + f", [{START + 180}, NaN], [{START + 210}, Infinity], [{START + 240}, 3]]" + "}"
+    server.faults.append(answers(text=text))
+    cells, data = outcome(live(server, interfaces=NAMES[:1]))
     assert cells["datatargets/readrates"] == {(START, NAMES[0]): 1.5, (START + 240, NAMES[0]): 3.0}
     assert data.dropped == {MALFORMED: 10, NEGATIVE: 2, INFINITE: 2}
 
 
 def test_no_data_is_a_value(server):
-    server.faults.append(says(text='{"agg": "30", "data": []}'))
-    cells, data = asked(live(server))
+    server.faults.append(answers(text='{"agg": "30", "data": []}'))
+    cells, data = outcome(live(server))
     assert ({dataset: len(values) for dataset, values in cells.items()}, data.records) == (dict.fromkeys(right(), 0), 0)
 
 
@@ -292,17 +292,17 @@ def test_only_so_many_requests_are_underway_and_only_so_many_are_sent_in_a_secon
         await asyncio.sleep(0.05)
 
     server.faults.append(wait)
-    asked(live(server, connections=2))
+    outcome(live(server, connections=2))
     assert server.most == 2
     begun = time.monotonic()
-    asked(live(server, rate=10.0, connections=6))
+    outcome(live(server, rate=10.0, connections=6))
     assert time.monotonic() - begun > 0.5
 
 
 def test_a_server_that_is_not_there_is_transient():
     config = esnet_snmp.Config(name="e", kind="esnet_snmp", system="s", url="http://127.0.0.1:9/x", interfaces=NAMES)
     with pytest.raises(Transient, match="the request failed"):
-        asked(esnet_snmp.live(config, SITE))
+        outcome(esnet_snmp.live(config, SITE))
 
 
 @pytest.mark.parametrize(

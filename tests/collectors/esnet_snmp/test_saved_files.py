@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.esnet_snmp import Saved, saved
-from collectors.esnet_snmp.saved_files import parse
+from collectors.esnet_snmp.parse import parse_saved
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import TokiodError
@@ -49,15 +49,15 @@ def test_a_later_file_replaces_null_and_its_null_replaces_nothing(tmp_path):
 def test_a_direction_is_no_router_and_no_interface_in_a_file_that_lost_lines(interface):
     """CI's fuzz found it, seed 3864865272: what was left is a JSON document, of another shape."""
     dropped = Counter()
-    assert parse(b'{%s: {"600": 1.0, "630": 2.0, "out": {"600": 3.0}}}}' % interface.encode(), "a file", dropped) == {}
-    assert dropped == {"interface that is none": 1}
+    assert parse_saved(b'{%s: {"600": 1.0, "630": 2.0, "out": {"600": 3.0}}}}' % interface.encode(), "a file", dropped) == {}
+    assert dropped == {"malformed interface name": 1}
 
 
 @given(st.integers(0, len(TEXT)), st.integers(0, 20), st.binary(max_size=20))
 def test_a_damaged_text_gives_points_or_a_sentence(at, length, other):
     data = TEXT.encode()
     with contextlib.suppress(TokiodError):
-        parse(data[:at] + other + data[at + length :], "here", Counter())
+        parse_saved(data[:at] + other + data[at + length :], "here", Counter())
 
 
 @pytest.mark.skipif(not CAPTURE.exists(), reason="no captures")

@@ -40,7 +40,7 @@ def live(path, **options):
 
 
 def means(collector, window):
-    return lmt_database.told(within(collector, lambda c: collected(c, window)), window)
+    return lmt_database.samples_of(within(collector, lambda c: collected(c, window)), window)
 
 
 class TestContract(CollectorContract):
@@ -79,7 +79,7 @@ def test_a_copy_means_what_its_rows_mean_whatever_keys_and_order_it_has(tmp_path
     windows = [Window(START, START + 400 * STEP), Window(START + 60, START + 120), Window(START + 1000, START + 1500)]
 
     async def all_of(collector):
-        return [lmt_database.told(await collected(collector, window), window) for window in windows]
+        return [lmt_database.samples_of(await collected(collector, window), window) for window in windows]
 
     wanted = [lmt_database.meaning(content, window) for window in windows]
     assert within(saved(path), all_of) == wanted
@@ -87,12 +87,12 @@ def test_a_copy_means_what_its_rows_mean_whatever_keys_and_order_it_has(tmp_path
 
 
 async def collected_each(collector, windows):
-    return [lmt_database.told(await collected(collector, window), window) for window in windows]
+    return [lmt_database.samples_of(await collected(collector, window), window) for window in windows]
 
 
 @st.composite
 def contents(draw):
-    """Databases with holes, NULLs, time stamps off the grid or twice there, strangers, duplicates, and MDTs that share a host."""
+    """Databases with holes, NULLs, time stamps off the grid or repeated, unknown components, duplicates, and MDTs that share a host."""
     content = lmt_database.tables(steps=6, osts=2, osss=2, mdts=3)
     seconds = sorted(draw(st.lists(st.integers(0, 29), min_size=6, max_size=6)))
     content["TIMESTAMP_INFO"] = [(FIRST + k, lmt_database.local(START + second)) for k, second in enumerate(seconds)]
@@ -117,7 +117,7 @@ def test_any_rows_give_the_cells_of_the_slow_reference(tmp_path_factory, content
     path = lmt_database.save(tmp_path_factory.mktemp("lmt") / "copy.sqlite3", content, keys)
     window = Window(START, START + 30)
     found = within(saved(path, mdt_names=mdt_names, step=step), lambda c: collected(c, window))
-    assert lmt_database.told(found, window, step) == lmt_database.meaning(content, window, step, mdt_names=mdt_names)
+    assert lmt_database.samples_of(found, window, step) == lmt_database.meaning(content, window, step, mdt_names=mdt_names)
     assert len(found) == len(DATASETS)
     os.unlink(path)  # noqa: PTH108 - Path.unlink is the same
 
@@ -177,18 +177,18 @@ def test_time_stamps_left_far_away_by_a_stopped_clock_do_not_make_a_range_of_eve
     assert found["datatargets/readbytes"]["lc1-OST0000", 1] == 7
 
 
-@pytest.mark.parametrize("odd", [b"\x00\x88#,", "x", 7.5, None])
-def test_a_ts_id_that_is_no_number_is_dropped_and_counted_and_the_rest_is_read(tmp_path, odd):
+@pytest.mark.parametrize("malformed", [b"\x00\x88#,", "x", 7.5, None])
+def test_a_ts_id_that_is_not_a_number_is_dropped_and_counted_and_the_rest_is_read(tmp_path, malformed):
     """`make fuzz` found it in its 865,000th file, seed 645737155."""
     content = lmt_database.tables(steps=4)
     path, window = lmt_database.save(tmp_path / "copy", content, keys="none"), Window(START, START + 20)
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE TIMESTAMP_INFO SET TS_ID = ? WHERE TS_ID = ?", (odd, FIRST + 1))
+        db.execute("UPDATE TIMESTAMP_INFO SET TS_ID = ? WHERE TS_ID = ?", (malformed, FIRST + 1))
     data = within(saved(path), lambda c: c.collect(window))
-    found = lmt_database.told(data.batches, window)
+    found = lmt_database.samples_of(data.batches, window)
     content["TIMESTAMP_INFO"] = [row for row in content["TIMESTAMP_INFO"] if row[0] != FIRST + 1]
     assert found == lmt_database.meaning(content, window)
-    assert data.dropped == {"a TS_ID that is no number": 1}
+    assert data.dropped == {"TS_ID that is not a number": 1}
 
 
 class TestSeveralCopies:
@@ -281,7 +281,7 @@ class TestGrowing:
                             if "DATA" in t or t == "TIMESTAMP_INFO"
                         },
                     )
-                found.append(lmt_database.told(await collected(collector, window), window))
+                found.append(lmt_database.samples_of(await collected(collector, window), window))
             return found
 
         windows = [Window(START + (k - 1) * STEP, START + k * STEP) for k in range(5)]
@@ -295,10 +295,10 @@ class TestGrowing:
         window = Window(START, START + 40)
 
         async def before_and_after(collector):
-            before = lmt_database.told(await collected(collector, window), window)
+            before = lmt_database.samples_of(await collected(collector, window), window)
             with closing(sqlite3.connect(path)) as db, db:
                 lmt_database.add(db, {t: rows[len(half[t]) :] for t, rows in whole.items()})
-            return before, lmt_database.told(await collected(collector, window), window)
+            return before, lmt_database.samples_of(await collected(collector, window), window)
 
         assert within(live(path), before_and_after) == (lmt_database.meaning(half, window), lmt_database.meaning(whole, window))
 
@@ -419,8 +419,8 @@ class TestRefusals:
 
     def test_a_missing_window_is_reported_with_the_zone_of_the_time_stamps(self, tmp_path):
         path = lmt_database.save(tmp_path / "live", lmt_database.tables(steps=3))
-        said = self.refused(live(path), NotYet)
-        assert said == f"{path} has got to 2018-01-28T08:00:10Z (2018-01-28 00:00:10 in {ZONE}), not yet to 2018-01-28T08:00:30Z"
+        message = self.refused(live(path), NotYet)
+        assert message == f"{path} has reached 2018-01-28T08:00:10Z (2018-01-28 00:00:10 in {ZONE}), not yet 2018-01-28T08:00:30Z"
 
     def test_a_file_that_is_missing_or_not_sqlite_is_refused_at_once(self, tmp_path):
         (tmp_path / "text").write_text("hello")

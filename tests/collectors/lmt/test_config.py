@@ -1,4 +1,4 @@
-"""The stanza of a source, and what becomes of it."""
+"""The section of a source: its errors and its collector."""
 
 import datetime as dt
 import re
@@ -18,13 +18,13 @@ from tokiod.window import Calendar
 SQLITE, MYSQL = "sqlite:///var/lib/lmt/copy.sqlite3", "mysql://lwatchclient@lmt1:3307/filesystem_lc1"
 
 
-def stanza(url, **options):
+def section(url, **options):
     return lmt.Config(name="lc1-lmt", kind="lmt", system="lc1", url=url, **options)
 
 
 @pytest.mark.parametrize("url", [SQLITE, MYSQL, "mysql://u@h/db", "mysql://u%40site@[::1]:3306/db"])
 def test_urls_of_files_and_servers_are_right(url):
-    assert stanza(url).faults() == []
+    assert section(url).faults() == []
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_urls_of_files_and_servers_are_right(url):
     ],
 )
 def test_a_wrong_url_is_one_fault_that_does_not_repeat_it(url, fault):
-    (said,) = stanza(url).faults()
-    assert fault in said
-    assert "hunter2" not in said
+    (error,) = section(url).faults()
+    assert fault in error
+    assert "hunter2" not in error
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def test_a_wrong_url_is_one_fault_that_does_not_repeat_it(url, fault):
     ],
 )
 def test_invalid_options_are_reported_by_their_field(options, field):
-    (said,) = stanza(MYSQL, **options).faults()
-    assert said.startswith(f"{field}: ")
+    (error,) = section(MYSQL, **options).faults()
+    assert error.startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize("options", [{"password_file": "a"}, {"password_env": "A"}, {"tls": True}])
 def test_a_file_has_no_password_and_no_tls(options):
-    assert stanza(SQLITE, **options).faults() == ["url: a SQLite file has no password and no TLS"]
+    assert section(SQLITE, **options).faults() == ["url: a SQLite file has no password and no TLS"]
 
 
 def test_it_has_its_step_and_all_its_datasets():
-    assert (stanza(SQLITE).step, stanza(SQLITE, interval=Duration(10)).step) == (5, 10)
+    assert (section(SQLITE).step, section(SQLITE, interval=Duration(10)).step) == (5, 10)
     operations = "opens closes mknods links unlinks mkdirs rmdirs renames getxattrs statfss setattrs getattrs"
-    assert stanza(SQLITE).datasets() == {
+    assert section(SQLITE).datasets() == {
         *(f"datatargets/{name}" for name in ("readbytes", "writebytes")),
         *(f"dataservers/{name}" for name in ("cpuload", "memused")),
         *(f"fullness/{name}" for name in ("bytes", "bytestotal", "inodes", "inodestotal")),
@@ -90,7 +90,7 @@ def test_a_configuration_file_may_hold_it(tmp_path):
     source = '[[source]]\nname = "lc1-lmt"\nkind = "lmt"\nsystem = "lc1"\nurl = "%s"\n%s\n'
     path.write_text(head + source % (MYSQL, 'password_file = "lmt"\nmdt_names = "host"\nread_timeout = "5s"'))
     (found,) = config.load(path).source
-    assert found == stanza(MYSQL, password_file="lmt", mdt_names="host", read_timeout=Duration(5))
+    assert found == section(MYSQL, password_file="lmt", mdt_names="host", read_timeout=Duration(5))
     path.write_text(head + source % (MYSQL, 'mdt_names = "mds"\nfilesytem = "lc1"'))
     with pytest.raises(ConfigError) as caught:
         config.load(path)
@@ -103,7 +103,7 @@ def test_a_password_is_not_shown_by_what_holds_it():
 
 
 @pytest.mark.parametrize(
-    ("told", "system", "zone"),
+    ("setting", "system", "zone"),
     [
         ("SYSTEM", "UTC", ZoneInfo("UTC")),
         ("SYSTEM", "PST", None),
@@ -117,10 +117,10 @@ def test_a_password_is_not_shown_by_what_holds_it():
         ("SYSTEM", "", None),
     ],
 )
-def test_a_servers_zone_counts_if_it_is_one(told, system, zone):
-    assert client_mysql.zone(told, system) == zone
+def test_a_servers_zone_counts_if_it_is_one(setting, system, zone):
+    assert client_mysql.zone(setting, system) == zone
 
 
 def test_nothing_is_opened_before_the_first_window_is_collected(tmp_path):
-    assert lmt.live(stanza((tmp_path / "not-there-yet").as_uri().replace("file", "sqlite")), Site(Calendar("UTC"), FakeClock()))
+    assert lmt.live(section((tmp_path / "not-there-yet").as_uri().replace("file", "sqlite")), Site(Calendar("UTC"), FakeClock()))
     assert list(tmp_path.iterdir()) == []

@@ -18,8 +18,8 @@ START, END, STEP = 1_517_126_400, 1_517_126_700, 5
 
 @pytest.fixture
 def shared():
-    beside = Path(__file__).parents[3].parent / "shared"
-    place = Path(os.environ.get("TOKIOD_SHARED", beside)) / "data"
+    default = Path(__file__).parents[3].parent / "shared"
+    place = Path(os.environ.get("TOKIOD_SHARED", default)) / "data"
     if not place.is_dir():
         pytest.skip(f"the captures are not here: {place}")
     return place

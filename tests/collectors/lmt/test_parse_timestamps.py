@@ -30,8 +30,8 @@ def as_a_database_does(instants, window, zone):
     clocks = LocalTime(ZoneInfo(zone))
     shown = local(instants, zone)
     first, last = clocks.bounds(window)
-    asked = (shown >= first) & (shown < last)
-    return np.array(instants)[asked], clocks.epochs(shown[asked], window)
+    inside = (shown >= first) & (shown < last)
+    return np.array(instants)[inside], clocks.epochs(shown[inside], window)
 
 
 @pytest.mark.parametrize(("zone", "change"), [*AUTUMN.items(), *SPRING.items()])

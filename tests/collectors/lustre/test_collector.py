@@ -21,7 +21,7 @@ B = {"b-OST0000": (500, 5)}
 
 
 class Passing(FakeClock):
-    """A clock on which time passes for whoever sleeps."""
+    """A clock whose time passes when a task sleeps."""
 
     async def sleep(self, seconds):
         self.jump(seconds)
@@ -77,7 +77,7 @@ class TestContract(CollectorContract):
         return lustre.Saved().datasets()
 
     def test_columns_are_the_same_in_a_window_without_samples(self, client, window):
-        """The only window is now, so that the same one is asked again, of a client that has lost its servers."""
+        """The only window is the current one, so the same window is collected again, from a client that has lost its servers."""
 
         async def both(c):
             full = {b.dataset: b.columns for b in await collected(c, window)}
@@ -89,11 +89,11 @@ class TestContract(CollectorContract):
         assert (full, cells) == (without, {})
 
     def test_a_count_is_that_of_its_parts_and_does_not_change(self, collector, window):
-        """Nobody can tell of the past, and one row has no parts."""
+        """The past can't be queried, and one row has no parts."""
         assert within(collector(), lambda c: c.count(window)) is None
 
 
-def asked(client, window=NOW, **options):
+def outcome(client, window=NOW, **options):
     """(cells by dataset, what was dropped)."""
     data = within(client.collector(**options), lambda c: c.collect(window))
     cells = {b.dataset: dict(zip([b.columns[i] for i in b.column], b.value.tolist(), strict=True)) for b in data.batches}
@@ -101,7 +101,7 @@ def asked(client, window=NOW, **options):
 
 
 def test_a_window_holds_what_both_commands_say_now(client):
-    cells, dropped = asked(client)
+    cells, dropped = outcome(client)
     assert cells == {
         "fullness/bytes": {name: float(used) for name, (_, used) in A.items()},
         "fullness/bytestotal": {name: float(total) for name, (total, _) in A.items()},
@@ -112,25 +112,25 @@ def test_a_window_holds_what_both_commands_say_now(client):
 
 
 def test_devices_of_other_file_systems_are_left_out(client):
-    cells, _ = asked(client, mounts=("/b",))
+    cells, _ = outcome(client, mounts=("/b",))
     assert cells["failover/datatargets"] == {"b-OST0000": 0.0}
 
 
 @pytest.mark.parametrize("window", [Window(START - STEP, START), Window(START + STEP, START + 2 * STEP)])
 def test_a_window_of_another_time_can_not_be_collected(client, window):
-    with pytest.raises(Transient, match="is not now"):
-        asked(client, window)
+    with pytest.raises(Transient, match="is not the current window"):
+        outcome(client, window)
 
 
-def test_what_a_command_saw_after_the_window_is_no_cell_of_it(client):
+def test_the_output_of_a_command_that_ends_after_the_window_is_not_used(client):
     client.lfs(f"sleep 0.3; cat <<'END'\n{df(A, '/a')}END")
 
     async def use(c):
-        asked = asyncio.ensure_future(samples(c, NOW))
+        outcome = asyncio.ensure_future(samples(c, NOW))
         await asyncio.sleep(0.1)
         client.clock.jump(STEP)
-        with pytest.raises(Transient, match="what it saw may be of another window"):
-            await asked
+        with pytest.raises(Transient, match="its output may belong to another window"):
+            await outcome
 
     within(client.collector(command_timeout=10), use)
 
@@ -138,7 +138,7 @@ def test_what_a_command_saw_after_the_window_is_no_cell_of_it(client):
 def test_a_mount_that_hangs_leaves_the_others_their_cells_and_is_counted(client, tmp_path):
     client.lfs(f"case $3 in /a) echo $$ > {tmp_path}/pid; sleep 600;; /b) cat <<'END'\n{df(B, '/b')}END\n;; esac")
     begun = time.monotonic()
-    cells, dropped = asked(client, mounts=("/a", "/b"))
+    cells, dropped = outcome(client, mounts=("/a", "/b"))
     assert time.monotonic() - begun < 8
     assert (cells["fullness/bytes"], dropped) == ({"b-OST0000": 5.0}, {"/a: no answer in time": 1})
 
@@ -162,7 +162,7 @@ def test_after_a_hang_the_mount_is_queried_again_and_its_targets_stay_columns(cl
 
 def test_an_exit_code_with_a_listing_is_a_listing(client):
     client.lfs(f"cat <<'END'\n{df(A, '/a')}END\necho 'lfs df: some target failed' >&2; exit 5")
-    assert asked(client)[0]["fullness/bytes"]["a-OST0003"] == 103.0
+    assert outcome(client)[0]["fullness/bytes"]["a-OST0003"] == 103.0
 
 
 @pytest.mark.parametrize(
@@ -177,23 +177,23 @@ def test_an_exit_code_with_a_listing_is_a_listing(client):
 def test_a_command_that_prints_nothing_fails_with_its_message(client, text, error):
     client.lfs(text)
     client.lctl("exit 1")
-    with pytest.raises(error, match=r"lfs df -l /a ended with \d+") as raised:
-        asked(client)
+    with pytest.raises(error, match=r"lfs df -l /a: exit code \d+") as raised:
+        outcome(client)
     assert type(raised.value) is error
 
 
 def test_a_command_that_fails_while_others_succeed_runs_once_more(client, tmp_path):
-    log = tmp_path / "asked"
+    log = tmp_path / "outcome"
     client.lfs(f"echo $3 >> {log}; case $3 in /a) [ $(grep -c /a {log}) = 2 ] || exit 1; cat <<'END'\n{df(A, '/a')}END\n;; "
                f"/b) cat <<'END'\n{df(B, '/b')}END\n;; esac")  # fmt: skip
-    cells, dropped = asked(client, mounts=("/a", "/b"))
+    cells, dropped = outcome(client, mounts=("/a", "/b"))
     assert (set(cells["fullness/bytes"]), dropped) == (A.keys() | B.keys(), {})
     assert sorted(log.read_text().split()) == ["/a", "/a", "/b"]
 
 
 @pytest.mark.parametrize("rest", [0.5, 30])
 def test_what_is_known_by_the_end_of_the_window_is_kept_whatever_a_second_answer_would_be(client, rest, monkeypatch, tmp_path):
-    log = tmp_path / "asked"
+    log = tmp_path / "outcome"
     client.lctl(f"echo x >> {log}; exit 1")
     client.clock.jump(NOW.end - rest - client.clock.time())
 
@@ -201,20 +201,20 @@ def test_what_is_known_by_the_end_of_the_window_is_kept_whatever_a_second_answer
         client.clock.jump(rest)
 
     monkeypatch.setattr(client.clock, "sleep", until_it_is_over)
-    cells, dropped = asked(client)
+    cells, dropped = outcome(client)
     assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
     assert len(log.read_text().split()) == (1 if rest < 1 else 2)
 
 
 def test_without_lctl_the_fullness_is_had_and_what_is_missing_counted(client):
     client.lctl("exit 1")
-    cells, dropped = asked(client)
+    cells, dropped = outcome(client)
     assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
 
 
 def test_only_the_configured_datasets_are_queried(client):
     client.lctl("exit 1")
-    assert set(asked(client, failover=False)[0]) == {"fullness/bytes", "fullness/bytestotal"}
+    assert set(outcome(client, failover=False)[0]) == {"fullness/bytes", "fullness/bytestotal"}
 
 
 def test_a_target_that_moves_is_away_until_it_is_back(client):

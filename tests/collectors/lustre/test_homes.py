@@ -1,4 +1,4 @@
-"""Where targets are at home: told, learned, guessed."""
+"""Where targets are at home: configured, learned, guessed."""
 
 import pytest
 from hypothesis import given

@@ -53,7 +53,7 @@ def path(tmp_path):
     return tmp_path / "lfsstate.txt"
 
 
-def told(collector, window):
+def cells_of(collector, window):
     return {dataset: sorted(cells) for dataset, cells in within(collector, lambda c: samples(c, window)).items()}
 
 
@@ -79,13 +79,13 @@ WHOLE = Window(START, START + 9 * STEP)
 
 
 def test_every_block_gives_its_cells_the_last_one_too(path):
-    assert told(saved(path), WHOLE) == right(range(9))
+    assert cells_of(saved(path), WHOLE) == right(range(9))
 
 
 def test_files_in_any_order_packed_or_not_give_the_same(tmp_path):
     (tmp_path / "b").write_text(blocks(range(5, 9)))
     (tmp_path / "a.gz").write_bytes(gzip.compress(blocks(range(5)).encode()))
-    assert told(saved(tmp_path / "b", tmp_path / "a.gz"), WHOLE) == right(range(9))
+    assert cells_of(saved(tmp_path / "b", tmp_path / "a.gz"), WHOLE) == right(range(9))
 
 
 def test_a_plain_output_has_the_given_time_or_that_of_its_file(tmp_path):
@@ -94,21 +94,21 @@ def test_a_plain_output_has_the_given_time_or_that_of_its_file(tmp_path):
     for name in ("df", "dl"):
         os.utime(tmp_path / name, (START + 4 * STEP, START + 4 * STEP))
     paths = [tmp_path / "df", tmp_path / "dl"]
-    assert told(saved(*paths), WHOLE) == right([4])
+    assert cells_of(saved(*paths), WHOLE) == right([4])
     at = Window(START + 7 * STEP, START + 8 * STEP)
-    assert {len(cells) for cells in told(saved(*paths, time=START + 7 * STEP + 59), at).values()} == {8, 6, 2}
+    assert {len(cells) for cells in cells_of(saved(*paths, time=START + 7 * STEP + 59), at).values()} == {8, 6, 2}
 
 
 def test_of_two_outputs_in_a_row_the_later_one_counts(tmp_path):
     (tmp_path / "a").write_text(f"BEGIN {START + 40}\n{df(listing(40))}BEGIN {START + 10}\n{df(listing(10))}")
-    assert told(saved(tmp_path / "a"), WHOLE)["fullness/bytes"] == sorted(
+    assert cells_of(saved(tmp_path / "a"), WHOLE)["fullness/bytes"] == sorted(
         (START, name, float(used)) for name, (_, used) in listing(40).items()
     )
 
 
 def test_only_the_wanted_file_systems_are_read(tmp_path):
     (tmp_path / "a").write_text(f"BEGIN {START}\n" + df(listing(0)) + df({"other-OST0000": (10, 1)}, "/other"))
-    cells = told(saved(tmp_path / "a", filesystem=("other",)), WHOLE)
+    cells = cells_of(saved(tmp_path / "a", filesystem=("other",)), WHOLE)
     assert cells["fullness/bytes"] == [(START, "other-OST0000", 1.0)]
 
 
@@ -120,7 +120,7 @@ def test_what_gives_no_cell_is_counted_in_its_window(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"), [(b"hello\n", "is no output of lfs df or of lctl dl"), (b"\x1f\x8bxx", "truncated gzip data")]
+    ("content", "sentence"), [(b"hello\n", "is not an output of lfs df or lctl dl"), (b"\x1f\x8bxx", "truncated gzip data")]
 )
 def test_a_file_that_is_neither_is_refused(tmp_path, content, sentence):
     (tmp_path / "a").write_bytes(content)
@@ -129,7 +129,7 @@ def test_a_file_that_is_neither_is_refused(tmp_path, content, sentence):
 
 
 def test_a_given_home_is_used(path):
-    cells = told(saved(path, home=("fs-OST0000=10.9.9.9@tcp",)), WHOLE)["failover/datatargets"]
+    cells = cells_of(saved(path, home=("fs-OST0000=10.9.9.9@tcp",)), WHOLE)["failover/datatargets"]
     assert {value for _, name, value in cells if name == "fs-OST0000"} == {1.0}
 
 

@@ -25,16 +25,16 @@ def command(directory, name, body):
     return (str(path),)
 
 
-def stanza(run, **fields):
+def section(run, **fields):
     return Config(name="gpfs", kind="mmperfmon", system="project", command=run, **({"queries": ("usage",)} | fields))
 
 
 def opened(run, **fields):
-    return live(stanza(run, **fields), SITE)
+    return live(section(run, **fields), SITE)
 
 
 def repeated(text, row):
-    """The same output with a row of each table twice, if there is such a row, and those behind it numbered on."""
+    """The same output with a row of each table twice, if there is such a row, and the following ones renumbered."""
     lines = []
     for line in text.decode().splitlines(keepends=True):
         number = line[:3].strip()
@@ -47,7 +47,7 @@ def repeated(text, row):
 
 @pytest.fixture
 def printing(tmp_path):
-    """A command that prints the small site from ten minutes before the window to ten behind it, whatever times it is asked for."""
+    """A command that prints the small site from ten minutes before the window to ten after it, whatever times it is asked for."""
     for query, text in zip(QUERIES, small.texts(WINDOW.start - 600, 30), strict=True):
         (tmp_path / query).write_bytes(text)
     return command(tmp_path, "printing", f'cat "{tmp_path}/$1"')
@@ -86,7 +86,7 @@ class TestMmperfmon(CollectorContract):
 
 
 class TestMmperfmonThatRepeatsItself(TestMmperfmon):
-    """Now and then a row stands there twice, another one whenever it is asked."""
+    """Now and then a row stands there twice, a different one in each run."""
 
     @pytest.fixture
     def collector(self, tmp_path):
@@ -106,16 +106,16 @@ def test_what_lies_outside_the_window_is_left_out(printing):
 
 def test_the_command_is_given_the_window_in_utc_and_an_environment_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("TZ", "America/Los_Angeles")
-    run = command(tmp_path, "telling", f'echo "$@" "$TZ" "$LC_ALL" "$COLUMNS" > "{tmp_path}/told"')
+    run = command(tmp_path, "recording", f'echo "$@" "$TZ" "$LC_ALL" "$COLUMNS" > "{tmp_path}/called"')
     within(opened(run, arguments=("-N", "all nodes")), lambda c: collected(c, WINDOW))
-    assert (tmp_path / "told").read_text() == "usage 2019-05-15-07:00:00 2019-05-15-07:11:00 -b 60 -N all nodes UTC C 30000\n"
+    assert (tmp_path / "called").read_text() == "usage 2019-05-15-07:00:00 2019-05-15-07:11:00 -b 60 -N all nodes UTC C 30000\n"
 
 
 def test_a_prefix_runs_it_elsewhere_with_the_same_environment(tmp_path):
-    prefix = command(tmp_path, "ssh", f'shift; echo "$@" > "{tmp_path}/told"')
+    prefix = command(tmp_path, "ssh", f'shift; echo "$@" > "{tmp_path}/called"')
     within(opened(("mmperfmon", "query"), prefix=(*prefix, "nsd1")), lambda c: collected(c, WINDOW))
     wanted = "env LC_ALL=C TZ=UTC COLUMNS=30000 mmperfmon query usage 2019-05-15-07:00:00 2019-05-15-07:11:00 -b 60\n"
-    assert (tmp_path / "told").read_text() == wanted
+    assert (tmp_path / "called").read_text() == wanted
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_prefix_runs_it_elsewhere_with_the_same_environment(tmp_path):
         ("echo Permission denied >&2; exit 255", Transient, "exit code 255"),
         ("echo env: mmperfmon: not found >&2; exit 127", Fatal, "exit code 127"),
         ("kill -9 $$", Transient, "exit code -9"),
-        ("echo welcome", Transient, "no table was printed but 'welcome'"),
-        ("printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n'", Transient, "is not whole: no table for a column"),
+        ("echo welcome", Transient, "no table, it begins with 'welcome'"),
+        ("printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n'", Transient, "the output is incomplete: no table for a column"),
         (
             "printf '\\nLegend:\\n 1:\\tnsd1|CPU|cpu_user\\n\\nRow Timestamp cpu_user cpu_sys\\n1 2019-05-15-07:01:00      1.5     2.5\\n'",
             Transient,
-            "is not whole: no such column in the legend",
+            "the output is incomplete: no such column in the legend",
         ),
         ("sleep 60", Transient, "has not ended"),
     ],
@@ -163,10 +163,10 @@ def test_a_count_is_how_many_records_a_window_has(printing):
 
 
 def test_a_section_lists_its_datasets_and_can_be_limited():
-    config = stanza(("mmperfmon",), queries=("cpu_user,cpu_sys", "gpfs_nsdds_bytes_read"), lun_map=("a=mdtarget",))
+    config = section(("mmperfmon",), queries=("cpu_user,cpu_sys", "gpfs_nsdds_bytes_read"), lun_map=("a=mdtarget",))
     assert config.datasets() == {"dataservers/cpuuser", "dataservers/cpusys", "dataservers/cpuload", "mdtargets/readbytes"}
     assert config.only(frozenset({"mdtargets/readbytes"})).queries == ("gpfs_nsdds_bytes_read",)
-    assert stanza(("mmperfmon",), queries=QUERIES, **MAPS).datasets() == small.DATASETS
+    assert section(("mmperfmon",), queries=QUERIES, **MAPS).datasets() == small.DATASETS
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,5 @@ def test_a_section_lists_its_datasets_and_can_be_limited():
     ],
 )
 def test_a_fault_names_its_field(fields, field):
-    config = stanza(**({"run": ("mmperfmon",)} | {"run" if name == "command" else name: value for name, value in fields.items()}))
+    config = section(**({"run": ("mmperfmon",)} | {"run" if name == "command" else name: value for name, value in fields.items()}))
     assert [fault.partition(":")[0] for fault in config.faults()] == [field]

@@ -75,7 +75,7 @@ def test_a_regular_output_is_one_table_whatever_its_width(width):
         lambda text: re.sub(rb" +\n", b"\n", text),
         lambda text: re.sub(rb"\n\s*\n", b"\n", text),
     ],
-    ids=["carriage returns", "a blank behind the number", "indented", "no trailing blanks", "no blank lines"],
+    ids=["carriage returns", "a blank after the number", "indented", "no trailing blanks", "no blank lines"],
 )
 def test_other_blanks_say_the_same(change):
     columns, times = filled(4), stamps(HOUR, 4)
@@ -230,7 +230,7 @@ FOUR = {f"nsd1|GPFSNSDDisk|ddn{n}|gpfs_nsdds_bytes_read": [10 * n, 10 * n + 1] f
 """Metrics of one name, a table each at 50 columns: only their order tells whose they are."""
 
 
-def told(text):
+def cells_and_dropped(text):
     """{key: amounts} of what is read."""
     read = parse(text)
     found = {}
@@ -245,7 +245,7 @@ def test_a_table_that_stands_there_twice_gives_its_rows_to_no_other(twice):
     text = output(FOUR, stamps(dt.datetime(2019, 5, 15, 12, 1), 2), width=50)  # noqa: DTZ001 - as it is printed
     head, *tables = re.split(rb"(?=\nRow )", text)
     assert len(tables) == 4
-    found, dropped = told(head + b"".join(tables[: twice + 1] + tables[twice:]))
+    found, dropped = cells_and_dropped(head + b"".join(tables[: twice + 1] + tables[twice:]))
     assert not any(value not in FOUR[key] for key, values in found.items() for value in values)
     assert sum(dropped.values())
 

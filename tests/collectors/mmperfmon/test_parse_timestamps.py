@@ -12,7 +12,7 @@ AUTUMN = int(dt.datetime(2019, 11, 3, 9, tzinfo=dt.UTC).timestamp())
 """When clocks there were put back, from two to one."""
 
 
-def told(times, zone=PACIFIC):
+def read(times, zone=PACIFIC):
     shown = [dt.datetime.fromtimestamp(time, zone).strftime("%Y-%m-%d-%H:%M:%S") for time in times]
     return to_instants("".join(shown).encode(), zone).tolist()
 
@@ -23,22 +23,22 @@ def test_rows_across_the_repeated_hour_are_distinguished_where_others_follow_or_
     starts_in_second = 0 <= first < 60
     ends_in_hour = times[-1] < AUTUMN + 3600
     if not (starts_in_second and ends_in_hour):
-        assert told(times) == times
+        assert read(times) == times
 
 
 def test_a_file_within_the_repeated_hour_alone_is_of_its_first_pass():
     times = [AUTUMN + 60 * n for n in range(5, 20)]
-    assert told(times) == [time - 3600 for time in times]
+    assert read(times) == [time - 3600 for time in times]
 
 
 def test_the_second_pass_begins_after_the_widest_gap():
     times = [*range(AUTUMN - 4200, AUTUMN - 1800, 60), *range(AUTUMN + 2400, AUTUMN + 4200, 60)]
-    assert told(times) == times
+    assert read(times) == times
 
 
 def test_repeated_rows_are_no_step_back():
     times = [AUTUMN - 60 * n for n in (70, 69, 69, 68, 59, 58, 58)]
-    assert told(times) == times
+    assert read(times) == times
 
 
 def test_an_hour_that_clocks_skipped_and_days_that_are_in_no_calendar_never_were():
@@ -49,4 +49,4 @@ def test_an_hour_that_clocks_skipped_and_days_that_are_in_no_calendar_never_were
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_zones_without_changes_need_no_order(zone):
     times = [AUTUMN + 60 * n for n in (5, 1, 9)]
-    assert told(times, ZoneInfo(zone)) == times
+    assert read(times, ZoneInfo(zone)) == times

@@ -32,7 +32,7 @@ def outputs(monkeypatch):
     return [*found, b"", b"nonsense\n"]
 
 
-def told(found):
+def contents(found):
     """All that outputs say."""
     tables = [
         [(table.legend.metrics, table.first, table.stamps, np.nan_to_num(table.value, nan=-1).tolist()) for table in one.tables]
@@ -49,7 +49,7 @@ def children():
 @pytest.mark.parametrize("waiting", [1, 64])
 def test_outputs_come_in_order_as_they_would_be_parsed_here(waiting, outputs, monkeypatch):
     monkeypatch.setattr(parse_workers, "MAX_WAITING_PIECES", waiting)
-    assert told(parsed(PATH, outputs, 1)) == told(map(parse, outputs))
+    assert contents(parsed(PATH, outputs, 1)) == contents(map(parse, outputs))
     assert not children()
 
 

@@ -189,7 +189,7 @@ def test_files_that_are_no_output_are_counted_next_to_outputs(tmp_path):
 
 
 def test_an_input_without_any_output_is_refused(tmp_path):
-    with pytest.raises(Fatal, match=r"00.out: no output of `mmperfmon query`"):
+    with pytest.raises(Fatal, match=r"00.out: not an output of `mmperfmon query`"):
         of(opened(written(tmp_path, [b"some notes\n"]) / "00.out"))
 
 
@@ -227,10 +227,10 @@ def test_a_large_input_is_read_as_a_small_one(tmp_path, monkeypatch):
     texts = [text for n in range(3) for text in small.texts(small.START + 600 * n, 10, ZoneInfo(ZONE))]
     directory = written(tmp_path, [*texts, b"nonsense\n"])
     alone, data = of(opened(directory, **MAPS))
-    asked = []
-    monkeypatch.setattr(parse_workers, "parsed", lambda *given: asked.append(given) or parsed(*given))
-    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "FEW", 1)
-    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "others", lambda: 1)
+    calls = []
+    monkeypatch.setattr(parse_workers, "parsed", lambda *given: calls.append(given) or parsed(*given))
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "MIN_BYTES_FOR_WORKERS", 1)
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "worker_count", lambda: 1)
     found, in_workers = of(opened(directory, **MAPS))
     assert (found, in_workers.records, in_workers.dropped) == (alone, data.records, data.dropped)
-    assert len(asked) == 1
+    assert len(calls) == 1
