@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RELEASE_SECONDS = 5.0
 """How long a stopping owner may take to release the lock."""
 ORPHAN_RELEASE_SECONDS = 60.0
-"""The same for a writer whose supervisor is gone: it was told to stop and finishes what it has begun, on a disk that may be slow."""
+"""The same for a writer whose supervisor has ended: the writer is stopping and finishes its commit, on a disk that may be slow."""
 POLL_SECONDS = 0.1
 
 _PAUSE = threading.Event()
