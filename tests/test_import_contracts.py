@@ -44,4 +44,3 @@ def report(tmp_path_factory):
 )
 def test_a_violation_is_reported(report, line):
     assert line in report
-    assert "0 kept, 5 broken" in report
