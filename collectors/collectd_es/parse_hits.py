@@ -249,7 +249,7 @@ _SORTED = msgspec.json.Decoder(Response[_Sorted])
 
 
 def last_sort(body: Body) -> list[Any] | None:
-    """Return the sort values of the last hit of an answer, None where there are none or the answer is damaged.
+    """Return the sort values of the last hit of an answer, None without hits or for a damaged answer.
 
     They follow its document, and only closing brackets follow them; so they are found without decoding those of the others.
     """
