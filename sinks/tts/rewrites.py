@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sinks.tts.background import Executor, Job
+    from sinks.tts.rewrite_worker import Executor, Job
     from tokiod.archive.layout import FileSlot
     from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.rewrite import Rewrite

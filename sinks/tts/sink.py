@@ -11,11 +11,11 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sinks.tts.background import InlineExecutor, ThreadExecutor
 from sinks.tts.guard_rows import NeighbourGuards, fill_guard_rows
 from sinks.tts.open_day_file import AFTER, OpenDayFile, spec_for
 from sinks.tts.quarantine import Quarantine
-from sinks.tts.reopened import IDLE_SECONDS, ReopenedFiles
+from sinks.tts.reopened_days import IDLE_SECONDS, ReopenedFiles
+from sinks.tts.rewrite_worker import InlineExecutor, ThreadExecutor
 from sinks.tts.rewrites import RewriteQueue
 from tokiod.errors import Refusal
 from tokiod.selection import Cells, Selection
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sinks.tts.background import Executor
     from sinks.tts.guard_rows import NeighbourDay
+    from sinks.tts.rewrite_worker import Executor
     from sinks.tts.rewrites import Change, PendingRewrite
     from tokiod.archive.layout import FileSlot, Layout
     from tokiod.clock import Clock

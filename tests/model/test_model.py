@@ -23,7 +23,7 @@ from manual_executor import ManualExecutor
 from model_archive import Model, Reading, bits, right_bits
 from model_site import EVERYTHING, NAMES, NIGHTS, SOURCE, SYSTEM, Site
 
-from sinks.tts.reopened import IDLE_SECONDS
+from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import is_marked

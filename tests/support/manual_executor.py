@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from sinks.tts.background import InlineExecutor
+from sinks.tts.rewrite_worker import InlineExecutor
 
 if TYPE_CHECKING:
-    from sinks.tts.background import Work
+    from sinks.tts.rewrite_worker import Work
 
 
 class ManualExecutor:

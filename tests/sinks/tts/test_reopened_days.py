@@ -4,7 +4,7 @@ import archive_model as model
 import pytest
 from archive_model import NAMES, filled, held
 
-from sinks.tts.reopened import IDLE_SECONDS
+from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import is_marked, mark, marked_files
