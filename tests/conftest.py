@@ -32,18 +32,20 @@ if "COVERAGE_PROCESS_START" in os.environ:
 FIRST = ("tests/model/", "tests/system/")
 """What takes longest begins first. The other modules are short, and fill the workers evenly at the end."""
 MARIADB = {f"tests/system/test_{name}.py" for name in ("golden", "lmt_mariadb", "source_pages")}
-QUIET: set[str] = set()
-"""Modules that measure time: they run last, while no other worker runs a test."""
+QUIET = tuple(f"tests/system/test_{name}" for name in ("five_sources.py", "healing.py", "watchdog.py::test_a_source_that_is_down"))
+"""Tests with a fast clock and limits in real time: they run last, while no other worker runs a test."""
 
 
 class Scheduling(LoadScopeScheduling):
     """Gives one worker all tests of a module, or of a server: it is started once, and tests may kill it and change its settings."""
 
     def _split_scope(self, nodeid: str) -> str:
-        module, _, name = nodeid.partition("::")
-        if search := re.search(r"\[(elasticsearch|opensearch)\b", name):
+        if nodeid.startswith(QUIET):
+            return "quiet"
+        if search := re.search(r"\[(elasticsearch|opensearch)\b", nodeid):
             return search[1]
-        return "mariadb" if module in MARIADB else "quiet" if module in QUIET else module
+        module = nodeid.partition("::")[0]
+        return "mariadb" if module in MARIADB else module
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -61,7 +63,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Run a quiet test while no other worker runs any. Workers have their temporary directories side by side."""
     with (item.config._tmp_path_factory.getbasetemp().parent / "quiet").open("w") as lock:
         if hasattr(item.config, "workerinput"):
-            fcntl.flock(lock, fcntl.LOCK_EX if _module(item) in QUIET else fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_EX if item.nodeid.startswith(QUIET) else fcntl.LOCK_SH)
         return (yield)
 
 
@@ -72,9 +74,6 @@ def pytest_sessionfinish() -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    first = [number for number, directory in enumerate(FIRST) if item.nodeid.startswith(directory)]
-    return len(FIRST) + 1 if _module(item) in QUIET else first[0] if first else len(FIRST)
-
-
-def _module(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+    if item.nodeid.startswith(QUIET):
+        return len(FIRST) + 1
+    return next((number for number, directory in enumerate(FIRST) if item.nodeid.startswith(directory)), len(FIRST))
