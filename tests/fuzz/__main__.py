@@ -1,10 +1,10 @@
-"""`make fuzz`: damaged files of every kind, a million of them, and what must never come of one.
+"""`make fuzz`: damaged files of every kind, a million of them, and what they must never cause.
 
     python -m tests.fuzz [--inputs N] [--seconds S] [--seed X] [--only KIND] [--processes P]
 
-crash      another exception than a sentence for a person, or a batch that may not be sent
+crash      an exception other than an error with a message, or a batch that must not be sent
 hang       an input that takes longer than ten seconds
-invented   a cell that the undamaged file does not have, of a file from which something was only taken away
+invented   a cell that the undamaged file does not have, of a file from which bytes were only removed
 
 Prints one line: fuzz inputs N crashes 0 hangs 0 invented 0 seconds S seed X; exits 1 if one of them isn't 0. What failed is kept in
 .fuzz/, one file each.
@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from tests.fuzz.kinds import Kind, kinds, read, zipped
 from tests.fuzz.mutate import LOSSY, WILD
 
-LONGEST = 10
-CHUNK = 200
-KEEP = Path(".fuzz")
+INPUT_SECONDS = 10
+CHUNK_INPUTS = 200
+FAILED_INPUTS = Path(".fuzz")
 
 
 class Hang(BaseException):
@@ -43,7 +43,7 @@ def main() -> int:
     names = [arguments.only] if arguments.only else sorted({kind.name for kind in kinds()})
     begun, found, inputs = time.monotonic(), Counter(), 0
     with ProcessPoolExecutor(arguments.processes) as pool:
-        chunks = -(-arguments.inputs // CHUNK)
+        chunks = -(-arguments.inputs // CHUNK_INPUTS)
         for number, (done, failures) in enumerate(pool.map(_chunk, *_tasks(names, seed, chunks, begun + arguments.seconds))):
             inputs += done
             found.update(failures)
@@ -61,13 +61,13 @@ def _tasks(names: list[str], seed: int, chunks: int, deadline: float) -> tuple[l
 
 
 def _chunk(name: str, seed: str, deadline: float) -> tuple[int, Counter[str]]:
-    """Try CHUNK inputs of a kind; fewer where time is up."""
+    """Try CHUNK_INPUTS inputs of a kind; fewer when the time is up."""
     chance, failures = random.Random(seed), Counter()
     sorts = [kind for kind in kinds() if kind.name == name]
     sorts += [zipped(kind) for kind in sorts if kind.text]
     signal.signal(signal.SIGALRM, _ring)
     with tempfile.TemporaryDirectory(prefix="tokiod-fuzz-", dir=_memory()) as place:
-        for number in range(CHUNK):
+        for number in range(CHUNK_INPUTS):
             if time.monotonic() > deadline:
                 return number, failures
             kind = chance.choice(sorts)
@@ -79,17 +79,17 @@ def _chunk(name: str, seed: str, deadline: float) -> tuple[int, Counter[str]]:
             if failure := _failure(kind, original, data, Path(place), lossy=lossy):
                 failures[failure] += 1
                 _keep(kind, data, f"{seed} {number}")
-    return CHUNK, failures
+    return CHUNK_INPUTS, failures
 
 
 def _failure(kind: Kind, original: bytes, data: bytes, place: Path, *, lossy: bool) -> str:
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    signal.setitimer(signal.ITIMER_REAL, INPUT_SECONDS)
     try:
         outcome = read(kind, data, place)
     except Hang:
         print(f"{kind.name}: a hang", file=sys.stderr)
         return "hangs"
-    except Exception:  # noqa: BLE001 - that is what is looked for
+    except Exception:  # noqa: BLE001 - the fault that this program looks for
         traceback.print_exc()
         return "crashes"
     finally:
@@ -119,8 +119,8 @@ def _ring(*_: object) -> None:
 
 
 def _keep(kind: Kind, data: bytes, name: str) -> None:
-    KEEP.mkdir(exist_ok=True)
-    path = KEEP / f"{kind.name}-{name.replace(' ', '-')}{kind.suffix}"
+    FAILED_INPUTS.mkdir(exist_ok=True)
+    path = FAILED_INPUTS / f"{kind.name}-{name.replace(' ', '-')}{kind.suffix}"
     path.write_bytes(data)
     print(f"kept as {path}", file=sys.stderr)
 

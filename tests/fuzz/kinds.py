@@ -102,7 +102,7 @@ def _aligned(calendar: Calendar, span: Window, step: int) -> Window:
 
 
 def _cells(batch: Any, window: Window) -> set[Cell]:
-    """Return a batch's cells that the writer stores (it counts and drops what is no number); AssertionError for a batch that is none."""
+    """Return a batch's cells that the writer stores (it counts and drops what is no number); AssertionError for a malformed batch."""
     assert len(batch.time) == len(batch.column) == len(batch.value), "arrays of different lengths"
     assert ((batch.time >= window.start) & (batch.time < window.end)).all(), "a sample outside the window"
     assert all(name.isprintable() and name.strip() == name != "" for name in batch.columns), f"an odd name among {batch.columns}"

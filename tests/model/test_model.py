@@ -50,8 +50,8 @@ MEMORY = Path("/dev/shm")
 HEIGHT = 4
 """Rows of a window that is polled."""
 
-ATTEMPTS, IMPATIENT = 3, 4
-"""How often a window is sent before it is left for later; after how many refusals somebody does the work that they wait for."""
+ATTEMPTS, REFUSALS = 3, 4
+"""How often a window is sent before it is left for later; after how many refusals the work that they wait for is done."""
 
 numbers = st.integers(0, 2**32 - 1)
 moments = st.integers(0, 71)
@@ -81,7 +81,7 @@ class Mailbox:
         self.busy.append(arrived.collected)
 
     def publish(self, *_: object) -> None:
-        """Nobody listens."""
+        """No subscriber listens."""
 
     beat = reload = publish
 
@@ -241,7 +241,7 @@ class ArchiveMachine(RuleBasedStateMachine):
             if not busy:
                 return busy is not None
             self.refusals += 1
-            if self.refusals % IMPATIENT == 0 and not self.alive(self.executor.run_all):
+            if self.refusals % REFUSALS == 0 and not self.alive(self.executor.run_all):
                 return False
             arrived = busy
         return False
@@ -263,7 +263,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         return busy
 
     def take_answers(self) -> None:
-        """Believe what the writer has acknowledged. A seam makes no file, and is nothing where there is none."""
+        """Believe what the writer has acknowledged. A seam makes no file, and is ignored where there is no file."""
         for collected in self.mailbox.stored:
             if collected.meta.extent != "seam" or self.day_of(collected) in self.there:
                 self.model.acknowledge(collected)

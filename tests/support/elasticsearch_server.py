@@ -1,10 +1,10 @@
-"""A real Elasticsearch or OpenSearch on loopback, for as long as somebody needs one. Standard library only.
+"""A real Elasticsearch or OpenSearch on loopback, for one run of tests. Standard library only.
 
 elasticsearch_server.py elasticsearch|opensearch [--port N]    prints its URL and runs until Ctrl-C
-elasticsearch_server.py fetch    puts both into the cache of the tests, and says what is missing where that can't be done
+elasticsearch_server.py fetch    puts both into the cache of the tests, and reports what is missing
 
-Both are the stripped distributions that Maven Central has. They refuse to run as root, so root runs them as nobody, in a directory
-that nobody can reach (pytest's own are root's alone). One at a time: each wants a core while it starts.
+Both are the stripped distributions of Maven Central. They refuse to run as root, so root runs them as the user nobody, in a directory
+that this user can reach (pytest's directories are root's alone). While it starts, a server uses one core.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SETTINGS = {
     "node.portsfile": True,
     "action.destructive_requires_name": False,
     "cluster.routing.allocation.disk.threshold_enabled": False,
-    # How often contexts whose time is over are let go; a minute by default, which no test waits for.
+    # How often expired contexts are closed; a minute by default, too long for a test.
     "search.keep_alive_interval": "200ms",
     # How often files of users and roles are read; every 5 s by default.
     "resource.reload.interval.high": "500ms",
@@ -60,19 +60,19 @@ FLAVOURS = {
     "opensearch": Flavour(
         "org.opensearch.distribution.integ-test-zip:opensearch:2.19.1:zip",
         "OPENSEARCH_JAVA_HOME",
-        # What a point in time lives at least, whatever it was opened with; 30 s by default.
+        # The shortest life of a point in time, whatever it was opened with; 30 s by default.
         (("point_in_time.init.keep_alive", "500ms"),),
     ),
 }
 
 SECURED, LOGIN = "elasticsearch with a password and TLS", ("collector", "correct horse")
-"""What the fixture search_server calls that one, and who is let in."""
+"""The name of this server in the fixture search_server, and its only user."""
 
 
 class SearchServer(SearchClient):
-    """A context manager. url: where it is; ca: the PEM file that its certificate is checked against, or None without TLS.
+    """A context manager. url: its address; ca: the PEM file that its certificate is checked against, or None without TLS.
 
-    settings: of its .yml, beside our own; login: (user, password) of the one user that it lets in, by TLS, where it is Elasticsearch.
+    settings: of its .yml, in addition to SETTINGS; login: (user, password) of its only user, by TLS, for Elasticsearch.
     """
 
     def __init__(self, flavour, *, settings=(), login=None, port=0):
@@ -129,7 +129,7 @@ class SearchServer(SearchClient):
         self._settings |= {f"xpack.security.http.ssl.{name}": value for name, value in tls.items()}
 
     def _run(self, command, how, **options):
-        """Run one of its programs as somebody who may, in its surroundings; the kernel kills it when we are gone."""
+        """Run one of its programs as a user other than root, in its environment; the kernel kills it when this process ends."""
         tmp = self._temporary / "tmp"
         variables = {"HOME": self.home, "ES_TMPDIR": tmp, "OPENSEARCH_TMPDIR": tmp, "CLI_JAVA_OPTS": f"-Djava.io.tmpdir={tmp}"}
         variables |= {FLAVOURS[self.flavour].java: self._java, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
@@ -140,7 +140,7 @@ class SearchServer(SearchClient):
             return how(["setpriv", "--pdeathsig=KILL", *who, program, *command[1:]], stdin=subprocess.DEVNULL, **places, **options)
 
     def start(self):
-        """Start it, again where it was stopped or killed, with the data that it has; returns when it answers. Its port may change."""
+        """Start it, or restart it with its data after a stop or a kill; returns when it answers. Its port may change."""
         ports = self.home / "logs" / "http.ports"
         ports.unlink(missing_ok=True)
         self._process = self._run([self.flavour, "-p", str(self.home / "pid")], subprocess.Popen, start_new_session=True)
@@ -151,7 +151,7 @@ class SearchServer(SearchClient):
             time.sleep(0.1)
 
     def _answers(self, ports):
-        # The file is there a moment before its text is.
+        # The file appears a moment before its text.
         if not (found := re.search(r"127\.0\.0\.1:\d+", ports.read_text())):
             return False
         self.url = f"{'https' if self.login else 'http'}://{found[0]}"
@@ -161,12 +161,12 @@ class SearchServer(SearchClient):
             return False
 
     def log(self):
-        """The end of what it said, for a message about a server that does not start."""
+        """Return the end of its logs, for a message about a server that does not start."""
         own = [self._temporary / "console.log", *self.home.glob("logs/tokiod-tests.log")]
         return "\n".join(path.read_text(errors="replace")[-4000:] for path in own if path.exists())
 
     def signal(self, number):
-        """Send the server itself a signal (its launcher stays); returns when it is gone where that was SIGKILL."""
+        """Send the server itself a signal (its launcher stays); after SIGKILL, return when it is gone."""
         os.kill(int((self.home / "pid").read_text()), number)
         if number == signal.SIGKILL:
             self._process.wait(STOP_SECONDS)
@@ -191,7 +191,7 @@ class SearchServer(SearchClient):
 
 
 def missing(flavour):
-    """Return why a server can't be started here, as a sentence, or None; fetches it where it isn't in the cache."""
+    """Return why a server can't be started here, as a sentence, or None; fetch it if it is not in the cache."""
     try:
         fetch(FLAVOURS[flavour].artifact)
         java_home()

@@ -21,7 +21,7 @@ Planted = dict[int, set[Cell]]
 
 
 def plant(path: Path, windows: list[Window], chance: random.Random, kinds: tuple[str, ...] | None = None) -> Planted:
-    """Plant one fault of a random kind in a random dataset of each window, of a live or a sealed file that nobody has open."""
+    """Plant one fault of a random kind in a random dataset of each window, of a live or a sealed file that no process has open."""
     planted: Planted = {}
     with h5py.File(path, "r+", locking=False) as file:
         names: list[str] = []

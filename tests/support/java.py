@@ -8,7 +8,7 @@ from pathlib import Path
 from maven import Unavailable
 
 JAVA = range(17, 24)
-"""Older ones can't run Elasticsearch 8; from 24 on there is no security manager, which both ask for."""
+"""Older versions can't run Elasticsearch 8; from 24 on there is no security manager, which both servers require."""
 
 
 def java_home():
@@ -17,6 +17,6 @@ def java_home():
     found = [str(Path(java).resolve().parents[1])] if (java := shutil.which("java")) else []
     for home in map(Path, [*named, *found, *sorted(map(str, Path("/usr/lib/jvm").glob("*")))]):
         release = home / "release"
-        if release.is_file() and (told := re.search(r'JAVA_VERSION="(\d+)', release.read_text())) and int(told[1]) in JAVA:
+        if release.is_file() and (version := re.search(r'JAVA_VERSION="(\d+)', release.read_text())) and int(version[1]) in JAVA:
             return home
     raise Unavailable(f"no Java {JAVA.start} to {JAVA.stop - 1} is installed: apt-get install default-jre-headless")

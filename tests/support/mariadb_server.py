@@ -1,4 +1,4 @@
-"""A real MariaDB, started and stopped by whoever needs one."""
+"""A real MariaDB for tests and benchmarks."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ START_SECONDS = 120
 
 
 class MariaDb:
-    """A MariaDB of the tests' own on a loopback port, with its data in a directory of its own."""
+    """A MariaDB on a loopback port, with its data in a directory."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -79,7 +79,7 @@ class MariaDb:
             self._process.wait()
 
     async def execute(self, *statements, database=None, rows=()):
-        """Run statements as root; with `rows`, the one statement for each of them. Returns the rows of the last."""
+        """Run statements as root; with `rows`, the only statement for each of them. Return the rows of the last."""
         connection = await asyncmy.connect(unix_socket=self.socket, user="root", database=database, autocommit=not rows)
         try:
             async with connection.cursor() as cursor:
@@ -94,7 +94,7 @@ class MariaDb:
             await connection.ensure_closed()
 
     def load(self, database, schema, tables):
-        """Make a database of `schema`'s statements and insert {table: rows}; FLOATs and all, as LMT has them."""
+        """Create a database with the statements of `schema` and insert {table: rows}."""
         run = lambda *statements, **options: asyncio.run(self.execute(*statements, **options))  # noqa: E731 - used four times
         run(f"CREATE OR REPLACE DATABASE {database}")
         run(*(statement for statement in schema.split(";") if statement.strip()), database=database)
@@ -105,5 +105,5 @@ class MariaDb:
 
 
 def installed():
-    """Whether there is a MariaDB to start."""
+    """Whether MariaDB is installed."""
     return all(shutil.which(name, path=PATH) for name in ("mariadbd", "mariadb-install-db"))

@@ -1,4 +1,4 @@
-"""Fetch what Maven Central publishes, by mvn's own client, once: it stays in a cache outside the repository. Standard library only."""
+"""Fetch artifacts of Maven Central with mvn, once: they stay in a cache outside the repository. Standard library only."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ SECONDS = 600
 
 
 class Unavailable(Exception):  # noqa: N818 - the word that a skipped test shows
-    """Something that tests need isn't here and can't be had; the text says what and how to get it."""
+    """Something that tests need is missing and can't be fetched; the text names it and how to get it."""
 
 
 def cache():
@@ -21,7 +21,7 @@ def cache():
 def fetch(artifact):
     """Return the path of an artifact "group:name:version:packaging", fetched unless it is in the cache; raises Unavailable.
 
-    It gets its name in the cache only when it is whole, so a kill, a full disk or a second run beside this one leave no half of it.
+    It gets its name in the cache only when it is complete, so a kill, a full disk or a second run at the same time leave no partial file.
     """
     _, name, version, packaging = artifact.split(":")
     place = cache() / f"{name}-{version}.{packaging}"

@@ -1,4 +1,4 @@
-"""Ask an Elasticsearch or OpenSearch what a test wants to know. Standard library only."""
+"""Query an Elasticsearch or OpenSearch for tests. Standard library only."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ class SearchClient:
         self.ask("PUT", "/_cluster/settings", {"transient": {name.replace("__", "."): value for name, value in settings.items()}})
 
     def open_contexts(self):
-        """How many scrolls and points in time the server holds open."""
+        """Return how many scrolls and points in time the server holds open."""
         nodes = self.ask("GET", "/_nodes/stats/indices/search")["nodes"]
         return sum(node["indices"]["search"]["open_contexts"] for node in nodes.values())
 

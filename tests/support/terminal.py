@@ -1,4 +1,4 @@
-"""A program in a terminal of its own, and somebody who types."""
+"""A program in a terminal of its own, and its keyboard."""
 
 import os
 import pty
@@ -53,5 +53,5 @@ class Terminal:
             if select.select([self._ours], [], [], 0.2)[0]:
                 try:
                     self.said += os.read(self._ours, 65536).decode(errors="replace")
-                except OSError:  # nobody has the terminal open any more
+                except OSError:  # no process has the terminal open any more
                     return

@@ -24,9 +24,9 @@ def mariadb(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["elasticsearch", "opensearch"])
 def search_server(request):
-    """A running Elasticsearch, and then an OpenSearch: pytest ends one before it starts the other, and sorts the tests by it.
+    """A running Elasticsearch, and then an OpenSearch. pytest sorts the tests by server and runs one server at a time.
 
-    A test of one of them, or of SECURED (TLS, and LOGIN its only user), says so by parametrize("search_server", [...], indirect=True).
+    A test of one of them, or of SECURED (with TLS, LOGIN is its only user), uses parametrize("search_server", [...], indirect=True).
     """
     flavour, login = ("elasticsearch", LOGIN) if request.param == SECURED else (request.param, None)
     if sentence := missing(flavour):
@@ -37,12 +37,12 @@ def search_server(request):
 
 @pytest.fixture
 def own(search_server):
-    """A name for indices of this test's own: all that begin with it are removed."""
+    """A prefix for the indices of one test, which are removed after it."""
     name = f"own-{next(_numbers)}"
     yield name
     search_server.ask("DELETE", f"/{name}*?expand_wildcards=all")
 
 
 def absent(reason):
-    """Skip a test for want of a server, where servers may be missing."""
+    """Skip a test whose server is missing; in CI it fails."""
     pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)

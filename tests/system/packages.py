@@ -1,4 +1,4 @@
-"""Install Debian packages that are missing, where that is allowed; say what is missing where it isn't. Standard library only.
+"""Install missing Debian packages where that is allowed; otherwise report them. Standard library only.
 
 packages.py python3-venv gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless
 """
@@ -34,7 +34,7 @@ def main(names: list[str]) -> int:
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
     allowed = shutil.which("apt-get") and (not sudo or (shutil.which("sudo") and quiet([*sudo, "true"])))
     if not allowed:
-        print(f"not installed, and not ours to install: {' '.join(missing)}; the tests that need them will skip", file=sys.stderr)
+        print(f"missing, and this user may not install them: {' '.join(missing)}; the tests that need them will skip", file=sys.stderr)
         return 0
     print(f"installing {' '.join(missing)}", file=sys.stderr)
     env = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]

@@ -112,7 +112,7 @@ def test_a_source_in_trouble_disturbs_no_other_says_so_and_misses_nothing_in_the
     with FaultProxy(search_server.url) as proxy, Daemon(tmp_path, proxy.url) as daemon:
         proxy.plan(search_faults.rejected, on="search|_pit|_mapping|_count|GET /", chance=1)
         wait_for(lambda: daemon.complete("lmt"), 60, f"LMT is not complete: {daemon.log.read_text()}")
-        wait_for(lambda: daemon.status()["collectd"]["last_error"], 60, f"nobody says what is wrong: {daemon.log.read_text()}")
+        wait_for(lambda: daemon.status()["collectd"]["last_error"], 60, f"no error is reported: {daemon.log.read_text()}")
         troubled = daemon.status()
         assert "429" in troubled["collectd"]["last_error"]
         assert troubled["collectd"]["windows"] == 0

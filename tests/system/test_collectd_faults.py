@@ -46,7 +46,7 @@ PARTIAL = [search_faults.half_shards, search_faults.missing_shards, search_fault
 """In which hits and total agree with each other."""
 
 UNHEARD = {"lost_answer", "reset_in_body", "truncated", "empty"}
-"""What the server did and nobody heard of. A scroll that it opened then lives until its time is over, whoever asks for what."""
+"""Faults after the server has answered. A scroll that it opened then lives until it expires."""
 
 SILENT = [search_faults.hang, search_faults.hang_in_body, search_faults.drip]
 

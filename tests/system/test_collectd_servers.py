@@ -44,7 +44,7 @@ def indices(search_server, documents):
 
 @pytest.fixture
 def index(indices):
-    """That of the mapping which Elasticsearch makes where nobody gave one."""
+    """That of the mapping which Elasticsearch makes by itself."""
     return indices["text"]
 
 

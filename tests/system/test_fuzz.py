@@ -28,8 +28,8 @@ def read(kind, data, place):
     return Outcome(outcome.cells | {("datatargets/readrates", "bb1:nvme0n1", 0, 1.0)})
 
 # Only where something hangs: an alarm in the middle of an import, on a machine that is busy, breaks what is imported.
-fuzz.LONGEST = 1 if fault == "hangs" else fuzz.LONGEST
-fuzz.read, fuzz.CHUNK, fuzz.KEEP = read, 4, Path(sys.argv.pop())
+fuzz.INPUT_SECONDS = 1 if fault == "hangs" else fuzz.INPUT_SECONDS
+fuzz.read, fuzz.CHUNK_INPUTS, fuzz.FAILED_INPUTS = read, 4, Path(sys.argv.pop())
 sys.exit(fuzz.main())
 """
 

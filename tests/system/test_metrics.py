@@ -61,7 +61,7 @@ def scene():
 
 
 def get(scene, path):
-    """Return what is answered; status 0 while nobody listens."""
+    """Return the answer; status 0 while no server listens."""
     with closing(http.client.HTTPConnection("127.0.0.1", scene.ports["metrics"], timeout=10)) as connection:
         try:
             connection.request("GET", path)

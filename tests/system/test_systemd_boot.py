@@ -71,7 +71,7 @@ def site(tmp_path_factory):
 
 @contextmanager
 def frozen(pid):
-    """Let a process stand still, as if it hung; whoever watches it may kill it."""
+    """Freeze a process, as if it hung; its supervisor may kill it."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -162,7 +162,7 @@ def test_what_hangs_is_replaced_within_twice_the_watchdogs_time(site, name):
 def test_a_reload_takes_another_configuration_and_refuses_a_broken_one(site):
     before, path = site.processes(), site.machine.path("/etc/tokiod/tokiod.toml")
     path.write_text(path.read_text().replace("[[source]]", '[[source]]\nrecount = ["30m"]', 1))
-    site.type_in("A change of the configuration")
+    site.type_in("Changing the configuration")
     sound = path.read_text()
     path.write_text(sound + "nonsense = 1\n")
     assert site.machine.run("systemctl reload tokiod", check=False).returncode != 0

@@ -209,7 +209,7 @@ def test_a_disk_that_hangs_is_told_to_systemd_and_all_is_right_when_it_goes_on(s
         before = scene.pid("writer")
         subprocess.run(["fsfreeze", "--freeze", str(disk)], check=True, timeout=30)
         try:
-            wait_for(lambda: hung(scene) != [], 3 * WATCHDOG, f"nobody noticed; see {scene.log}")
+            wait_for(lambda: hung(scene) != [], 3 * WATCHDOG, f"not noticed; see {scene.log}")
             wait_for(lambda: (pong := ping(scene)) is not None and not pong.alive, 3 * WATCHDOG, f"it is said to be alive; see {scene.log}")
         finally:
             subprocess.run(["fsfreeze", "--unfreeze", str(disk)], check=True, timeout=30)

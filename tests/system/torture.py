@@ -9,7 +9,7 @@ After each kill every file must open, live or sealed, and those of one system, i
 were ever acknowledged, but for those whose file a fault destroyed, and what a source that can't be asked again did not tell while dead;
 at the end every cell must be the simulator's, the days that are over sealed, and each window of a source that can't be asked again
 stored, or lost for a reason that the ledger tells.
---equal: and sealed files byte for byte those of a daemon that nobody disturbs.
+--equal: and sealed files byte for byte those of an undisturbed daemon.
 Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
 """
 
@@ -64,7 +64,7 @@ BETWEEN = 0.5
 BIRTH = 1.5
 """Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "supervisor": 1}
-"""Whom to kill, and how often of twelve."""
+"""Which process to kill, and how often of twelve."""
 OTHERS = 0.1
 """The share of what happens that are no kills, where all sorts of faults do."""
 
@@ -189,7 +189,7 @@ def settle(tortured: Tortured) -> None:
     scene = tortured.scene
     end = int(scene.clock.time()) // MOMENT * MOMENT
     tortured.wait(lambda: scene.complete_to(since(scene), end), f"not complete up to {end}")
-    tortured.wait(lambda: not tortured.unexplained(end), "what nobody can be asked again is neither stored nor lost")
+    tortured.wait(lambda: not tortured.unexplained(end), "windows of sources without a past are neither stored nor lost")
     print(tortured.losses(), file=sys.stderr, flush=True)
     today = Calendar(scene.site.timezone).day(int(scene.clock.time()))
     tortured.wait(
@@ -199,7 +199,7 @@ def settle(tortured: Tortured) -> None:
 
 
 def strike(tortured: Tortured, victim: str) -> None:
-    """Kill, and see to it that somebody was hit: who is just being restarted is waited for, and killed while it starts or later."""
+    """Kill a process for certain: one that is just being restarted is waited for, and killed while it starts or later."""
     scene = tortured.scene
     if victim == "supervisor":
         scene.kill_daemon()

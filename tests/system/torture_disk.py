@@ -55,7 +55,7 @@ class Disk:
         run("mount", "-o", "loop,errors=remount-ro", str(self.image), str(self.directory))
 
     def repair(self) -> None:
-        """Take it away, check it, and put it in its place again; nobody may use it."""
+        """Take it away, check it, and put it in its place again; no process may use it."""
         run("umount", str(self.directory))
         subprocess.run(["fsck.ext4", "-y", "-f", str(self.image)], check=False, capture_output=True, timeout=60)
         self.mount()
@@ -65,7 +65,7 @@ class Disk:
         shutil.rmtree(self.junk, ignore_errors=True)
 
     def is_broken(self) -> bool:
-        """Whether nobody can write to it: what failed to be written shows at a sync."""
+        """Whether no process can write to it: what failed to be written shows at a sync."""
         probe = self.directory / "probe"
         try:
             with probe.open("wb") as file:

@@ -37,7 +37,7 @@ def freeze(tortured: Tortured) -> None:
 
 
 def stop_source(tortured: Tortured) -> None:
-    """A source stands still: whoever asks it waits."""
+    """A source stands still: queries wait."""
     with tortured.scene.stopped(tortured.rng.choice(tortured.scene.sources)):
         tortured.pause(0.5, 4)
 
@@ -72,7 +72,7 @@ def let_crash(tortured: Tortured) -> None:
 def wrong_clock(tortured: Tortured) -> None:
     """The daemon starts with a clock that is an hour fast or slow, and then with the right one.
 
-    What is measured meanwhile of a source that tells only what is now bears the wrong time, for anybody; so it stands still. What a fast
+    What is measured meanwhile of a source that tells only what is now bears the wrong time; so it stands still. What a fast
     clock has asked for too early is asked for again once it is over: an hour.
     """
     scene, right = tortured.scene, tortured.scene.clock

@@ -92,9 +92,9 @@ def damage(tortured: Tortured) -> None:
 def overwrite(tortured: Tortured) -> None:
     """A live file of today's is overwritten but for its head, so that it still opens.
 
-    Noticed is what differs where the writer wrote last, when it writes again. While it is just writing, nobody can tell: so this
+    Noticed is what differs where the writer wrote last, when it writes again. While it is just writing, no process can tell: so this
     goes on until it is noticed, and does not begin before the writer has the file open, or it would begin with what it finds. A file
-    that is just replaced by its grown or sealed form, made of what it was before, is nobody's any more.
+    that is just replaced by its grown or sealed form, made of what it was before, belongs to no process any more.
     """
     source, path = live(tortured)
     tortured.wait(lambda: tortured.has_open(path), f"the writer does not open {path}")
@@ -112,7 +112,7 @@ def overwrite(tortured: Tortured) -> None:
             return tortured.said(*SAID) > known
 
         known = tortured.said(*SAID)
-        tortured.wait(is_over, f"nobody noticed that {path} was overwritten")
+        tortured.wait(is_over, f"it is not noticed that {path} was overwritten")
     time.sleep(1)
     if tortured.said(*SAID) > known:
         forgotten(tortured, source, path)
@@ -127,7 +127,7 @@ def damage_while_down(tortured: Tortured) -> None:
     known = tortured.said(*SAID)
     kind(path, tortured)
     tortured.scene.start_daemon()
-    noticed(tortured, known, f"nobody noticed that {path} was {kind.__name__} while the daemon was down")
+    noticed(tortured, known, f"it is not noticed that {path} was {kind.__name__} while the daemon was down")
     forgotten(tortured, source, path)
 
 
@@ -146,7 +146,7 @@ FAULTS = (damage, overwrite, damage_while_down, damage_sealed)
 def happens(tortured: Tortured, source: Source, path: Path, kind: Callable[[Path, Tortured], None]) -> None:
     known = tortured.said(*SAID)
     kind(path, tortured)
-    noticed(tortured, known, f"nobody noticed that {path} was {kind.__name__}")
+    noticed(tortured, known, f"it is not noticed that {path} was {kind.__name__}")
     forgotten(tortured, source, path)
 
 
@@ -161,7 +161,7 @@ def forgotten(tortured: Tortured, source: Source, path: Path) -> None:
 
 
 def live(tortured: Tortured) -> tuple[Source, Path]:
-    """Return a source, and its live file of today's; waits for one where there is none."""
+    """Return a source, and its live file of today's; waits for one if there is no such file."""
     scene, found = tortured.scene, []
 
     def there_are() -> bool:

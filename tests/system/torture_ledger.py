@@ -64,7 +64,7 @@ def harm_ledger(tortured: Tortured) -> None:
         # One that was just opening it may die of that, which is as good.
         tortured.wait(
             lambda: tortured.said(SAID) > known or tortured.scene.pid("writer") not in {None, writer},
-            f"nobody noticed that {ledger} was {kind.__name__}",
+            f"it is not noticed that {ledger} was {kind.__name__}",
         )
     readable(tortured, ready)
 

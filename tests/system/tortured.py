@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tokiod.simulator.sources import Source
     from tokiod.window import Window
 
-PATIENCE = 600
+WAIT_SECONDS = 600
 """Real seconds for what takes a few on a machine that is not busy."""
 
 
@@ -81,7 +81,7 @@ class Tortured:
         return found
 
     def losses(self) -> str:
-        """Return a sentence on what of which nobody can be asked again is stored and lost."""
+        """Return a sentence on what is stored and lost of sources that can't be queried again."""
         sentences = []
         with Ledger.open_readonly(self.scene.config.archive.ledger) as ledger:
             for source in (source for source in self.scene.sources if not source.replayable):
@@ -93,7 +93,7 @@ class Tortured:
     def down(self) -> None:
         """Kill the daemon, and wait until none of its processes is left."""
         self.scene.kill_daemon()
-        wait_for(lambda: not survivors(self.scene.directory), PATIENCE, "processes outlived their supervisor")
+        wait_for(lambda: not survivors(self.scene.directory), WAIT_SECONDS, "processes outlived their supervisor")
 
     def outlive_a_fast_clock(self) -> None:
         """Wait until all is over that the ledger says is stored, and what then turned out to be more was collected again."""
@@ -111,7 +111,7 @@ class Tortured:
         self.wait(is_over, "what a fast clock had stored is not collected again")
 
     def wait(self, condition: Callable[[], bool], message: str) -> None:
-        """Wait, and meanwhile start a daemon that has ended, as whoever keeps services running does: on a broken disk it may end."""
+        """Wait, and meanwhile start a daemon that has ended, as a service manager does: on a broken disk it may end."""
 
         def is_so() -> bool:
             if condition():
@@ -121,7 +121,7 @@ class Tortured:
                 self.scene.start_daemon()
             return False
 
-        wait_for(is_so, PATIENCE, f"{message}; see {self.scene.log}")
+        wait_for(is_so, WAIT_SECONDS, f"{message}; see {self.scene.log}")
 
     def pause(self, shortest: float, longest: float) -> None:
         """Let some seconds pass."""

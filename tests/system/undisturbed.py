@@ -1,4 +1,4 @@
-"""The same days once more, by a daemon that nobody disturbs: its sealed files must be those of the tortured one, byte for byte."""
+"""The same days once more, by an undisturbed daemon: its sealed files must be those of the tortured one, byte for byte."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SPARE = 30
+SPARE_SECONDS = 30
 """Real seconds per file until the sources' first row is asked for, which comes last: as many more of the past are asked for."""
-LONGEST = 120
+SEALING_SECONDS = 120
 """Real seconds that a sealed file may take, one after the other."""
 
 
@@ -27,13 +27,13 @@ def unequal(scene: Scene) -> list[str]:
     """Return what is wrong with the sealed days of sources that can be asked again, over the same sources; the scene's daemon is down."""
     now = scene.clock.time()
     over = [path for path in _sealed(scene) if scene.site.epoch < _end(path) <= now - scene.window]
-    spare = int(SPARE * (1 + len(over)) * scene.clock.rate)
+    spare = int(SPARE_SECONDS * (1 + len(over)) * scene.clock.rate)
     with _again(scene, int(now - scene.site.epoch) + spare) as other:
         other.start_daemon()
         wanted = {path.relative_to(scene.directory): path for path in over}
         wait_for(
             lambda: wanted.keys() <= {path.relative_to(other.directory) for path in _sealed(other)},
-            LONGEST * (1 + len(wanted)),
+            SEALING_SECONDS * (1 + len(wanted)),
             f"not all of {sorted(map(str, wanted))} are sealed again; see {other.log}",
         )
         other.stop_daemon()
