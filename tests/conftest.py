@@ -22,6 +22,9 @@ settings.register_profile("tokiod", deadline=None, derandomize=True, print_blob=
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("tokiod")
 
+# The shipped suite is not below tests/: its failures show the compared values too.
+pytest.register_assert_rewrite("tokiod.testing.collector_contract")
+
 # A shell that starts pytest in the background makes it ignore SIGINT, and so do the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

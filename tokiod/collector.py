@@ -1,14 +1,14 @@
-"""The contract of a collector: a window in, batches out.
+"""The contract of a collector: a window in, its data out.
 
-A module collectors/KIND.py is a plugin of that kind. It holds
+A kind of source is a module in collectors/, or an entry point `tokiod.collectors` of another distribution (tokiod.config.plugins). It has
 
-    class Config(SourceConfig)   its part of a [[source]] stanza
-    class Saved(SavedOptions)    the options of `tokioctl archive KIND`, one option per field, and of a [[source]] with `watch`
-    def live(config, site)       a Collector that asks the configured source
-    def saved(inputs, options, site)  a SavedCollector over files that are finished
+    class Config(SourceConfig)   its part of a [[source]] section
+    class Saved(SavedOptions)    the options of `tokioctl archive KIND`, one option for each field, and of a [[source]] with `watch`
+    def live(config, site)       returns a Collector that queries the configured source
+    def saved(inputs, options, site)  returns a SavedCollector over files that are complete
 
-and is named nowhere else. A collector never knows whether a window is now, a retry, a repair or a backfill of last March.
-It has three parts that can be tested apart: fetch (awaitable: raw bytes or rows), parse (pure), and the join of the two.
+A collector does not know whether a window is collected live, again after a failure, or by a backfill of last March.
+It has three parts that can be tested alone: fetch (awaitable: raw bytes or rows), parse (pure), and the join of the two.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """What every [[source]] stanza may hold; each collector's Config adds its own.
+    """The keys of every [[source]] section; each kind's Config adds its own.
 
-    polled: asked window by window; not so are watched folders (tokiod.watch), whose files are collected as they come.
-    replayable: as of its Collector; what is stored of the others can't be had again, so the ledger syncs each of its transactions.
-    recount: how long after a window was stored the source is asked how many records it has by now, where it can tell.
-    heal_rate: seconds of its past that a source is asked for in a second at most, behind live polling; 0: as quick as it answers.
+    polled: collected window by window; False for watched folders, whose files are collected as they arrive.
+    replayable: as in Collector. Data of other sources can't be collected again, so the ledger syncs each of its transactions.
+    recount: times after a window was stored at which its records are counted again, where the source can count.
+    heal_rate: seconds of the past that are collected per second at most, after live polling; 0: no limit.
     """
 
     polled: ClassVar[bool] = True
@@ -66,15 +66,15 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         return self.timeout * max(1, window.seconds / self.window)
 
     def only(self, datasets: frozenset[str]) -> SourceConfig:  # noqa: ARG002 - for those that can
-        """Return this source asked for no more than some datasets, as far as it can be; it may still bring others."""
+        """Return a copy that collects only some datasets, where the kind can; it may still return others."""
         return self
 
     def datasets(self) -> frozenset[str]:
         """Return the logical names of all datasets that this source fills."""
-        raise NotImplementedError(f"{type(self).__module__}.Config must tell its datasets")
+        raise NotImplementedError(f"{type(self).__module__}.Config must have datasets()")
 
     def faults(self) -> list[str]:
-        """Return what is wrong between fields, each as "field: sentence"; nothing by default."""
+        """Return the errors that types can't express, each as "field: sentence"; none by default."""
         return []
 
     def warnings(self) -> list[str]:
@@ -83,19 +83,19 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 
 
 class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
-    """How to read a kind's saved files; each collector's Saved adds its own, as options of `archive` and as keys beside `watch`."""
+    """How to read a kind's saved files; each kind's Saved adds its own, as options of `archive` and as keys next to `watch`."""
 
     @property
     def step(self) -> int:
-        """Seconds between the rows of the kind's datasets; a field where files don't fix it."""
+        """Seconds between the rows of the kind's datasets; a field where the files don't determine it."""
         raise NotImplementedError(f"{type(self).__module__}.Saved must have a step")
 
     def datasets(self) -> frozenset[str]:
         """Return the logical names of all datasets that the files can fill."""
-        raise NotImplementedError(f"{type(self).__module__}.Saved must tell its datasets")
+        raise NotImplementedError(f"{type(self).__module__}.Saved must have datasets()")
 
     def faults(self) -> list[str]:
-        """Return what is wrong between options, each as "option: sentence"; nothing by default."""
+        """Return the errors that types can't express, each as "option: sentence"; none by default."""
         return []
 
 
@@ -103,30 +103,30 @@ def _no_secret(name: str) -> str:
     raise KeyError(name)
 
 
-def _untold(_bytes: int) -> None:
+def _uncounted(_bytes: int) -> None:
     pass
 
 
 class Site(msgspec.Struct, frozen=True):
-    """What a collector may know of the place it works for.
+    """What a collector gets from the site.
 
-    secret: reads the secret named by a `*_file` or `*_env` field (raises ConfigError where it can't be had).
-    read: told how many bytes of saved files were read, by a collector that reads all of them before its first window; by any thread.
+    secret: returns the secret that a `*_file` or `*_env` field names; raises ConfigError where it is missing.
+    read: a callback, from any thread, for the number of bytes read of saved files that are read before the first window.
     """
 
     calendar: Calendar
     clock: Clock
     secret: Callable[[str], str] = _no_secret
-    read: Callable[[int], None] = _untold
+    read: Callable[[int], None] = _uncounted
 
 
 class Collector(Protocol):
-    """One source, asked window by window.
+    """One source, collected window by window.
 
     step: seconds between the rows of its datasets.
-    replayable: the source can be asked about the past.
-    needs_sample_at_end: the last cell of a span is a difference to the sample at the span's end, so whoever archives a closed span
-    asks for the step after it too and keeps that step's counters.
+    replayable: the source has a past that can be collected.
+    needs_sample_at_end: the last cell of a span is a difference to the sample at the span's end. The caller that archives a closed span
+    also collects the step after it, for that step's counters.
     """
 
     step: int
@@ -143,19 +143,19 @@ class Collector(Protocol):
         ...
 
     async def count(self, window: Window) -> int | None:
-        """Return how many records the source holds for a window now, or None where it can't count; see WindowData.records."""
+        """Return how many records the source has for a window now, None where it can't count; see WindowData.records."""
         ...
 
     async def close(self) -> None:
-        """Give connections and files back; the collector is not used again."""
+        """Close connections and files; the collector is not used again."""
         ...
 
 
 class SavedCollector(Collector, Protocol):
-    """Files that are finished, asked window by window."""
+    """Files that are complete, collected window by window."""
 
     async def spans(self) -> list[Window]:
-        """Return where the files hold samples, oldest first, see tokiod.sample_spans: whoever collects these has collected every sample.
+        """Return the spans that hold every sample of the files, oldest first; see tokiod.sample_spans.
 
         Raises TokiodError for a file that can't be read.
         """
@@ -163,19 +163,19 @@ class SavedCollector(Collector, Protocol):
 
 
 class Plugin(Protocol):
-    """What a module in collectors/ holds."""
+    """The parts of a kind."""
 
     Config: type[SourceConfig]
     Saved: type[SavedOptions]
 
     def live(self, config: Any, site: Site) -> Collector:
-        """Return the collector of a [[source]] stanza. Opens nothing: the first collect does."""
+        """Return the collector of a [[source]] section. It opens nothing before the first collect."""
         ...
 
     def saved(self, inputs: Sequence[str | Path], options: Any, site: Site) -> SavedCollector:
-        """Return the collector over saved files, or over a server that is read as it stands where the kind knows such URLs.
+        """Return the collector over saved files, or over a server that is read in its present state where the kind accepts such URLs.
 
-        Raises TokiodError for a file that is missing or no such thing.
+        Raises TokiodError for a file that is missing or of another format.
         """
         ...
 

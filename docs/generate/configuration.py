@@ -17,8 +17,6 @@ from tokiod.units import Duration, Size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KINDS = ("lmt", "collectd_es", "mmperfmon", "lustre", "esnet_snmp")
-
 _HEAD = """\
 # Configuration
 
@@ -46,14 +44,19 @@ def settings(directory: Path) -> str:
     sections = [("Top level", "", _lines(Config, words, "", skip={*filter(tables.get, tables), "source"}))]
     sections += [(f"[{name}]", words.get((name, ""), ""), _lines(struct, words, name)) for name, struct in tables.items() if struct]
     sections += [("[[source]]", words["source", ""], _lines(SourceConfig, words, "source"))]
-    for kind in KINDS:
-        own = words | explained((directory / f"{kind}.toml").read_text("utf-8"))
+    for path in example_sections(directory):
+        kind, own = path.stem, words | explained(path.read_text("utf-8"))
         struct = plugins.load(kind).Config
         common = {field.name: field.default for field in msgspec.structs.fields(SourceConfig)}
         same = {field.name for field in msgspec.structs.fields(struct) if field.name in common and field.default == common[field.name]}
         text = f"In addition to the keys of every source; [config/{kind}.toml](../config/{kind}.toml) is an example section."
         sections.append((f'[[source]] of kind = "{kind}"', text, _lines(struct, own, "source", skip=same)))
     return _HEAD + "".join(_section(*section) for section in sections)
+
+
+def example_sections(directory: Path) -> list[Path]:
+    """Return the example files of the kinds, in alphabetical order."""
+    return sorted(path for path in directory.glob("*.toml") if path.stem != "tokiod")
 
 
 def explained(text: str) -> dict[tuple[str, str], str]:

@@ -68,7 +68,7 @@ def _plugins(tmp_path, monkeypatch):
     directory = tmp_path / "collectors"
     directory.mkdir()
     (directory / "faketree.py").write_text(PLUGIN)
-    (directory / "broken.py").write_text("raise RuntimeError('no\\nlicence')")
+    (directory / "broken.py").write_text("raise RuntimeError('no\\nkey')")
     monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(directory)])
     yield
     sys.modules.pop("collectors.faketree", None)
@@ -249,7 +249,7 @@ name = "c"
         "tokiod.toml:20: source cscratch-lmt: tls.ca: expected str, got int",
         "tokiod.toml:21: source cscratch-lmt: tls.dept: unknown key, did you mean depth?",
         "tokiod.toml:22: source #2: name: missing",
-        "tokiod.toml:23: source #2: kind: 'faketre' is no kind of source, did you mean faketree?",
+        "tokiod.toml:23: source #2: kind: unknown source kind 'faketre', did you mean faketree?",
         "tokiod.toml:24: source #2: system: expected str, got array",
         'tokiod.toml:25: source #2: window: expected a time span, written like "30s", "5m", "1h" or "90d", got \'30\'',
         "tokiod.toml:26: source c: kind: missing",
@@ -293,7 +293,7 @@ name = "c"
         ),
         (
             HEAD + SOURCE.replace("faketree", "broken"),
-            ["tokiod.toml:6: source a: kind: collectors.broken can't be imported: RuntimeError: no licence"],
+            ["tokiod.toml:6: source a: kind: source kind 'broken' of tokiod (collectors.broken) cannot be imported: RuntimeError: no key"],
         ),
     ],
 )
@@ -308,7 +308,7 @@ def test_a_stanza_with_a_fault_is_still_held_against_the_others(faults):
         "tokiod.toml:8: source b: datatargets/ost of cscratch is also filled by source a (line 4)",
         'tokiod.toml:12: source b: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3',
         "tokiod.toml:14: source a: name: another source has the same name (line 5)",
-        f"tokiod.toml:15: source a: kind: 'flowers' is no kind of source: there is {', '.join(plugins.kinds())}",
+        f"tokiod.toml:15: source a: kind: unknown source kind 'flowers'; known kinds: {', '.join(plugins.kinds())}",
     ]
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import time
 
-import collector_contract
 import pytest
 from collectd_documents import CPU
 
@@ -11,6 +10,7 @@ from collectors import collectd_es
 from tokiod.collector import Site
 from tokiod.errors import Transient
 from tokiod.reports.archive_inputs import ImportJob, archive
+from tokiod.testing import collector_contract
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar
 

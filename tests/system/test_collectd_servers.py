@@ -12,11 +12,11 @@ import collectd_loader
 import pytest
 from collectd_documents import DATASETS, Documents
 from collectd_search import SITE, WAYS, archived, assert_cells, live, meaning, none_open
-from collector_contract import CollectorContract, within
 from fault_proxy import FaultProxy
 
 from collectors import collectd_es
 from tokiod.errors import Fatal
+from tokiod.testing.collector_contract import CollectorContract, within
 from tokiod.window import Window
 
 pytestmark = pytest.mark.system

@@ -6,12 +6,12 @@ import collectd_loader
 import pytest
 from collectd_documents import Documents
 from collectd_search import WAYS, assert_cells, live, meaning, none_open, outcome
-from collector_contract import collected, within
 from elasticsearch_server import LOGIN, SECURED
 from fault_proxy import FaultProxy
 from search_faults import PAGES
 
 from tokiod.errors import Fatal, Transient
+from tokiod.testing.collector_contract import collected, within
 from tokiod.window import Window
 
 pytestmark = pytest.mark.system

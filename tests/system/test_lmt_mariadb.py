@@ -12,7 +12,6 @@ from pathlib import Path
 
 import lmt_database
 import pytest
-from collector_contract import CollectorContract, collected, samples, within
 
 from collectors import lmt
 from collectors.lmt import client_mysql
@@ -21,6 +20,7 @@ from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
 from tokiod.window import Calendar, Window
 
 pytestmark = pytest.mark.system

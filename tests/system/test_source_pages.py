@@ -12,7 +12,6 @@ import lmt_database
 import pytest
 from booted import wait
 from collectd_documents import Documents
-from collector_contract import collected
 from elasticsearch_server import SECURED
 from search_client import Refused, SearchClient
 
@@ -22,6 +21,7 @@ from tokiod.config import load as configuration
 from tokiod.config.plugins import kinds
 from tokiod.errors import Fatal
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import collected
 from tokiod.window import Calendar, Window
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "sources"

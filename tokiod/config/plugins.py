@@ -1,9 +1,23 @@
-"""Kind to module: a file in collectors/ is a plugin of its name. The only dynamic import, and nothing lists the kinds."""
+"""The kinds of sources: the packages in collectors/, and the entry points `tokiod.collectors` of other distributions.
+
+Nothing lists the kinds. An entry point names a module (or an object) with the same parts as a package in collectors/:
+
+    [project.entry-points."tokiod.collectors"]
+    ost_files = "tokiod_ost_files"
+
+A kind that can't be loaded is an error for the sources of that kind alone.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, cast
+import importlib
+import pkgutil
+import re
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import collectors
 from tokiod.config.convert import nearest
@@ -12,36 +26,97 @@ from tokiod.errors import ConfigError
 if TYPE_CHECKING:
     from tokiod.collector import Plugin
 
+ENTRY_POINTS = "tokiod.collectors"
 _PARTS = ("Config", "Saved", "live", "saved")
+_is_kind = re.compile(r"[A-Za-z][A-Za-z0-9_]*").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What provides a kind. target: `module` or `module:attribute`; distribution: its name and version, "" for tokiod itself."""
+
+    kind: str
+    target: str
+    distribution: str = ""
+
+    def __str__(self) -> str:
+        return f"distribution {self.distribution} ({self.target})" if self.distribution else f"tokiod ({self.target})"
+
+    def load(self) -> Any:
+        """Return the module or object; raises whatever its import raises."""
+        module, _, attributes = self.target.partition(":")
+        loaded: Any = importlib.import_module(module)
+        for attribute in filter(None, attributes.split(".")):
+            loaded = getattr(loaded, attribute)
+        return loaded
 
 
 def kinds() -> list[str]:
     """Return the known kinds in alphabetical order, without importing them."""
-    import pkgutil  # noqa: PLC0415 - 1 ms, for all whose kinds are known
-
-    return sorted(module.name for module in pkgutil.iter_modules(collectors.__path__) if not module.name.startswith("_"))
+    return sorted(_providers())
 
 
 def load(kind: str) -> Plugin:
     """Return the plugin of a kind.
 
-    Raises ConfigError for a kind that doesn't exist, a module that can't be imported, and one that lacks a part of a plugin.
+    Raises ConfigError for an unknown kind, one that several distributions provide, one that can't be imported, and one that lacks a part
+    of a plugin.
     """
-    if not _is_there(kind):
-        raise ConfigError([f"{kind!r} is no kind of source{_instead(kind, kinds())}"])
+    known = _providers()
+    if kind not in known:
+        raise ConfigError([f"unknown source kind {kind!r}{_instead(kind, sorted(known))}"])
+    provider, *others = known[kind]
+    if others:
+        raise ConfigError([f"source kind {kind!r} is provided more than once, by {' and '.join(map(str, known[kind]))}: uninstall one"])
+    if not _is_kind(kind):
+        raise ConfigError([f"source kind {kind!r} of {provider}: its name must be letters, digits and underscores"])
     try:
-        module = importlib.import_module(f"{collectors.__name__}.{kind}")
+        plugin = provider.load()
     except Exception as error:  # a plugin is foreign code: any error of its import is reported and stops nothing else
-        raise ConfigError([f"collectors.{kind} can't be imported: {type(error).__name__}: {error}"]) from error
-    missing = [part for part in _PARTS if not hasattr(module, part)]
-    if missing:
-        raise ConfigError([f"collectors.{kind} is not a plugin: it has no {', '.join(missing)}"])
-    return cast("Plugin", module)
+        raise ConfigError([f"source kind {kind!r} of {provider} cannot be imported: {type(error).__name__}: {error}"]) from error
+    if missing := [part for part in _PARTS if not hasattr(plugin, part)]:
+        raise ConfigError([f"source kind {kind!r} of {provider} is not a plugin: it has no {', '.join(missing)}"])
+    return cast("Plugin", plugin)
 
 
-def _is_there(kind: str) -> bool:
-    return kind.isidentifier() and not kind.startswith("_") and importlib.util.find_spec(f"{collectors.__name__}.{kind}") is not None
+def _providers() -> dict[str, list[Provider]]:
+    """Return who provides each kind."""
+    found: dict[str, list[Provider]] = {}
+    for provider in (*_built_in(), *_from_distributions(tuple((place, _changed(place)) for place in sys.path))):
+        found.setdefault(provider.kind, []).append(provider)
+    return found
+
+
+def _built_in() -> list[Provider]:
+    names = [module.name for module in pkgutil.iter_modules(collectors.__path__) if not module.name.startswith("_")]
+    return [Provider(name, f"{collectors.__name__}.{name}") for name in names]
+
+
+def _changed(place: str) -> int:
+    """Return when a directory of sys.path changed, 0 where there is none: an installation changes it."""
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _from_distributions(places: tuple[tuple[str, int], ...]) -> list[Provider]:
+    """Return the entry points of the distributions in the directories of sys.path, each given with the time of its last change."""
+    if not any(_mentions_entry_points(path) for place, _ in places for path in Path(place).glob("*-info/entry_points.txt")):
+        return []
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 30 ms, for installations with other kinds
+
+    found = entry_points(group=ENTRY_POINTS)
+    return [Provider(one.name, one.value, f"{one.dist.name} {one.dist.version}" if one.dist else "unknown") for one in found]
+
+
+def _mentions_entry_points(path: Path) -> bool:
+    try:
+        return ENTRY_POINTS.encode() in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _instead(kind: str, known: list[str]) -> str:
-    return nearest(kind, known) or (f": there is {', '.join(known)}" if known else ": none is installed")
+    return nearest(kind, known) or (f"; known kinds: {', '.join(known)}" if known else "; no kind is installed")

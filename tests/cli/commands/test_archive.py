@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import collectors
 from tokiod.cli.tokioctl import main
 from tokiod.simulator.compare import compare
 from tokiod.simulator.lmt.database import Database
@@ -211,11 +212,11 @@ def test_an_input_that_is_missing_or_no_database_is_a_sentence_that_names_it(tmp
     assert wrong == (2, "", f"main: {text} is not a SQLite file: archive lmt reads copies of LMT databases in SQLite\n")
 
 
-@pytest.mark.parametrize(("kind", "way_out"), [("lnt", ", did you mean lmt?"), ("nonsense", ": there is ")])
+@pytest.mark.parametrize(("kind", "way_out"), [("lnt", ", did you mean lmt?"), ("nonsense", "; known kinds: ")])
 def test_an_unknown_kind_is_told_with_the_nearest_known_one(kind, way_out, out):
     code, text, err = run(kind, "file", "--output", out)
     assert (code, text) == (2, "")
-    assert err.startswith(f"main: {kind!r} is no kind of source{way_out}")
+    assert err.startswith(f"main: unknown source kind {kind!r}{way_out}")
 
 
 def text(path):
@@ -266,3 +267,15 @@ def test_a_file_that_can_not_be_made_is_named(copy, out):
     (out.parent / f"..{out.name}.live.tmp").mkdir()
     code, text, err = run("lmt", copy, "--output", out, *(word for pair in GOOD.items() for word in pair))
     assert (code, text, err.startswith(f"main: {out}: ")) == (2, "", True), err
+
+
+def test_a_kind_that_can_not_be_loaded_is_reported_and_the_others_stay_listed(tmp_path, monkeypatch, out):
+    (tmp_path / "broken.py").write_text("import a_missing_driver")
+    monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(tmp_path)])
+    code, text, err = run("broken", "--some-option", "x", "--output", out)
+    assert (code, text) == (2, "")
+    assert err.startswith("main: source kind 'broken' of tokiod (collectors.broken) cannot be imported: ModuleNotFoundError: ")
+    code, text, _ = run("--help")
+    assert code == 0
+    assert "Cannot be loaded." in text
+    assert "Archive saved lmt files." in text

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collectd_documents import DATASETS, Documents, cells, hit
-from collector_contract import CollectorContract, collected, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from collectors.collectd_es.saved_files import BUCKET_MILLISECONDS, Spool
 from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, collected, within
 from tokiod.window import Calendar, Window
 
 START = 1_513_153_800

@@ -6,7 +6,6 @@ import time
 
 import pytest
 from aiohttp import web
-from collector_contract import CollectorContract, collected, samples, within
 from esnet_server import INTERVAL, EsnetServer, rate
 
 from collectors import esnet_snmp
@@ -14,6 +13,7 @@ from collectors.esnet_snmp.parse import INFINITE, MALFORMED, NEGATIVE
 from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
 from tokiod.window import Calendar, Window
 
 START = 1_549_875_600

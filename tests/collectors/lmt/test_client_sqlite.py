@@ -12,7 +12,6 @@ from dataclasses import replace
 import lmt_database
 import numpy as np
 import pytest
-from collector_contract import CollectorContract, collected, samples, within
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, NotYet, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
 from tokiod.window import Calendar, Window
 
 START, STEP, ZONE, FIRST = lmt_database.START, lmt_database.STEP, lmt_database.ZONE, lmt_database.FIRST_TS_ID

@@ -4,7 +4,6 @@ import asyncio
 import time
 
 import pytest
-from collector_contract import CollectorContract, collected, samples, within
 from lustre_site import df, dl, servers
 
 from collectors import lustre
@@ -12,6 +11,7 @@ from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
 from tokiod.polling.retry import classify
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
 from tokiod.window import Calendar, Window
 
 START, STEP = 1_517_126_400, 60

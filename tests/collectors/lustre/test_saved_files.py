@@ -4,13 +4,13 @@ import gzip
 import os
 
 import pytest
-from collector_contract import CollectorContract, collected, samples, within
 from lustre_site import df, dl, servers
 
 from collectors import lustre
 from tokiod.collector import Site
 from tokiod.errors import TokiodError
 from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
 from tokiod.window import Calendar, Window
 
 START, STEP = 1_517_126_400, 60

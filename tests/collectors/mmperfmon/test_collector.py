@@ -4,12 +4,12 @@ import stat
 
 import mmperfmon_site as small
 import pytest
-from collector_contract import CollectorContract, collected, samples, within
 
 from collectors.mmperfmon import Config, Saved, live, saved
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
+from tokiod.testing.collector_contract import CollectorContract, collected, samples, within
 from tokiod.window import Calendar, Window
 
 SITE = Site(Calendar("UTC"), SystemClock())

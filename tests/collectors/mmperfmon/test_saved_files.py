@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 import mmperfmon_site as small
 import pytest
-from collector_contract import CollectorContract, within
 from mmperfmon_outputs import output, stamps
 
 from collectors.mmperfmon import Saved, parse_workers, saved
@@ -16,6 +15,7 @@ from collectors.mmperfmon.parse_workers import parsed
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError
+from tokiod.testing.collector_contract import CollectorContract, within
 from tokiod.window import Calendar, Window
 
 ZONE = "America/Los_Angeles"

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from docs.generate.configuration import KINDS, explained, settings
+from docs.generate.configuration import explained, settings
 from tokiod.collector import SourceConfig
 from tokiod.config import plugins
 from tokiod.config.load import Config
@@ -19,7 +19,7 @@ def test_the_page_is_as_make_docs_makes_it():
 
 def test_every_option_of_every_kind_is_on_the_page():
     text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    for struct in (Config, SourceConfig, *(plugins.load(kind).Config for kind in KINDS)):
+    for struct in (Config, SourceConfig, *(plugins.load(kind).Config for kind in plugins.kinds())):
         for field in msgspec.structs.fields(struct):
             assert f"| `{field.name}` |" in text or f"## [{field.name}]" in text or f"## [[{field.name}]]" in text, field.name
 

@@ -53,7 +53,12 @@ class Kinds(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Return the command of a kind. Raises ConfigError for an unknown kind, with the nearest known one."""
-        return _command(cmd_name)
+        try:
+            return _command(cmd_name)
+        except ConfigError as error:
+            if cmd_name not in plugins.kinds():
+                raise
+            return _unusable(cmd_name, error)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Report an unknown kind as the configuration does."""
@@ -69,6 +74,17 @@ def archive_command() -> None:
 
     Exit 0 created, 2 failed.
     """
+
+
+def _unusable(kind: str, error: ConfigError) -> click.Command:
+    """Return the command of a kind that can't be loaded: it reports why, and the other kinds remain listed."""
+
+    def fail(**_given: object) -> None:
+        raise Failed("\n".join(error.faults)) from error
+
+    given = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
+    settings = {"ignore_unknown_options": True}
+    return click.Command(kind, params=[given], callback=fail, help=str(error), short_help="Cannot be loaded.", context_settings=settings)
 
 
 def _command(kind: str) -> click.Command:
