@@ -37,6 +37,15 @@ class Cells:
     first: int | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _WholeRows:
+    """A batch of whole rows. inside: bool[rows], which lie in the window; first: as in Cells."""
+
+    batch: Batch
+    inside: NDArray[np.bool_]
+    first: int | None
+
+
 @dataclass(slots=True, eq=False)
 class Selection:
     """What may be stored of the batches of a window, in a file that begins at `start`; dropped counts the rest.
@@ -47,7 +56,7 @@ class Selection:
     window: Window
     dropped: Counter[str]
     start: int = 0
-    _latest: tuple[Batch, NDArray[np.int64]] | None = None
+    _latest: _WholeRows | None = None
 
     def cells(self, batch: Batch) -> Cells:
         """Return a batch's cells that may be stored; a measured -0.0 becomes +0.0."""
@@ -55,29 +64,29 @@ class Selection:
         if rows is not None and rows.start >= self.window.start and rows.end(batch.step) <= self.window.end and _are_all_sane(batch):
             return Cells(batch, batch.time, batch.column, batch.value, (rows.start - self.start) // batch.step)
         value, sane, reason = _sane(batch)
-        times = self._row_times(batch)
-        stamps = batch.time if times is None else times
-        inside = (stamps >= self.window.start) & (stamps < self.window.end)
+        whole = self._whole_rows(batch)
+        inside = self._inside(batch.time) if whole is None else whole.inside
         if inside.all() and sane.all():
-            return Cells(batch, batch.time, batch.column, value, None if times is None else self._first(times, batch.step))
-        if times is not None:
+            return Cells(batch, batch.time, batch.column, value, None if whole is None else whole.first)
+        if whole is not None:
             inside = inside.repeat(len(batch.columns))
         self._count("outside the window", ~inside)
         self._count(reason, inside & ~sane)
         good = inside & sane
         return Cells(batch, batch.time[good], batch.column[good], value[good])
 
-    def _row_times(self, batch: Batch) -> NDArray[np.int64] | None:
-        if self._latest is None or not _same_samples(self._latest[0], batch):
+    def _whole_rows(self, batch: Batch) -> _WholeRows | None:
+        if self._latest is None or not _same_samples(self._latest.batch, batch):
             times = row_times(batch)
             if times is None:
                 return None
-            self._latest = batch, times
-        return self._latest[1]
+            rows = (times - self.start) // batch.step
+            first = int(rows[0]) if (rows[1:] - rows[:-1] == 1).all() else None
+            self._latest = _WholeRows(batch, self._inside(times), first)
+        return self._latest
 
-    def _first(self, times: NDArray[np.int64], step: int) -> int | None:
-        rows = (times - self.start) // step
-        return int(rows[0]) if (rows[1:] - rows[:-1] == 1).all() else None
+    def _inside(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return (times >= self.window.start) & (times < self.window.end)
 
     def _count(self, reason: str, mask: NDArray[np.bool_]) -> None:
         if n := int(np.count_nonzero(mask)):
@@ -101,7 +110,8 @@ def _sane(batch: Batch) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
 
 
 def _same_samples(one: Batch, other: Batch) -> bool:
-    return len(one.columns) == len(other.columns) and _same(one.time, other.time) and _same(one.column, other.column)
+    same_shape = one.step == other.step and len(one.columns) == len(other.columns)
+    return same_shape and _same(one.time, other.time) and _same(one.column, other.column)
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
