@@ -292,6 +292,19 @@ def test_storing_nothing_changes_nothing():
         assert (len(changes.row), len(file.counter.store_rows(0, np.empty((0, 1), np.int64)).row), file.bits()) == (0, 0, before)
 
 
+@pytest.mark.parametrize("first", range(10, 25))
+def test_a_late_sample_after_a_counter_that_began_again_does_not_see_the_base_from_before_its_zeros(first):
+    """Rows are read back from the late sample until they determine the state: the first nonzero one is not enough."""
+    raw = np.full((41, 1), ABSENT)
+    raw[:first], raw[first], raw[25], raw[26:30, 0] = 0, 5, 4, [200, 201, 202, 203]
+    begin = np.array([[100], [-1], [ABSENT], [ABSENT], [ABSENT]])
+    with CounterDay(40, 1) as file:
+        file.join(begin)
+        file.store(samples_of(raw, [*range(25), *range(26, 30)]))
+        file.store(samples_of(raw, [25]))
+        assert file.bits() == whole(raw, begin)
+
+
 class TestSealedRaw:
     """A file that was sealed and unsealed: it has only the kept samples of raw, and all cells."""
 

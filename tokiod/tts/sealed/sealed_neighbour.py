@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.tts.layout import NotLive, column_names, edges_name, open_for_reading
+from tokiod.tts.counters.difference_rule import Differences, empty_state
+from tokiod.tts.layout import PROVED, NotLive, column_names, edges_name, open_for_reading
 from tokiod.tts.schema import ABSENT, GROUPS
+from tokiod.tts.sealed.chunks import CHUNK_ROWS
+from tokiod.tts.sealed.kept_samples import fill_raw
+from tokiod.tts.sealed.restore_raw import RestoredRaw
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from tokiod.tts.counters.difference_rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +59,23 @@ class SealedDay:
         samples = np.full(len(names), ABSENT)
         samples[column[chosen]] = value[chosen]
         return samples
+
+
+def end_state(path: Path, dataset: str, rule: Rule) -> NDArray[np.int64]:
+    """Return the state of the rule after a sealed day without a stored one, i8[5, columns], rows counted from the day's start.
+
+    The raw samples are restored; where that is impossible, only the kept ones count. The sample of the day before, whose row was not
+    kept, counts as one in row -1. Raises FileNotFoundError, KeyError for an unknown counter, NotLive if HDF5 can't read the file.
+    """
+    with open_for_reading(path) as file:
+        kept = file[edges_name(dataset)]
+        edges, proved = kept[...], kept.attrs[PROVED].astype(np.bool_)
+        restored = RestoredRaw(file[dataset], edges, proved)
+        differences = Differences(empty_state(len(proved)), -1, rule)
+        rows = len(file[dataset]) + 1
+        for start in range(0, rows, CHUNK_ROWS):
+            raw = np.full((min(CHUNK_ROWS, rows - start), len(proved)), ABSENT)
+            restored.fill(start, raw)
+            fill_raw(edges, start, raw)
+            differences.feed(raw)
+    return differences.state
