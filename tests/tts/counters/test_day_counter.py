@@ -253,6 +253,21 @@ def test_losing_any_unsynced_writes_is_repaired_by_applying_the_unacknowledged_b
         assert file.bits() == whole(raw, begin)
 
 
+@pytest.mark.parametrize("again", [[[5, 0, 30], [6, 0, 20]], [[5, 0, 30], [6, 0, 20], [5, 1, 31]]])
+def test_samples_that_a_loss_of_power_left_in_raw_alone_are_absent_until_they_are_stored_again(again):
+    """The other column is stored up to their rows, so these are read with it."""
+    raw = np.array([[10, 10], [20, 20], [25, 25], [26, 26], [27, 27], [30, 31], [20, 32], [ABSENT, ABSENT]])
+    with CounterDay(7, 2) as file:
+        file.store(samples_of(raw))
+        span = file.span.read(0, 2)
+        span[1, 0] = 4
+        file.span.write_rows(0, span)
+        file.reopen()
+        assert file.counter.end_state()[:, 0].tolist() == [27, 4, ABSENT, ABSENT, ABSENT]
+        file.store(np.array(again))
+        assert file.bits() == whole(raw)
+
+
 @pytest.mark.parametrize("matrix", ["span", "raw", "cells"])
 def test_a_kill_before_each_of_the_three_writes_leaves_the_others_of_a_later_run(matrix):
     """Span first, then raw, then cells."""
@@ -268,14 +283,14 @@ def test_a_kill_before_each_of_the_three_writes_leaves_the_others_of_a_later_run
 
 
 def test_an_implausible_sample_is_counted_once_however_often_it_is_recomputed():
-    raw = np.array([[10], [1000], [1001], [ABSENT], [1003]])
-    with CounterDay(4, 1, rule=Rule(50)) as file:
+    raw = np.array([[10], [1000], [1001], [1002], [ABSENT], [1003]])
+    with CounterDay(5, 1, rule=Rule(50)) as file:
         file.store(samples_of(raw, [0, 1]))
         assert file.counter.implausible == 1
-        file.store(samples_of(raw, [2]))
-        file.store(samples_of(raw, [4]))
+        for row in (3, 2, 5):  # the second one is late, the third one is the next day's
+            file.store(samples_of(raw, [row]))
         assert file.counter.implausible == 1
-        file.counter.store_rows(3, np.array([[5000]]))
+        file.counter.store_rows(4, np.array([[5000]]))
         assert file.counter.implausible == 2
 
 

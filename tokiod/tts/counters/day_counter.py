@@ -168,7 +168,7 @@ class DayCounter:
         end[:, columns[~has_samples]] = state[:, ~has_samples]
         later = columns[has_samples]
         update = _Update(later, np.full(len(later), NO_ROW), span[1, later], span[1, later], 0, 0)
-        changes, _ = self._recompute(update, end, begin, compare=compare)
+        changes = self._recompute(update, end, begin, compare=compare)[0] if len(later) else []
         if differs.any():
             self._begin.write_rows(0, begin)
         self._end = end
@@ -262,7 +262,7 @@ class DayCounter:
 
         Only rows from the update's first one on are yielded, and of the day's first row no cell.
         """
-        begin, columns = differences.row, update.columns
+        begin, columns, earliest = differences.row, update.columns, int(update.last.min()) + 1
         evidence = self._evidence(update, differences) if self._keep else None
         for piece in self._empty.outside(begin, stop):
             if evidence and begin < piece[0] < stop:
@@ -270,6 +270,8 @@ class DayCounter:
             differences.row = piece[0]
             for start in range(*piece, SLAB_ROWS):
                 raw = self._choose(self._raw.read(start, min(start + SLAB_ROWS, piece[1])), columns)
+                if start + len(raw) > earliest:  # what span does not cover is left of an update that will be sent again
+                    raw[np.arange(start, start + len(raw))[:, np.newaxis] > update.last] = ABSENT
                 cells, (row, column) = differences.feed(raw)
                 if evidence:
                     cells[~evidence.supported(start, raw)] = MISSING

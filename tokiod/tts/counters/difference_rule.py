@@ -152,7 +152,9 @@ class Differences:
             is_idle = self._is_idle(raw[:, odd])
             idle, odd = odd[is_idle], odd[~is_idle]
             cells[:, idle] = self._feed_zeros(raw[:, idle], idle)
-            cells[:, odd], implausible = self._feed_odd(raw[:, odd], odd)
+            odd = self._feed_rising(raw, odd, cells) if len(odd) else odd
+            if len(odd):
+                cells[:, odd], implausible = self._feed_odd(raw[:, odd], odd)
         self.row += len(raw)
         np.copyto(self.state[BASE], raw[-1], where=plain)
         np.copyto(self.state[BASE_ROW], self.row - 1, where=plain)
@@ -176,6 +178,21 @@ class Differences:
         self.state[ZERO_ROW, columns[sampled]] = last
         self.state[:, columns[sampled]] = within_reach(self.state[:, columns[sampled]], last, self.rule.reach)
         return cells
+
+    def _feed_rising(self, raw: Int, columns: NDArray[np.intp], cells: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Process those columns that only have absent samples between others that never fall; return the columns that are left."""
+        state, samples = self.state[:, columns], raw[:, columns]
+        reached = np.maximum.accumulate(np.concatenate([state[[BASE]], samples]), axis=0)
+        present, steps = samples != ABSENT, reached[1:] - reached[:-1]
+        rises = ((samples == reached[1:]) | ~present).all(axis=0) & (steps.max(axis=0) <= self.rule.max_step)
+        rises &= (state[BASE] > 0) & (state[CANDIDATE] == ABSENT) & (state[ZERO_ROW] == ABSENT)
+        rises &= self.row + len(raw) - state[BASE_ROW] <= self.rule.reach
+        here = columns[rises]
+        cells[:, here] = np.where(present, steps, MISSING)[:, rises]
+        sampled = np.flatnonzero(rises & present.any(axis=0))
+        self.state[BASE, columns[sampled]] = reached[-1, sampled]
+        self.state[BASE_ROW, columns[sampled]] = self.row + len(raw) - 1 - present[::-1, sampled].argmax(axis=0)
+        return np.asarray(columns[~rises])
 
     def _feed_odd(self, raw: Int, columns: NDArray[np.intp]) -> tuple[NDArray[np.float64], Int]:
         """Process rows of columns by the whole rule; return their cells, and rows and columns of the implausible samples."""
