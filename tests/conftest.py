@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
 
 import coverage
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Property tests are limited by their number of examples, and play the same ones in each run. A busy machine is not a failure, so an
 # example has no time limit. `--hypothesis-profile=explore` plays new ones.
@@ -32,23 +27,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if "COVERAGE_PROCESS_START" in os.environ:
     coverage.process_startup()
 
-FIRST = ("tests/model/", "tests/system/")
-"""What takes longest begins first. The other modules are short, and fill the workers evenly at the end."""
-MARIADB = {f"tests/system/test_{name}.py" for name in ("golden", "lmt_mariadb", "source_pages")}
-QUIET = tuple(f"tests/system/test_{name}" for name in ("five_sources.py", "healing.py", "watchdog.py::test_a_source_that_is_down"))
-"""Tests with a fast clock and limits in real time: they run last, while no other worker runs a test."""
+MARIADB = tuple(f"tests/system/test_{name}.py" for name in ("golden", "lmt_mariadb", "source_pages"))
+FAST = tuple(f"tests/system/test_{name}.py" for name in ("torture", "five_sources", "soak", "midnight", "demo", "healing", "watchdog"))
+"""Modules with a fast simulated clock and limits in real time: one at a time, and before all others on the processor."""
+OTHERS_NICE = 5
+FIRST = (FAST, "tests/model/", "tests/system/", "")
+"""What takes longest begins first. The modules outside tests/system are short, and fill the workers evenly at the end."""
 
 
 class Scheduling(LoadScopeScheduling):
     """Gives one worker all tests of a module, or of a server: it is started once, and tests may kill it and change its settings."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(QUIET):
-            return "quiet"
+        if nodeid.startswith(FAST):
+            return "fast"
         if search := re.search(r"\[(elasticsearch|opensearch)\b", nodeid):
             return search[1]
-        module = nodeid.partition("::")[0]
-        return "mariadb" if module in MARIADB else module
+        return "mariadb" if nodeid.startswith(MARIADB) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -61,13 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=_turn)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run a quiet test while no other worker runs any. Workers have their temporary directories side by side."""
-    with (item.config._tmp_path_factory.getbasetemp().parent / "quiet").open("w") as lock:
-        if hasattr(item.config, "workerinput"):
-            fcntl.flock(lock, fcntl.LOCK_EX if item.nodeid.startswith(QUIET) else fcntl.LOCK_SH)
-        return (yield)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Lower the priority of a worker and its later children: that with the fast tests begins with them, and keeps its own until then."""
+    if hasattr(item.config, "workerinput") and not item.nodeid.startswith(FAST):
+        os.setpriority(os.PRIO_PROCESS, 0, max(OTHERS_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def pytest_sessionfinish() -> None:
@@ -77,6 +69,4 @@ def pytest_sessionfinish() -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    if item.nodeid.startswith(QUIET):
-        return len(FIRST) + 1
-    return next((number for number, directory in enumerate(FIRST) if item.nodeid.startswith(directory)), len(FIRST))
+    return next(turn for turn, beginning in enumerate(FIRST) if item.nodeid.startswith(beginning))
