@@ -259,7 +259,7 @@ def test_a_key_that_a_reload_removes_receives_nothing_and_is_accepted_again_once
         assert place.scene.compare().equal
 
 
-@pytest.mark.timeout(300 + 3 * SECONDS)
+@pytest.mark.timeout(900 + 3 * SECONDS)
 def test_a_crowd_of_subscribers_of_which_some_never_read_delays_nothing_and_misses_nothing(capsys):
     with playing(keyed=False) as place:
         scene = place.scene

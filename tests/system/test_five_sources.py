@@ -18,6 +18,8 @@ from tokiod.simulator.sources import SOURCES
 pytestmark = pytest.mark.system
 
 SCRIPT = Path(__file__).with_name("five_sources.py")
+WITHIN = ["timeout", "800"]
+"""Ends the script by SIGTERM: killed, it would leave its daemon running."""
 SEED = 20_181_104
 
 
@@ -25,8 +27,8 @@ SEED = 20_181_104
 def played(tmp_path_factory):
     """What it said, and where it left its archive."""
     directory = tmp_path_factory.mktemp("f")
-    line = [sys.executable, str(SCRIPT), "--hours", "5", "--live", "1", "--rate", "100", "--seed", str(SEED), "--directory", str(directory)]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=250), directory
+    how = ["--hours", "5", "--live", "1", "--rate", "100", "--seed", str(SEED), "--directory", str(directory)]
+    return subprocess.run([*WITHIN, sys.executable, str(SCRIPT), *how], capture_output=True, text=True, check=False), directory
 
 
 @pytest.fixture

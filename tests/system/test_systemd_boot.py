@@ -20,7 +20,7 @@ import pytest
 from booted import Machine, missing, wait
 from installed import PASSWORD, WATCHDOG, Installed
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 
 NOTHING = "0000000000000000"
 PROBE = """
