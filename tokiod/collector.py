@@ -13,6 +13,7 @@ It has three parts that can be tested alone: fetch (awaitable: raw bytes or rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
@@ -39,12 +40,14 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 
     polled: collected window by window; False for watched folders, whose files are collected as they arrive.
     replayable: as in Collector. Data of other sources can't be collected again, so the ledger syncs each of its transactions.
+    units: of the kind's datasets that it measures in other units than tokiod.tts.schema.UNITS.
     recount: times after a window was stored at which its records are counted again, where the source can count.
     heal_rate: seconds of the past that are collected per second at most, after live polling; 0: no limit.
     """
 
     polled: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
+    units: ClassVar[Mapping[str, str]] = {}
 
     name: str
     kind: str
@@ -83,7 +86,12 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 
 
 class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
-    """How to read a kind's saved files; each kind's Saved adds its own, as options of `archive` and as keys next to `watch`."""
+    """How to read a kind's saved files; each kind's Saved adds its own, as options of `archive` and as keys next to `watch`.
+
+    units: as in SourceConfig.
+    """
+
+    units: ClassVar[Mapping[str, str]] = {}
 
     @property
     def step(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
+from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import available_timezones
 
 import msgspec
 
-from collectors.lmt.datasets import DATASETS, MdtNames
+from collectors.lmt.datasets import DATASETS, OWN_UNITS, MdtNames
 from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
 from tokiod.units import Duration
 
@@ -29,6 +30,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     mdt_names: the columns of mdtargets are named after the "mdt" or its "host" (as pytokio names them).
     tls: encrypt, and verify the server's certificate (with tls_ca; default: the system's authorities); tls_cert, tls_key: the client's.
     """
+
+    units: ClassVar[Mapping[str, str]] = OWN_UNITS
 
     url: str
     password_file: str | None = None
@@ -81,6 +84,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved copies, and servers whose data is complete."""
+
+    units: ClassVar[Mapping[str, str]] = OWN_UNITS
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 5
     mdt_names: Annotated[MdtNames, msgspec.Meta(description="Name the columns of mdtargets after this; pytokio used the host.")] = "mdt"

@@ -106,6 +106,8 @@ TABLES = (
 )
 
 DATASETS = frozenset(quantity.dataset for table in TABLES for quantity in table.quantities)
+OWN_UNITS = {"dataservers/memused": "%", "mdservers/memused": "%"}
+"""LMT stores the share of the memory that is used. Each dataset's units are in its file."""
 
 REQUIRED_COLUMNS = {
     "TIMESTAMP_INFO": ("TS_ID", "TIMESTAMP"),

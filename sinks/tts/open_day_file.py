@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ from tokiod.tts.counters.counter import Counter
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -161,18 +161,18 @@ class _BatchMapping:
         return same_names and self.form_and_step == (batch.form, batch.step)
 
 
-def spec_for(slot: FileSlot, kind: str, chosen: Sequence[Cells]) -> FileSpec:
-    """Return what a file must have for batches. Raises Refusal if they contradict each other."""
+def spec_for(slot: FileSlot, kind: str, own_units: Mapping[str, str], chosen: Sequence[Cells]) -> FileSpec:
+    """Return what a file must have for batches. own_units: the kind's, by dataset. Raises Refusal if the batches contradict each other."""
     groups: dict[str, GroupSpec] = {}
     matrices: dict[str, MatrixSpec] = {}
     for batch in (cells.batch for cells in chosen if cells.batch.columns):
         group = GroupSpec(batch.step, kind)
         if groups.setdefault(batch.dataset.partition("/")[0], group) != group:
             raise Refusal(f"{batch.dataset}: step {batch.step}, the rest of its group has another", "never")
-        known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter"))
+        known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter", own_units.get(batch.dataset, "")))
         if known.counter != (batch.form == "counter"):
             raise Refusal(f"{batch.dataset}: a gauge and a counter in one window", "never")
-        matrices[batch.dataset] = MatrixSpec(tuple(dict.fromkeys(known.columns + batch.columns)), known.counter)
+        matrices[batch.dataset] = replace(known, columns=tuple(dict.fromkeys(known.columns + batch.columns)))
     try:
         return FileSpec(slot.start, slot.end, groups, matrices)
     except ValueError as error:

@@ -29,7 +29,7 @@ from tokiod.tts.sealed.sealed_neighbour import SealedDay
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from sinks.tts.guard_rows import NeighbourDay
@@ -56,7 +56,7 @@ class TtsSink:
 
     layout: which file holds a time. clock: its time is the `updated` attribute of datasets. compare: find out which cells change, for the
     feed (reads before it writes). max_open: files that stay open. max_columns: of a dataset, so that a faulty source can't fill the disk.
-    pause: called between slices of work that is done inline.
+    units: those that a kind declares, by kind and dataset. pause: called between slices of work that is done inline.
     """
 
     layout: Layout
@@ -66,6 +66,7 @@ class TtsSink:
     compare: bool = True
     max_open: int = 8
     max_columns: int = 50_000
+    units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pause: Pause = no_pause
     _open: OrderedDict[Path, OpenDayFile] = field(default_factory=OrderedDict, init=False)
     _done: list[FileChange] = field(default_factory=list, init=False)
@@ -225,7 +226,7 @@ class TtsSink:
         if day is not None and not day.guards_are_filled:
             fill_guard_rows(day, day.file.raw, self._read_neighbour)
         while day is None or not all(day.fits(cells.batch) for cells in chosen):
-            wanted = spec_for(slot, kind, chosen)
+            wanted = spec_for(slot, kind, self.units.get(kind, {}), chosen)
             if day is None and not wanted.matrices:
                 return None
             day = self._create_or_grow(slot, day, wanted)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from tokiod.bus import protocol
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
-from tokiod.errors import Malformed
+from tokiod.bus.wire import Piece
+from tokiod.errors import Malformed, Refusal
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 number = st.integers(0, 2**53)
@@ -51,3 +52,10 @@ def test_junk_is_malformed(decode, junk):
     with pytest.raises(Malformed) as caught:
         decode(junk)
     assert caught.value.reason == "control"
+
+
+@pytest.mark.parametrize(("when", "retry", "later"), [("never", False, False), ("retry", True, False), ("busy", True, True)])
+def test_a_refusal_is_two_flags_on_the_bus_and_comes_out_as_it_was(when, retry, later):
+    message = protocol.Reject.of("one", Piece("src", "lmt", 0, 60, 7, 0, 1), Refusal("disk full", when))
+    assert message == protocol.Reject("one", "src", 0, 60, 7, "disk full", retry, later)
+    assert (message.refusal.message, message.refusal.when) == ("disk full", when)

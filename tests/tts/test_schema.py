@@ -62,19 +62,18 @@ def test_every_dataset_has_a_group_and_units_and_their_order_is_that_of_the_grou
 
 
 @pytest.mark.parametrize(
-    ("dataset", "source", "expected"),
+    ("dataset", "expected"),
     [
-        ("datatargets/readbytes", "lmt", "bytes"),
-        ("mdtargets/openrates", "", "ops/sec"),
-        ("mdtargets/getxattrs", "", "ops"),
-        ("fullness/bytestotal", "lustre", "KiB"),
-        ("dataservers/memused", "collectd_es", "bytes"),
-        ("dataservers/memused", "lmt", "%"),
-        ("mdservers/cpuload", "lmt", "%"),
+        ("datatargets/readbytes", "bytes"),
+        ("mdtargets/openrates", "ops/sec"),
+        ("mdtargets/getxattrs", "ops"),
+        ("fullness/bytestotal", "KiB"),
+        ("dataservers/memused", "bytes"),
+        ("mdservers/cpuload", "%"),
     ],
 )
-def test_units_are_those_that_the_source_measures_in(dataset, source, expected):
-    assert units(dataset, source) == expected
+def test_units_are_the_standard_ones(dataset, expected):
+    assert units(dataset) == expected
 
 
 def test_an_unknown_dataset_is_named():

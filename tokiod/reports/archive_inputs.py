@@ -20,7 +20,7 @@ from tokiod.tts.sealed.seal import seal, unseal
 from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tokiod.clock import Clock
@@ -37,7 +37,7 @@ depends on its rows, not on its seconds. No window is longer than a day."""
 class ImportJob:
     """What to import: `span` of `collector` into the file `out`.
 
-    file_span: the span of the file (None: that of the existing file, or else `span`).
+    file_span: the span of the file (None: that of the existing file, or else `span`). units: those that the kind declares.
     """
 
     kind: str
@@ -45,6 +45,7 @@ class ImportJob:
     span: Window
     file_span: Window | None
     out: Path
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def origin(self) -> SourceConfig:
@@ -74,7 +75,7 @@ async def archive(
     filled_before = job.out.exists()
     try:
         file_span = _prepare(job, live, now)
-        with closing(TtsSink(single(live, file_span), clock, UNSYNCED, compare=False)) as sink:
+        with closing(TtsSink(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units})) as sink:
             result = await _fill(job, sink, calendar, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
         if not (live.exists() and (result.cells or filled_before)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import h5py
 import numpy as np
 
-from tokiod.tts.schema import GROUPS
+from tokiod.tts.schema import GROUPS, UNITS
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 if TYPE_CHECKING:
@@ -99,8 +99,13 @@ def read_spec(file: Any) -> FileSpec:
         for full in (f"{name}/{dataset}" for dataset in group if dataset != "timestamps"):
             columns = column_names(file[full])
             if columns:
-                matrices[full] = MatrixSpec(columns, counter=is_counter(file, full))
+                matrices[full] = MatrixSpec(columns, is_counter(file, full), _own_units(file[full], full))
     return FileSpec(start, end, groups, matrices)
+
+
+def _own_units(dataset: Any, name: str) -> str:
+    text = _text(dataset.attrs.get("units", ""))
+    return "" if text == UNITS.get(name) else text
 
 
 def is_counter(file: Any, dataset: str) -> bool:

@@ -56,17 +56,16 @@ _UNITS_OF_GROUP = {
 }
 UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
 DATASETS = tuple(UNITS)
-_UNITS_BY_SOURCE = {("lmt", "dataservers/memused"): "%", ("lmt", "mdservers/memused"): "%"}
 
 
-def units(dataset: str, source: str = "") -> str:
-    """Return the units of a logical dataset, as the named source measures it.
+def units(dataset: str) -> str:
+    """Return the standard units of a logical dataset; a kind of source that measures in others declares them.
 
     Raises ValueError for an unknown dataset.
     """
     if dataset not in UNITS:
         raise ValueError(f"unknown TTS dataset {dataset!r}")
-    return _UNITS_BY_SOURCE.get((source, dataset), UNITS[dataset])
+    return UNITS[dataset]
 
 
 def group_of(dataset: str) -> str:

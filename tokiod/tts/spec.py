@@ -21,10 +21,14 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatrixSpec:
-    """One dataset: its columns in the order of the file, and whether its cells are differences of a counter."""
+    """One dataset: its columns in the order of the file, and whether its cells are differences of a counter.
+
+    own_units: units that differ from the standard ones, see tokiod.tts.schema; "" for the standard ones.
+    """
 
     columns: tuple[str, ...]
     counter: bool
+    own_units: str = ""
 
 
 @dataclass(frozen=True, slots=True)

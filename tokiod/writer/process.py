@@ -28,7 +28,7 @@ from tokiod.writer.maintenance import Maintenance
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tokiod.clock import Clock
@@ -80,7 +80,7 @@ class WriterProcess:
         rebuild_if_untrusted(config, self._ledger, clock)
         heartbeat = Heartbeat(self._receiver, self._feed, time.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
-        self._sink = TtsSink(layout, clock, REAL, "threads", max_columns=columns, pause=heartbeat)
+        self._sink = TtsSink(layout, clock, REAL, "threads", max_columns=columns, units=_units(config), pause=heartbeat)
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
         self._maintenance.adopt()
@@ -114,6 +114,7 @@ class WriterProcess:
         try:
             config = self._load()
             self._maintenance.reconfigure(config)
+            self._sink.units = _units(config)
             self._receiver.reload_allowed_keys()
             self._feed.reload_allowed_keys()
             catalogue.start_counting(config, "writer")
@@ -143,3 +144,8 @@ def _remove_temporary_files(root: Path) -> None:
     """Remove what a killed writer left unfinished."""
     for directory in {file.parent for file in root.rglob(".*.tmp")}:
         sweep(directory, REAL)
+
+
+def _units(config: Config) -> dict[str, Mapping[str, str]]:
+    """Return the units that the configured kinds declare, by kind."""
+    return {source.kind: source.units for source in config.source}

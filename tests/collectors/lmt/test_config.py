@@ -10,6 +10,7 @@ from collectors import lmt
 from collectors.lmt import client_mysql
 from tokiod.collector import Site
 from tokiod.config import load as config
+from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
@@ -124,3 +125,8 @@ def test_a_servers_zone_counts_if_it_is_one(setting, system, zone):
 def test_nothing_is_opened_before_the_first_window_is_collected(tmp_path):
     assert lmt.live(section((tmp_path / "not-there-yet").as_uri().replace("file", "sqlite")), Site(Calendar("UTC"), FakeClock()))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_memory_of_servers_is_a_percentage_live_and_saved():
+    expected = {"dataservers/memused": "%", "mdservers/memused": "%"}
+    assert (lmt.Config.units, lmt.Saved.units, watched(lmt.Saved).units) == (expected, expected, expected)

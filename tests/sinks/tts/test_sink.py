@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import archive_model as model
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.errors import Refusal
+from tokiod.tts.live.files import UNSYNCED
+from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import missing
+from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
 
@@ -172,3 +176,36 @@ def test_a_window_across_the_end_of_the_day_is_refused(tmp_path):
     crossing = Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH + model.DAY - 60, model.EPOCH + model.DAY + 60)), [])
     with pytest.raises(Refusal, match="crosses the end of"):
         sink.apply(crossing)
+
+
+def test_units_of_a_kind_stay_in_its_file_when_it_is_rewritten_sealed_and_grown(tmp_path):
+    dataset, units = "dataservers/memused", {"lmt": {"dataservers/memused": "%"}}
+    sink = sink_in(tmp_path, units=units)
+    sink.apply(one(dataset, "gauge", 60, [50.0], columns=("a",)))
+    sink.commit()
+    sink.apply(one(dataset, "gauge", 60, [50.0], columns=("b",)))
+    sink.commit()
+    sink.close()
+    (path,) = tmp_path.rglob("*.hdf5")
+    assert unit_of(path, dataset) == b"%"
+    with closing(LiveFile.open(path, UNSYNCED)) as live:
+        seal(live, path, updated=model.EPOCH)
+    assert unit_of(path, dataset) == b"%"
+    again = sink_in(tmp_path)
+    again.apply(one(dataset, "gauge", 60, [70.0], columns=("c",)))
+    again.commit()
+    again.close()
+    assert unit_of(path, dataset) == b"%"
+
+
+def test_without_units_of_the_kind_those_of_the_dataset_are_written(tmp_path):
+    sink = sink_in(tmp_path, units={"other": {"dataservers/memused": "%"}})
+    sink.apply(one("dataservers/memused", "gauge", 60, [50.0]))
+    sink.close()
+    (path,) = tmp_path.rglob("*.hdf5")
+    assert unit_of(path, "dataservers/memused") == b"bytes"
+
+
+def unit_of(path, dataset):
+    with h5py.File(path) as file:
+        return file[dataset].attrs["units"]

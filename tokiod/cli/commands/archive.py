@@ -137,7 +137,7 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
         file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
     with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
-        job = ImportJob(kind, _collector(kind, given, site), span, file_span, given["output"])
+        job = ImportJob(kind, _collector(kind, given, site), span, file_span, given["output"], plugins.load(kind).Saved.units)
         result = asyncio.run(_closing(job, calendar, bar.update))
     _report(given, span, result)
 

@@ -21,10 +21,11 @@ from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.errors import TokiodError
 from tokiod.selection import Selection
-from tokiod.tts.schema import DATASETS, units
+from tokiod.tts.schema import UNITS
 from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tokiod.clock import Clock
@@ -98,7 +99,7 @@ async def _once(config: Config, clock: Clock, section: SourceConfig, collector: 
         await collector.close()
     selection = Selection(window, dropped)
     chosen = [selection.cells(batch) for batch in collected.batches if batch.columns]
-    filled = [_filled(section.kind, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in _names(chosen)]
+    filled = [_filled(section.units, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in _names(chosen)]
     dropped = Counter(collected.meta.dropped) + dropped
     return Once(section.name, section.system, window.start, window.end, filled, collected.meta.records, dict(dropped), round(seconds, 3))
 
@@ -120,13 +121,14 @@ def _names(chosen: list[Cells]) -> list[str]:
     return sorted({cells.batch.dataset for cells in chosen})
 
 
-def _filled(kind: str, dataset: str, parts: list[Cells]) -> Filled:
+def _filled(own_units: Mapping[str, str], dataset: str, parts: list[Cells]) -> Filled:
     time = np.concatenate([part.time for part in parts])
     columns = {name for part in parts for name in part.batch.columns}
     form = parts[0].batch.form
     total = sum(_grown(part) if form == "counter" else float(part.value.sum()) for part in parts)
+    unit = own_units.get(dataset) or UNITS.get(dataset, "")
     first, last = (int(time.min()), int(time.max())) if len(time) else (None, None)
-    return Filled(dataset, form, units(dataset, kind) if dataset in DATASETS else "", len(time), len(columns), first, last, total)
+    return Filled(dataset, form, unit, len(time), len(columns), first, last, total)
 
 
 def _grown(cells: Cells) -> float:

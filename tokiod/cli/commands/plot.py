@@ -22,7 +22,6 @@ from tokiod.errors import ConfigError
 from tokiod.reports.heat_map import HeatMap, draw_figure, draw_text
 from tokiod.tts.layout import NotLive, open_for_reading
 from tokiod.tts.read import Reader
-from tokiod.tts.schema import group_of, units
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) ->
                 raise Failed(f"{path} has no {dataset!r}{instead(dataset, known)}")
             stamps = reader.stamps(dataset)
             time, columns, values = reader.read(dataset, start, end)
-        source = _source(path, dataset)
+        unit = _unit(path, dataset)
     except FileNotFoundError:
         raise Failed(f"{path} does not exist") from None
     except (NotLive, OSError) as error:
@@ -104,14 +103,13 @@ def _picture(path: Path, dataset: str, zone: dt.tzinfo, start: int, end: int) ->
     if not len(time):
         raise Failed(f"{path} has no rows of {dataset} between --start and --end")
     step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else 86400
-    unit = units(dataset, source)
     return HeatMap(f"{path.name}: {dataset}", unit, int(time[0]), step, columns, values, zone, _is_amount(dataset, unit))
 
 
-def _source(path: Path, dataset: str) -> str:
+def _unit(path: Path, dataset: str) -> str:
     with open_for_reading(path) as file:
-        name = file[group_of(dataset)].attrs.get("source", "")
-        return name.decode() if isinstance(name, bytes) else str(name)
+        text = file[dataset].attrs.get("units", "")
+        return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def _is_amount(dataset: str, unit: str) -> bool:

@@ -58,7 +58,7 @@ class ScratchArchive:
         self._span = span
         self._slot = _clipped(source.calendar, directory, span)
         # Two days are needed at a time, the second for the seam. Others are open only until drop().
-        self._sink = TtsSink(self._slot, source.clock, UNSYNCED, compare=False, max_open=2, max_columns=columns)
+        self._sink = TtsSink(self._slot, source.clock, UNSYNCED, compare=False, max_open=2, max_columns=columns)  # units are not compared
 
     async def collect(self, window: Window) -> int | None:
         """Collect a window within a day; return how many records it has.

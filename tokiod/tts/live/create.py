@@ -15,7 +15,7 @@ import numpy as np
 
 from tokiod.tts.layout import FORM, OWN, RAW_SEALED, MatrixLocation, matrix_locations
 from tokiod.tts.live.files import REAL, Files, replacing
-from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, group_of, units
+from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,10 +106,10 @@ def write_frame(file: Any, spec: FileSpec) -> None:
         group.create_dataset("timestamps", data=np.arange(spec.start, spec.end, spec.groups[name].step, dtype=np.int64))
 
 
-def write_attributes(dataset: Any, name: str, source: str, columns: tuple[str, ...], updated: int) -> None:
+def write_attributes(dataset: Any, name: str, own_units: str, columns: tuple[str, ...], updated: int) -> None:
     """Write the attributes of a dataset of cells."""
     dataset.attrs["columns"] = np.array([c.encode() for c in columns])
-    dataset.attrs["units"] = np.bytes_(units(name, source))
+    dataset.attrs["units"] = np.bytes_(own_units or units(name))
     dataset.attrs["version"] = np.bytes_(VERSION)
     dataset.attrs["updated"] = np.int64(updated)
 
@@ -129,8 +129,8 @@ def _lay_out(path: Path, plan: Plan) -> list[MatrixLocation]:
         own.attrs[RAW_SEALED] = np.int64(plan.raw_sealed)
         locations = [_allocate(file, location) for location in matrix_locations(spec)]
         for cells in (each for each in locations if each.kind == "cells"):
-            source = spec.groups[group_of(cells.dataset)].source
-            write_attributes(file[cells.name], cells.dataset, source, cells.columns, plan.created)
+            own_units = spec.matrices[cells.dataset].own_units
+            write_attributes(file[cells.name], cells.dataset, own_units, cells.columns, plan.created)
     return locations
 
 

@@ -22,7 +22,6 @@ from tokiod.tts.layout import FORM, OWN, PROVED, NotLive, edges_name, form_of, o
 from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
-from tokiod.tts.schema import group_of
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
 from tokiod.tts.sealed.kept_samples import edges, fill_raw, fill_span
 from tokiod.tts.sealed.restore_raw import RestoredRaw
@@ -158,7 +157,7 @@ class _SealedWriter:
             file.create_group(OWN).attrs[FORM] = np.bytes_("sealed")
             for name, chunks in self.sealed.items():
                 dataset = _chunked(file, name, chunks)
-                write_attributes(dataset, name, self.live.spec.groups[group_of(name)].source, chunks.columns, updated)
+                write_attributes(dataset, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
                 for corner, packed in ahead(self.pool, pack, chunks.pieces()):
                     dataset.id.write_direct_chunk(corner, packed)
                     self.pause()
