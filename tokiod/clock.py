@@ -9,7 +9,7 @@ import msgspec
 
 
 class Clock(Protocol):
-    """Wall time in UTC epoch seconds, and a sleep that ends at one."""
+    """Wall time in UTC epoch seconds, monotonic time, and sleep."""
 
     def time(self) -> float:
         """Return the wall time, UTC epoch seconds."""
@@ -37,7 +37,7 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
-        import asyncio  # noqa: PLC0415 - 30 ms, for those who only ask for the time
+        import asyncio  # noqa: PLC0415 - 30 ms, which commands that only read the time need not spend
 
         await asyncio.sleep(max(0.0, seconds))
 
@@ -80,22 +80,22 @@ class SimulatedClock(msgspec.Struct, frozen=True):
         return cls(float(epoch), float(origin), float(rate))
 
 
-JUMP = 1.0
-"""Seconds by which the wall clock must part from the monotonic one between two looks: less is slewing."""
+MIN_JUMP_SECONDS = 1.0
+"""A smaller change of the wall clock against the monotonic clock, between two readings, is slewing."""
 
 
-class Jumps:
-    """Compares a clock's two times."""
+class JumpDetector:
+    """Detects jumps of the wall clock: compares it with the monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset = clock.time() - clock.monotonic()
 
-    def look(self) -> float:
-        """Return by how many seconds the wall clock has jumped since the last look, 0.0 where it has not."""
+    def read(self) -> float:
+        """Return the seconds by which the wall clock jumped since the last reading, 0.0 without a jump."""
         before = self._clock.monotonic()
         wall = self._clock.time()
         after = self._clock.monotonic()
         jump = wall - after - self._offset
         self._offset = wall - after
-        return jump if abs(jump) > JUMP + (after - before) else 0.0
+        return jump if abs(jump) > MIN_JUMP_SECONDS + (after - before) else 0.0

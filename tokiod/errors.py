@@ -1,13 +1,13 @@
-"""The exceptions that cross a seam.
+"""The exceptions that packages raise to each other.
 
-TokiodError            a sentence for a person: what is wrong, where, and the way out
-├── ConfigError        the configuration: every fault at once, each with its place
+TokiodError            a sentence for a person: what is wrong, where, and what to do
+├── ConfigError        the configuration: all errors at once, each with its location
 ├── CollectError       one attempt at a window failed
-│   ├── Transient      ask again, later and later (a server that is gone, busy, restarting)
-│   │   └── NotYet     the source has not got that far; asking again is the normal course
-│   └── Fatal          asking again can't help; wait for a person (no permission, no such table)
+│   ├── Transient      collect again, later and later (a server is down, busy, restarting)
+│   │   └── NotYet     the source has not got that far; collecting again is the normal course
+│   └── Fatal          collecting again doesn't help until a person acts (no permission, no such table)
 ├── Refusal            a window can't be stored now, for the moment, or ever
-└── Malformed          a message or a batch that can't be what it says it is
+└── Malformed          a message or a batch that contradicts itself or its format
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ as a full disk. never: the window contradicts what is stored.
 
 
 class TokiodError(Exception):
-    """A fault that a person can understand and act on; its text is all they see."""
+    """An error that a person can understand and act on; users see only its text."""
 
 
 class ConfigError(TokiodError):
-    """The configuration is wrong. `faults` holds every fault as one line with its place."""
+    """The configuration is wrong. `faults` holds every error as one line with its location."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
@@ -35,11 +35,11 @@ class ConfigError(TokiodError):
 
 
 class CollectError(TokiodError):
-    """One attempt at a window failed; the subclass says whether asking again can help."""
+    """One attempt at a window failed; the subclass states whether another attempt can help."""
 
 
 class Transient(CollectError):  # noqa: N818 - the field says "transient", not "transient error"
-    """Ask again, later and later."""
+    """Collect again, later and later."""
 
 
 class NotYet(Transient):
@@ -47,11 +47,11 @@ class NotYet(Transient):
 
 
 class Fatal(CollectError):  # noqa: N818 - as above
-    """Asking again can't help until a person has changed something."""
+    """Collecting again doesn't help until a person has changed something."""
 
 
 class Malformed(TokiodError):  # noqa: N818 - as above
-    """A message or batch that can't be what it says. `reason` is a short stable word for counting."""
+    """A message or batch that contradicts itself or its format. `reason` is a short stable word for counting."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Ranges:
     """A set of integers as sorted, disjoint, maximal half-open ranges.
 
-    Two parallel lists, because bisect works on them as they are: ranges that are disjoint are sorted by their starts and by their
-    ends alike. Ten million stored windows without a hole are one range, so every question costs the number of holes, not of windows.
+    Two parallel lists, because bisect works on them directly: disjoint ranges are sorted by their starts and by their ends alike.
+    Ten million stored windows without a hole are one range, so every query costs the number of holes, not of windows.
     """
 
     __slots__ = ("_ends", "_starts")
@@ -46,13 +46,13 @@ class Ranges:
         return sum(self._ends) - sum(self._starts)
 
     def copy(self) -> Ranges:
-        """Return another that changes by itself."""
+        """Return an independent copy."""
         other = Ranges()
         other._starts, other._ends = self._starts.copy(), self._ends.copy()
         return other
 
     def add(self, start: int, end: int) -> None:
-        """Add [start, end), joining what it overlaps or touches; nothing where it is empty."""
+        """Add [start, end), joining the ranges that it overlaps or touches; an empty range adds nothing."""
         if start >= end:
             return
         if not self._ends or start > self._ends[-1]:
@@ -65,32 +65,32 @@ class Ranges:
         self._starts[low:high], self._ends[low:high] = [start], [end]
 
     def remove(self, start: int, end: int) -> None:
-        """Take [start, end) out, cutting the ranges it overlaps."""
+        """Remove [start, end), cutting the ranges that it overlaps."""
         low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
         if start >= end or low >= high:
             return
-        rests = [(s, e) for s, e in ((self._starts[low], start), (end, self._ends[high - 1])) if s < e]
-        self._starts[low:high], self._ends[low:high] = [s for s, _ in rests], [e for _, e in rests]
+        kept = [(s, e) for s, e in ((self._starts[low], start), (end, self._ends[high - 1])) if s < e]
+        self._starts[low:high], self._ends[low:high] = [s for s, _ in kept], [e for _, e in kept]
 
     def covers(self, window: Window) -> bool:
-        """Whether all of a window is there."""
+        """Return whether the set holds all of a window."""
         return self.reach(window.start) >= window.end
 
     def reach(self, start: int) -> int:
-        """Return the end of the range that holds `start`, or `start` where none does: how far one gets without a hole."""
+        """Return the end of the range that holds `start`, `start` itself without one: how far the set reaches without a hole."""
         at = bisect_right(self._starts, start) - 1
         return max(start, self._ends[at]) if at >= 0 else start
 
     def within(self, start: int, end: int) -> list[Window]:
-        """Return what there is of [start, end), oldest first."""
+        """Return the parts of [start, end) that the set holds, oldest first."""
         low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
         pairs = zip(self._starts[low:high], self._ends[low:high], strict=True)
         return [Window(max(s, start), min(e, end)) for s, e in pairs] if start < end else []
 
     def holes(self, start: int, end: int) -> list[Window]:
-        """Return what is missing in [start, end), oldest first."""
-        there = self.within(start, end)
-        edges = zip([start, *(w.end for w in there)], [*(w.start for w in there), end], strict=True)
+        """Return the parts of [start, end) that are missing, oldest first."""
+        held = self.within(start, end)
+        edges = zip([start, *(w.end for w in held)], [*(w.start for w in held), end], strict=True)
         return [Window(s, e) for s, e in edges if s < e]
 
     def oldest_hole(self, start: int, end: int) -> Window | None:

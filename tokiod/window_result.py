@@ -1,4 +1,4 @@
-"""What becomes of a window: the writer's answer to it, and the outcome of an attempt."""
+"""The result of a window: the writer's answer to it, and the outcome of an attempt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from tokiod.errors import Refusal
 
 Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected", "busy"]
-"""What an attempt ended with if its window was not stored; tokiod.polling.retry decides what follows."""
+"""The outcome of an attempt whose window was not stored; tokiod.polling.retry decides what follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tokiod.clock import Jumps
+from tokiod.clock import JumpDetector
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import WindowCollector
@@ -65,7 +65,7 @@ class Poller:
         self._collector = WindowCollector(config, collector, clock)
         self._status = SourceStatus(config, ledger, clock)
         self._backoff = SourceBackoff(config.settle, rng)
-        self._jumps = Jumps(clock)
+        self._jumps = JumpDetector(clock)
         self._answers: set[Answer] = set()
         self._collecting: Window | None = None
         self._seconds_per_second = 0.0
@@ -158,7 +158,7 @@ class Poller:
 
     def _report_clock_jump(self) -> None:
         """Report a clock jump. Nothing else is needed, because each turn computes anew what is due."""
-        if jump := self._jumps.look():
+        if jump := self._jumps.read():
             self.counts["clock_jump"] += 1
             catalogue.CLOCK_JUMPS.inc(self._config.name)
             self._log.warning("clock.jumped", seconds=round(jump, 1))

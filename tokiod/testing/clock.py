@@ -1,4 +1,4 @@
-"""What tests of tokiod and of its plugins share: a clock that is moved by hand."""
+"""A clock that a test moves, for tests of tokiod and of other distributions' kinds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FakeClock:
         return self._monotonic
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forth or back, as an operator or NTP would; sleepers don't notice."""
+        """Set the wall clock forward or back, as an operator or NTP does; sleepers are not affected."""
         self._time += seconds
 
     async def sleep(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A file layer that fails, dies and loses its power when a test says so, on real files."""
+"""File operations on real files that fail, end with the process or lose power at a step that a test chooses."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ Names = dict["Path", int]
 
 
 class SimulatedKill(BaseException):
-    """The process is dead: nothing it does from here on has an effect."""
+    """The process was killed: no later operation has an effect."""
 
 
 class FaultyFiles(Files):
     """File operations of a process on a machine that may fail, over the files below `root`.
 
-    fail(operation, nth, code) lets the nth call of an operation raise OSError(code). kill_at(n) makes the nth operation, whatever it is,
-    the last: it does nothing (a write, half of its cells), raises SimulatedKill, and so does every later one. `operations` lists
-    the names of all so far, so a test can do a thing once to count its steps and then kill it at each.
+    fail(operation, nth, code) lets the nth call of an operation raise OSError(code). kill_at(n) makes the nth operation of any kind
+    the last: it does nothing (a write stores half of its cells) and raises SimulatedKill, and so does every later one. `operations` lists
+    the names of all operations so far: a test can count the steps of a procedure and then kill it at each.
 
-    power_loss(seed) puts on the disk what a disk could hold if the machine stopped now. Of a file's pages that differ from what was last
-    synced, each is any of its versions since then; of its length, the old or the new one. Of the names, those are certain that an
-    fsync_directory came after; later renames and unlinks are kept up to some point, as a journalling file system does. That what HDF5 wrote
-    by itself counts as unsynced too comes from looking at whole files: what a file held at its last sync is remembered, and so is the
-    inode behind a name that was taken away.
+    power_loss(seed) leaves what a disk could hold if the machine stopped now. Each page that differs from the last synced state is any of
+    its versions since then; the length is the old or the new one. Names are certain if an fsync_directory followed; later renames and
+    unlinks are kept up to some point, as a journalling file system does. Writes of HDF5 itself count as unsynced too, because whole
+    files are compared: the content at the last sync is kept, and so is the inode of a removed name.
     """
 
     def __init__(self, root: Path) -> None:
@@ -62,17 +61,17 @@ class FaultyFiles(Files):
         self._faults[operation, self._counts[operation] + nth] = code
 
     def kill_at(self, n: int) -> None:
-        """Make the nth operation from now on the last."""
+        """Make the nth operation from now on the last one."""
         self._kill_at = len(self.operations) + n
 
     def close(self, fd: int) -> None:
-        """Close, dead or not, as the kernel does for a process that has died."""
+        """Close the file, after a kill too, as the kernel does."""
         super().close(fd)
         if not self._dead:
             self._step("close")
 
     def pwrite(self, fd: int, data: NDArray[Any], offset: int) -> None:
-        """Write, and remember each page it touches."""
+        """Write, and keep a copy of each page that changes."""
         alive = not self._dead
         try:
             self._step("pwrite")
@@ -86,17 +85,17 @@ class FaultyFiles(Files):
             self._versions[inode, page].append(os.pread(self._held[inode], PAGE, page * PAGE))
 
     def fdatasync(self, fd: int) -> None:
-        """Sync, and remember what is on the disk now."""
+        """Sync, and keep a copy of what is on the disk now."""
         self._step("fdatasync")
         self._sync(fd)
 
     def fsync(self, fd: int) -> None:
-        """Sync, and remember what is on the disk now."""
+        """Sync, and keep a copy of what is on the disk now."""
         self._step("fsync")
         self._sync(fd)
 
     def fsync_directory(self, path: Path) -> None:
-        """Sync a directory: its names are certain now."""
+        """Sync a directory: its names are durable now."""
         self._step("fsync_directory")
         super().fsync_directory(path)
         self._journal = [entry for entry in self._journal if entry[0] != path]
@@ -104,7 +103,7 @@ class FaultyFiles(Files):
         self._names = elsewhere | {name: inode for name, inode in self._present().items() if name.parent == path}
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename, not yet for certain."""
+        """Rename, not yet durably."""
         self._step("rename")
         self._present()
         super().rename(source, target)
@@ -112,14 +111,14 @@ class FaultyFiles(Files):
         self._journal.append((target.parent, lambda names: (names.pop(source, None), names.update({target: inode}))))
 
     def unlink(self, path: Path) -> None:
-        """Unlink, not yet for certain."""
+        """Unlink, not yet durably."""
         self._step("unlink")
         self._present()
         super().unlink(path)
         self._journal.append((path.parent, lambda names: names.pop(path, None)))
 
     def power_loss(self, seed: int) -> None:
-        """Leave below `root` what a disk could hold after the machine stopped here; the process is dead."""
+        """Leave below `root` what a disk could hold after a power loss now; the process has ended."""
         self._dead = True
         chance = random.Random(seed)  # noqa: S311 - chosen by the test's seed
         present = self._present()
@@ -163,7 +162,7 @@ class FaultyFiles(Files):
         return b"".join(pages)[: chance.choice((len(synced), len(now)))]
 
     def _present(self) -> Names:
-        """Return the names that are there now, each of whose inodes is held from now on."""
+        """Return the present names; the inode of each is held open from now on."""
         return {path: self._hold(os.open(path, os.O_RDONLY)) for path in self.root.rglob("*") if path.is_file()}
 
     def _hold(self, fd: int) -> int:
