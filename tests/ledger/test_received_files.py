@@ -3,8 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from tokiod.collector import SourceConfig
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.received_files import FoundFile, Totals
+from tokiod.window import Window
+
+
+class SourceConfigOf(SourceConfig, kw_only=True, frozen=True):
+    step = 60
 
 
 @pytest.fixture
@@ -15,7 +21,7 @@ def ledger(tmp_path):
 
 def file(tmp_path, name, text="x"):
     (tmp_path / name).write_text(text)
-    return FoundFile.at(tmp_path / name)
+    return FoundFile.of(tmp_path / name, (tmp_path / name).stat())
 
 
 def test_a_file_is_known_as_long_as_it_looks_the_same(ledger, tmp_path):
@@ -24,7 +30,7 @@ def test_a_file_is_known_as_long_as_it_looks_the_same(ledger, tmp_path):
     received.record(one, "d1", "collected", "", 5.0)
     assert received.knows(one)
     os.utime(one.path, ns=(0, 1))
-    assert not received.knows(FoundFile.at(one.path))
+    assert not received.knows(FoundFile.of(one.path, one.path.stat()))
 
 
 def test_a_content_is_known_under_any_name_and_by_its_source_alone(ledger, tmp_path):
@@ -55,3 +61,32 @@ def test_old_files_are_forgotten_once_they_are_deleted(ledger, tmp_path):
         received.record(file(tmp_path, name), digest, "collected", "", time)
     received.forget(5.0, [Path(tmp_path / "there")])
     assert [received.outcome(digest) for digest in "123"] == [None, "collected", "collected"]
+
+
+def test_attempts_are_counted_until_one_ends(ledger):
+    received = ledger.received_files("spool")
+    assert [received.begin("1"), received.begin("1"), received.begin("2"), received.begin("1")] == [0, 1, 0, 2]
+    received.end("1")
+    assert (received.begin("1"), received.begin("2")) == (0, 1)
+
+
+def test_a_name_that_is_not_utf_8_is_known_and_forgotten_like_others(ledger, tmp_path):
+    received, one = ledger.received_files("spool"), file(tmp_path, os.fsdecode(b"n\xff"))
+    received.record(one, "1", "collected", "", 1.0)
+    assert received.knows(one)
+    received.forget(5.0, [one.path])
+    assert received.knows(one)
+    received.forget(5.0, [])
+    assert not received.knows(one)
+
+
+def test_the_contents_with_samples_in_a_lost_window_and_those_of_unknown_spans_are_forgotten(ledger, tmp_path):
+    for name, system in (("spool", "s"), ("other", "t")):
+        ledger.register(SourceConfigOf(name=name, kind="k", system=system), 0)
+        received = ledger.received_files(name)
+        for digest, spans in (("before", [Window(0, 100)]), ("inside", [Window(0, 50), Window(150, 160)]), ("unknown", [])):
+            received.record(file(tmp_path, digest), digest, "collected", "", 1.0, spans)
+        received.record(file(tmp_path, "bad"), "bad", "rejected", "no such thing", 1.0)
+    ledger.forget("s", Window(100, 200))
+    outcomes = [[ledger.received_files(name).outcome(d) for d in ("before", "inside", "unknown", "bad")] for name in ("spool", "other")]
+    assert outcomes == [["collected", None, None, "rejected"], ["collected", "collected", "collected", "rejected"]]

@@ -10,14 +10,14 @@ import msgspec
 
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.config.checks import is_writable_by_others
-from tokiod.units import Duration
+from tokiod.units import Duration, Size
 
 
 class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """A folder into which files of a kind are put. Window, settle and retention do not apply: each file is collected whole, once.
 
     watch: the folder; scan: seconds between two scans of all its files, because inotify does not report changes on network file systems
-    and loses events under load.
+    and loses events under load. max_size: bytes of a file, larger ones are rejected; max_time: seconds that reading a file may take.
     """
 
     polled: ClassVar[bool] = False
@@ -25,6 +25,8 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
 
     watch: str
     scan: Duration = Duration(300)
+    max_size: Size = Size(256 * 2**20)
+    max_time: Duration = Duration(600)
 
     @property
     def options(self) -> SavedOptions:
@@ -43,8 +45,7 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     def faults(self) -> list[str]:
         """Return the errors of the folder and the options."""
         faults = [] if self.watch.startswith("/") else [f"watch: expected an absolute path, got {self.watch!r}"]
-        if self.scan <= 0:
-            faults.append("scan: must be greater than zero")
+        faults += [f"{name}: must be greater than zero" for name in ("scan", "max_size", "max_time") if getattr(self, name) <= 0]
         return [*faults, *self.options.faults()]
 
     def warnings(self) -> list[str]:

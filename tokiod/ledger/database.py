@@ -13,7 +13,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 5
+VERSION = 6
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction."""
 
@@ -47,6 +47,12 @@ CREATE TABLE IF NOT EXISTS backfilled (
 CREATE TABLE IF NOT EXISTS received (
     source TEXT NOT NULL, path TEXT NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, fate TEXT NOT NULL, reason TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (source, path)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS received_span (
+    source TEXT NOT NULL, digest TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, PRIMARY KEY (source, digest, start)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS begun (
+    source TEXT NOT NULL, digest TEXT NOT NULL, attempts INTEGER NOT NULL, PRIMARY KEY (source, digest)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS file (
     path TEXT PRIMARY KEY, system TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from tokiod.ledger import counts, sources, spans
+from tokiod.ledger import counts, received_files, sources, spans
 from tokiod.ledger.counts import Counts
 from tokiod.ledger.database import Database, LedgerCorrupt, LedgerError, LedgerNotReady, quarantine
 from tokiod.ledger.integrity import Generation
@@ -119,9 +119,14 @@ class Ledger:
         self.generation.advance_if_due(now)
 
     def forget(self, system: str, window: Window, *, source: str | None = None) -> dict[str, list[Window]]:
-        """Record a window of a system, or of one of its sources, as not stored; return what was stored of it, by source."""
+        """Record a window of a system, or of one of its sources, as not stored; return what was stored of it, by source.
+
+        Received files with samples in the window count as new, so that they are collected again.
+        """
         with self._database.transaction() as sql:
             names = [name for name in sources.names(sql, system) if source in (None, name)]
+            for name in names:
+                received_files.forget_window(sql, name, window)
             return {name: gone for name in names if (gone := spans.remove(sql, name, window))}
 
     # ---- the collectors record why something is not

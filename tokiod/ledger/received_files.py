@@ -1,6 +1,8 @@
 """The files of watched folders in the ledger.
 
-received     one row per file: its path, its inode, size and time, the digest of its content, its outcome
+received         one row per file: its path, its inode, size and time, the digest of its content, its outcome
+received_span    which spans of time a collected content has samples in
+begun            contents whose collection began and has not ended, with the number of attempts
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 if TYPE_CHECKING:
+    import os
+    import sqlite3
     from collections.abc import Iterable
     from pathlib import Path
 
     from tokiod.ledger.database import Database
+    from tokiod.window import Window
 
 FileOutcome = Literal["collected", "rejected"]
 _UNFINISHED = (".tmp", ".part", ".partial", ".swp", "~")
@@ -29,15 +34,21 @@ class FoundFile:
     mtime_ns: int
 
     @classmethod
-    def at(cls, path: Path) -> Self | None:
-        """Return the file at a path; None if it is missing, not a regular file, or has the name of an unfinished file."""
-        try:
-            status = path.lstat()
-        except OSError:
-            return None
-        regular = stat.S_ISREG(status.st_mode)
-        unfinished = path.name.startswith(".") or path.name.endswith(_UNFINISHED)
-        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns) if regular and not unfinished else None
+    def of(cls, path: Path, status: os.stat_result) -> Self | None:
+        """Return a file with its status; None if it is not a regular file with one name, or has the name of an unfinished file."""
+        is_regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        is_unfinished = path.name.startswith(".") or path.name.endswith(_UNFINISHED)
+        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns) if is_regular and not is_unfinished else None
+
+    @property
+    def shown(self) -> str:
+        """The path in UTF-8, for the ledger, logs and messages."""
+        return printable(str(self.path))
+
+
+def printable(text: str) -> str:
+    """Return a text that is UTF-8: the bytes of a name that are not are escaped."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,7 @@ class ReceivedFiles:
     def knows(self, found: FoundFile) -> bool:
         """Return whether a file is recorded and unchanged since, so that its content need not be read again."""
         query = "SELECT 1 FROM received WHERE source = ? AND path = ? AND inode = ? AND size = ? AND mtime_ns = ?"
-        row = (self._source, str(found.path), found.inode, found.size, found.mtime_ns)
+        row = (self._source, found.shown, found.inode, found.size, found.mtime_ns)
         return self._database.sql.execute(query, row).fetchone() is not None
 
     def outcome(self, digest: str) -> FileOutcome | None:
@@ -67,23 +78,59 @@ class ReceivedFiles:
         row = self._database.sql.execute(query, (self._source, digest)).fetchone()
         return row[0] if row else None
 
-    def record(self, found: FoundFile, digest: str, outcome: FileOutcome, reason: str, now: float) -> None:
-        """Record the outcome of a file; a collected content is no longer rejected."""
-        row = (self._source, str(found.path), found.inode, found.size, found.mtime_ns, digest, outcome, reason, now)
+    def begin(self, digest: str) -> int:
+        """Record that an attempt at a content begins; return how many began before and never ended."""
+        with self._database.transaction() as sql:
+            sql.execute("INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET attempts = attempts + 1", (self._source, digest))
+            query = "SELECT attempts - 1 FROM begun WHERE source = ? AND digest = ?"
+            return int(sql.execute(query, (self._source, digest)).fetchone()[0])
+
+    def end(self, digest: str) -> None:
+        """Record that an attempt ended, however it did."""
+        with self._database.transaction() as sql:
+            sql.execute("DELETE FROM begun WHERE source = ? AND digest = ?", (self._source, digest))
+
+    def record(  # noqa: PLR0913, PLR0917 - the columns of a row
+        self, found: FoundFile, digest: str, outcome: FileOutcome, reason: str, now: float, spans: Iterable[Window] = ()
+    ) -> None:
+        """Record the outcome of a file, and the spans of a content that was collected; a collected content is no longer rejected."""
+        row = (self._source, found.shown, found.inode, found.size, found.mtime_ns, digest, outcome, reason, now)
         with self._database.transaction() as sql:
             if outcome == "collected":
                 sql.execute("DELETE FROM received WHERE source = ? AND digest = ? AND fate = 'rejected'", (self._source, digest))
             sql.execute("INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            edges = [(self._source, digest, span.start, span.end) for span in spans]
+            sql.executemany("INSERT OR REPLACE INTO received_span VALUES (?, ?, ?, ?)", edges)
 
     def forget(self, before: float, existing: Iterable[Path]) -> None:
         """Delete the rows of files that were recorded before a time and no longer exist."""
-        kept = {str(path) for path in existing}
+        kept = {printable(str(path)) for path in existing}
         query = "SELECT path FROM received WHERE source = ? AND time < ?"
         gone = [(self._source, path) for (path,) in self._database.sql.execute(query, (self._source, before)) if path not in kept]
         with self._database.transaction() as sql:
             sql.executemany("DELETE FROM received WHERE source = ? AND path = ?", gone)
+            _delete_unknown_spans(sql, self._source)
 
     def totals(self) -> Totals:
         """Count the contents by outcome."""
         query = "SELECT fate, count(DISTINCT digest) FROM received WHERE source = ? GROUP BY fate"
         return Totals(**dict(self._database.sql.execute(query, (self._source,)).fetchall()))
+
+
+def forget_window(sql: sqlite3.Connection, source: str, window: Window) -> None:
+    """Forget the contents of a source that were collected and have samples in a window, inside a transaction of the ledger.
+
+    Also those without spans, which an earlier tokiod recorded.
+    """
+    spans = "SELECT digest FROM received_span WHERE source = :source"
+    sql.execute(
+        f"""DELETE FROM received WHERE source = :source AND fate = 'collected'
+            AND (digest NOT IN ({spans}) OR digest IN ({spans} AND start < :end AND "end" > :start))""",  # noqa: S608 - our own words
+        {"source": source, "start": window.start, "end": window.end},
+    )
+    _delete_unknown_spans(sql, source)
+
+
+def _delete_unknown_spans(sql: sqlite3.Connection, source: str) -> None:
+    known = "SELECT digest FROM received WHERE source = :source"
+    sql.execute(f"DELETE FROM received_span WHERE source = :source AND digest NOT IN ({known})", {"source": source})  # noqa: S608

@@ -17,6 +17,7 @@ from tokiod.polling.backfill import Backfill
 from tokiod.polling.poller import Poller
 from tokiod.polling.recount import Recount
 from tokiod.polling.watch.intake import Intake
+from tokiod.polling.watch.reader import FileReader, Task
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
@@ -69,10 +70,9 @@ class SourceFactory:
     def intake(self, source: Watched) -> Intake:
         """Return what collects the files of a watched folder."""
         submit, clock = self._sender.submit, self._site.clock
-        plugin, options = plugins.load(source.kind), source.options
 
         def make(path: Path) -> SavedCollector:
-            return plugin.saved([path], options, self._site)
+            return FileReader(Task(source.kind, path, source.options, self._calendar.timezone, int(source.max_time)))
 
         return Intake(source, make, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311 - jitter
 
@@ -106,9 +106,11 @@ class Sources:
             self._running[name] = self._start(wanted[name], factory)
 
     def reload(self) -> None:
-        """Have every poller read the ledger again."""
+        """Have every poller and every watched folder read the ledger again."""
         for poller in self.pollers:
             poller.reload()
+        for intake in (work for one in self._running.values() for work in one.work if isinstance(work, Intake)):
+            intake.reload()
 
     @property
     def pollers(self) -> list[Poller]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tokiod.clock import SimulatedClock
-from tokiod.ledger.received_files import FoundFile
-from tokiod.polling.watch.folder import REJECTED, Folder, pyinotify
+from tokiod.polling.watch.beneath import REJECTED, found_at
+from tokiod.polling.watch.folder import Folder, pyinotify
 
 RATE = 50.0
 
@@ -181,4 +182,105 @@ def test_a_missing_folder_is_an_error(tmp_path):
 
 
 def test_a_deleted_file_is_not_found(tmp_path):
-    assert FoundFile.at(tmp_path / "missing") is None
+    assert found_at(tmp_path, tmp_path / "missing") is None
+
+
+def test_a_file_that_is_still_written_is_not_returned_because_another_is_closed(tmp_path):
+    async def scenario():
+        with (tmp_path / "slow").open("w") as slow:
+            slow.write("half")
+            slow.flush()
+            async with watching(tmp_path) as folder:
+                waiting = asyncio.ensure_future(names(folder))
+                await asyncio.sleep(0.02)
+                (tmp_path / "other").write_text("whole")
+                first = await waiting
+                slow.write(" and half")
+                slow.flush()
+        return first
+
+    assert run(scenario) == ["other"]
+
+
+def test_a_scan_knows_all_existing_files_also_those_that_were_not_returned(tmp_path):
+    (tmp_path / "early").write_text("1")
+
+    async def scenario():
+        async with watching(tmp_path) as folder:
+            waiting = asyncio.ensure_future(names(folder))
+            await asyncio.sleep(0.02)
+            (tmp_path / "late").write_text("2")
+            found = await waiting
+            return found, {path.name for path in folder.existing}
+
+    assert run(scenario) == (["late"], {"early", "late"})
+
+
+def test_a_file_that_is_to_be_tried_again_is_returned_by_a_later_scan(tmp_path):
+    (tmp_path / "one").write_text("1")
+
+    async def scenario():
+        async with watching(tmp_path, scan=10.0) as folder:
+            (found,) = await folder.finished()
+            folder.retry(found)
+            again = await names(folder)
+            await nothing(folder, 0.3)
+            folder.return_all()
+            return again, await names(folder)
+
+    assert run(scenario) == (["one"], ["one"])
+
+
+def test_names_that_are_not_utf_8_stop_no_other_file(tmp_path):
+    odd = os.fsdecode(b"odd-\xff")
+
+    async def scenario():
+        async with watching(tmp_path) as folder:
+            await nothing(folder)
+            (tmp_path / odd).write_text("1")
+            (tmp_path / "after").write_text("2")  # in the same read of events
+            (tmp_path / f"{odd}.d").mkdir()
+            (tmp_path / f"{odd}.d" / "inside").write_text("3")
+            found = set()
+            while len(found) < 3:
+                found |= set(await names(folder))
+            return found
+
+    assert run(scenario) == {odd, "after", "inside"}
+
+
+def test_a_thousand_nested_directories_stop_no_other_file(tmp_path, request):
+    inner = os.open(tmp_path, os.O_RDONLY)
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", tmp_path / "d"], check=True))  # pytest itself can't delete it
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=inner)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.close(inner)
+        inner = deeper
+    os.close(inner)
+    (tmp_path / "one").write_text("1")
+
+    async def scenario():
+        async with watching(tmp_path) as folder:
+            found = await names(folder)
+            assert folder.existing is None
+            return found
+
+    assert run(scenario) == ["one"]
+
+
+def test_links_to_files_and_directories_and_files_with_two_names_are_not_returned(tmp_path):
+    outside, folder_path = tmp_path / "outside", tmp_path / "in"
+    outside.mkdir()
+    folder_path.mkdir()
+    (outside / "secret").write_text("1")
+    (folder_path / "directory").symlink_to(outside)
+    (folder_path / "file").symlink_to(outside / "secret")
+    os.link(outside / "secret", folder_path / "hard")
+    (folder_path / "own").write_text("2")
+
+    async def scenario():
+        async with watching(folder_path) as folder:
+            return await names(folder)
+
+    assert run(scenario) == ["own"]

@@ -1,6 +1,8 @@
 """A watched folder with a real ledger and real files; the kind and the writer are a test's own."""
 
 import asyncio
+import hashlib
+import os
 import random
 import time
 from collections import Counter
@@ -16,10 +18,10 @@ from tokiod.config.watched_folder import watched
 from tokiod.errors import Fatal, Refusal, TokiodError, Transient
 from tokiod.ledger.ledger import Ledger
 from tokiod.ledger.received_files import Totals
-from tokiod.polling.watch.folder import REJECTED
-from tokiod.polling.watch.intake import Intake
+from tokiod.polling.watch.beneath import REJECTED, found_at
+from tokiod.polling.watch.intake import MAX_ATTEMPTS, Intake
 from tokiod.sample_spans import spans_of
-from tokiod.window import Calendar
+from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowData
 from tokiod.window_result import Stored
 
@@ -105,7 +107,7 @@ class Site:
         intake = Intake(config, lambda path: Lines(path, self), self.ledger, self.submit, room, calendar, self.clock, random.Random(1))
         task = asyncio.create_task(intake.run())
         try:
-            yield
+            yield intake
             assert not task.done()
         finally:
             task.cancel()
@@ -282,7 +284,7 @@ def test_a_file_that_changes_while_it_is_collected_is_collected_again(site):
 
     def change(path):
         if changes:
-            path.write_text(changes.pop())
+            (site.folder / path.name).write_text(changes.pop())
 
     site.behaviours["one"] = change
 
@@ -297,7 +299,7 @@ def test_a_file_that_changes_while_it_is_collected_is_collected_again(site):
 
 def test_a_file_that_is_deleted_before_its_turn_is_skipped(site):
     def vanish(path):
-        path.unlink()
+        (site.folder / path.name).unlink()
 
     site.behaviours["one"] = vanish
 
@@ -338,3 +340,174 @@ def test_an_empty_file_is_collected_and_holds_nothing(site):
 
     asyncio.run(scenario())
     assert site.windows == []
+
+
+def test_after_a_restart_files_that_are_older_than_the_retention_are_still_known(site):
+    for name, minute in (("first", 0), ("second", 1)):
+        site.put(name, lines(minute))
+
+    async def scenario(totals, *, late=None):
+        async with site.running(retention=60):
+            if late:
+                await asyncio.sleep(0.01)
+                site.put(late, lines(5))
+            await site.until(totals)
+            await asyncio.sleep(0.2)
+
+    asyncio.run(scenario(Totals(2, 0)))
+    site.clock = SimulatedClock(NOON + 86400, time.time(), 100.0)
+    asyncio.run(scenario(Totals(3, 0), late="third"))
+    asyncio.run(scenario(Totals(3, 0)))
+    assert sorted(site.opened) == ["first", "second", "third"]
+
+
+def test_one_unreadable_file_stops_no_younger_one(site, monkeypatch):
+    site.put("bad", lines(0))
+    os.utime(site.folder / "bad", ns=(0, 1))
+    real = os.open
+
+    def refuse(path, *arguments, **keywords):
+        if path == "bad":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    async def scenario():
+        async with site.running(scan=20.0):
+            site.put("good", lines(1))
+            await site.until(Totals(1, 0))
+            monkeypatch.undo()
+            await site.until(Totals(2, 0))
+
+    asyncio.run(scenario())
+    assert site.opened == ["good", "bad"]
+
+
+def test_a_name_that_is_not_utf_8_is_collected_and_stops_no_other(site):
+    odd = os.fsdecode(b"odd-\xff")
+    (site.folder / odd).write_text(lines(0))
+
+    async def scenario():
+        async with site.running():
+            site.put("good", lines(1))
+            await site.until(Totals(2, 0))
+            (site.folder / os.fsdecode(b"bad-\xff")).write_text("a line\n")
+            await site.until(Totals(2, 1))
+
+    asyncio.run(scenario())
+    assert site.cells == {(NOON, 1.0), (NOON + STEP, 2.0)}
+    assert (site.folder / REJECTED / os.fsdecode(b"bad-\xff")).is_file()
+
+
+def test_the_files_of_a_lost_day_are_collected_again_and_no_others(site):
+    site.put("lost", lines(0))
+    site.put("kept", lines(0, start=NOON - 86400))
+
+    async def scenario():
+        async with site.running() as intake:
+            await site.until(Totals(2, 0))
+            site.ledger.forget("s", Window(NOON - 12 * 3600, NOON + 12 * 3600))
+            intake.reload()
+            assert site.totals == Totals(1, 0)
+            await site.until(Totals(2, 0))
+
+    asyncio.run(scenario())
+    assert Counter(site.opened) == {"lost": 2, "kept": 1}
+
+
+def test_a_file_that_was_being_collected_when_a_day_was_lost_is_collected_again(site):
+    intakes = []
+
+    def lose(_path):
+        site.behaviours.clear()
+        intakes[0].reload()
+
+    site.behaviours["one"] = lose
+
+    async def scenario():
+        async with site.running() as intake:
+            intakes.append(intake)
+            site.put("one", lines(0))
+            await site.until(Totals(1, 0))
+
+    asyncio.run(scenario())
+    assert site.opened == ["one", "one"]
+
+
+def test_a_file_whose_collection_never_ends_is_rejected_at_the_fourth_attempt(site):
+    received = site.ledger.received_files("spool")
+
+    async def scenario():
+        async with site.running():
+            site.put("one", lines(0))
+            await site.until(Totals(0, 1))
+
+    digest = _digest(lines(0))
+    for _ in range(MAX_ATTEMPTS):
+        received.begin(digest)
+    asyncio.run(scenario())
+    assert site.opened == []
+    assert (site.folder / REJECTED / "one.reason").read_text() == "3 attempts to collect it began and never ended\n"
+
+
+def test_an_attempt_is_recorded_before_it_begins_and_ends_with_it(site):
+    seen = []
+
+    def look(_path):
+        seen.append(site.ledger.received_files("spool").begin(_digest(lines(0))))
+
+    site.behaviours["one"] = look
+
+    async def scenario():
+        async with site.running():
+            site.put("one", lines(0))
+            await site.until(Totals(1, 0))
+
+    asyncio.run(scenario())
+    assert seen == [1]
+    assert site.ledger.received_files("spool").begin(_digest(lines(0))) == 0
+
+
+def test_a_file_that_is_too_large_or_sparse_is_rejected_without_being_read(site):
+    async def scenario():
+        async with site.running(max_size=1000):
+            (site.folder / "large").write_text("x" * 1001)
+            await site.until(Totals(0, 1))
+            site.put("good", lines(0))
+            await site.until(Totals(1, 1))
+
+    asyncio.run(scenario())
+    assert site.opened == ["good"]
+    assert (site.folder / REJECTED / "large.reason").read_text() == "the file has 1001 bytes, more than the 1000 of max_size\n"
+
+
+def test_nothing_outside_is_collected_or_moved_through_a_directory_that_becomes_a_link(site, tmp_path):
+    """As a user of the folder does it while the daemon reads another file."""
+    outside = tmp_path / "archive"
+    outside.mkdir()
+    (outside / "day").write_text("the archive's")
+
+    def swap(_path):
+        (site.folder / "sub").rename(site.folder / ".old")
+        (site.folder / "sub").symlink_to(outside)
+
+    site.behaviours["a-slow"] = swap
+    (site.folder / "sub").mkdir()
+    (site.folder / "sub" / "day").write_text("the archive's")
+    site.put("a-slow", lines(0))
+    os.utime(site.folder / "a-slow", ns=(0, 1))
+
+    async def scenario():
+        async with site.running(scan=20.0):
+            await site.until(Totals(1, 0))
+            await asyncio.sleep(0.5)
+
+    asyncio.run(scenario())
+    assert site.opened == ["a-slow"]
+    assert [path.name for path in outside.iterdir()] == ["day"]
+    assert found_at(site.folder, site.folder / "sub" / "day") is None
+
+
+def _digest(text):
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,12 @@ import structlog
 from tokiod.collector import collect_window
 from tokiod.errors import Refusal, TokiodError
 from tokiod.ledger.database import LedgerError
-from tokiod.ledger.received_files import FoundFile
+from tokiod.ledger.received_files import printable
 from tokiod.polling.retry import MAX_SOURCE_WAIT_SECONDS, backoff, busy_wait, classify, refused_by_writer
-from tokiod.polling.watch.folder import REJECTED, Folder
+from tokiod.polling.watch.beneath import REJECTED, found_at, move_rejected, write_reason
+from tokiod.polling.watch.folder import Folder
+from tokiod.polling.watch.private_copy import FileChanged, Unacceptable, copied, delete_abandoned
+from tokiod.runtime.log import Repeats
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from tokiod.collector import SavedCollector
     from tokiod.config.watched_folder import Watched
     from tokiod.ledger.ledger import Ledger
-    from tokiod.ledger.received_files import Totals
+    from tokiod.ledger.received_files import FoundFile, Totals
+    from tokiod.polling.watch.private_copy import PrivateCopy
     from tokiod.window import Calendar
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
@@ -38,15 +41,20 @@ FOLDER_RETRY_SECONDS = 10.0
 """Until a missing folder, or a ledger that can't be written, is tried again."""
 
 
-class FileChanged(Exception):  # noqa: N818 - says what has happened
-    """A file changed while it was collected: the folder finds it again."""
+MAX_ATTEMPTS = 3
+"""Attempts at a file that begin and never end, because their process is killed, until it is rejected."""
+MAX_REASON = 2000
+"""Characters of a reason for a rejection that are kept."""
 
 
 # A file is known by its content: the same content under another name is not collected again. It is recorded as collected when all of its
 # windows are acknowledged; after a kill before that, all of it is collected again, which changes nothing, because windows are applied by
-# assignment. A file may hold any part of a window, so no window counts as stored: the ledger records the files.
+# assignment. A file may hold any part of a window, so no window counts as stored: the ledger records the files, and the spans in which they
+# have samples, so that those of a lost day are collected again.
+#
+# Other users may write to the folder, and change a file at any moment: what is collected is a private copy.
 class Intake:
-    """Collects the files in the folder of one source. make: makes a collector over one saved file; slots: as for a Backfill."""
+    """Collects the files in the folder of one source. make: makes a collector over the copy of a file; slots: as for a Backfill."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - everything that a test replaces
         self,
@@ -69,7 +77,16 @@ class Intake:
         self._calendar = calendar
         self._clock = clock
         self._rng = rng
+        self._watching: Folder | None = None
+        self._reloads = 0
+        self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
+
+    def reload(self) -> None:
+        """Look at all files again: the ledger may record less than before."""
+        self._reloads += 1
+        if self._watching is not None:
+            self._watching.return_all()
 
     async def run(self) -> None:
         """Collect files until cancelled; neither a malformed file nor a full disk ends this."""
@@ -86,64 +103,105 @@ class Intake:
 
     async def _watch(self) -> None:
         self._ledger.register(self._config, int(self._clock.time()))
-        folder = Folder(self._folder, self._clock, float(self._config.scan))
+        await asyncio.to_thread(delete_abandoned, self._prefix)
+        self._watching = folder = Folder(self._folder, self._clock, float(self._config.scan))
         with folder.watched():
             while True:
                 self._set_state("running", _summary(self._received.totals(), folder.path))
-                waiting = [found for found in await folder.finished() if not self._received.knows(found)]
+                waiting = [found for found in await folder.finished() if not self._is_known(found)]
                 for number, found in enumerate(waiting, start=1):
-                    self._set_state("running", f"collecting {found.path.name}, file {number} of {len(waiting)}")
-                    await self._take(found)
-                self._received.forget(self._clock.time() - self._config.retention, folder.existing)
+                    self._set_state("running", f"collecting {printable(found.path.name)}, file {number} of {len(waiting)}")
+                    await self._take(folder, found)
+                if folder.existing is not None:
+                    self._received.forget(self._clock.time() - self._config.retention, folder.existing)
 
-    async def _take(self, found: FoundFile) -> None:
-        """Collect a file with a new content, or reject it."""
+    def _is_known(self, found: FoundFile) -> bool:
         try:
-            digest = await asyncio.to_thread(_digest, found.path)
-            if self._received.outcome(digest) != "collected":
-                await self._collect(found)
-        except FileChanged:
-            return
-        except Exception as error:
-            if (now := FoundFile.at(found.path)) != found:
-                self._log.info("file.changed", path=str(found.path), now=now is not None)
-                return
-            if isinstance(error, OSError):
-                raise
-            self._reject(found, digest, error)
-            return
-        self._received.record(found, digest, "collected", "", self._clock.time())
+            return self._received.knows(found)
+        except LedgerError:
+            raise
+        except Exception:  # noqa: BLE001 - _take() reports it
+            return False
 
-    async def _collect(self, found: FoundFile) -> None:
-        """Store all of a file, with as many attempts as it needs. Raises an error where another attempt can't help."""
+    async def _take(self, folder: Folder, found: FoundFile) -> None:
+        """Collect a file with a new content, or reject it; whatever fails with this file, the others follow. Raises LedgerError."""
+        try:
+            await self._take_copy(found)
+        except FileChanged:
+            folder.retry(found)
+        except LedgerError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one file never stops the others
+            folder.retry(found)
+            if times := self._repeats((found.path, str(error))):
+                reason = f"{type(error).__name__}: {error}"
+                self._log.warning("file.failed", path=found.shown, error=printable(reason), times=times)
+
+    async def _take_copy(self, found: FoundFile) -> None:
+        """Copy a file and collect or reject the copy. Raises FileChanged, OSError and LedgerError."""
+        try:
+            copy = await asyncio.to_thread(copied, self._folder, found, int(self._config.max_size), self._prefix)
+        except Unacceptable as error:
+            await self._reject(found, f"unread-{found.inode}-{found.size}-{found.mtime_ns}", str(error))
+            return
+        try:
+            if self._received.outcome(copy.digest) == "collected":
+                self._received.record(found, copy.digest, "collected", "", self._clock.time())
+            else:
+                await self._attempt(found, copy)
+        finally:
+            await asyncio.to_thread(copy.delete)
+
+    async def _attempt(self, found: FoundFile, copy: PrivateCopy) -> None:
+        reloads = self._reloads
+        unended = self._received.begin(copy.digest)
+        try:
+            if unended >= MAX_ATTEMPTS:
+                raise TokiodError(f"{unended} attempts to collect it began and never ended")  # noqa: TRY301 - rejected as other errors are
+            spans = await self._collect(found, copy)
+        except Exception as error:
+            if await asyncio.to_thread(found_at, self._folder, found.path) != found:
+                raise FileChanged from error
+            if isinstance(error, (OSError, LedgerError)):
+                raise
+            await self._reject(found, copy.digest, self._reason(error, copy), None if isinstance(error, TokiodError) else error)
+        else:
+            # What was stored before the ledger changed may be lost again.
+            if self._reloads != reloads or await asyncio.to_thread(found_at, self._folder, found.path) != found:
+                raise FileChanged
+            self._received.record(found, copy.digest, "collected", "", self._clock.time(), spans)
+        finally:
+            self._received.end(copy.digest)
+
+    async def _collect(self, found: FoundFile, copy: PrivateCopy) -> list[Window]:
+        """Store all of a file, with as many attempts as it needs; return its spans. Raises an error where another attempt can't help."""
         failures = 0
         while True:
             try:
-                cells, dropped = await self._collect_once(found)
+                cells, dropped, spans = await self._collect_once(copy)
             except Exception as error:
                 if classify(error) not in {"transient", "timeout", "not_yet"}:
                     raise
                 failures += 1
-                self._set_state("waiting", f"{found.path.name}: {error}")
+                self._set_state("waiting", f"{printable(found.path.name)}: {self._reason(error, copy)}")
                 await self._clock.sleep(backoff(failures, MAX_SOURCE_WAIT_SECONDS, self._rng))
             else:
-                self._log.info("file.collected", path=str(found.path), cells=cells, dropped=dict(dropped))
-                return
+                self._log.info("file.collected", path=found.shown, cells=cells, dropped=dict(dropped))
+                return spans
 
-    async def _collect_once(self, found: FoundFile) -> tuple[int, Counter[str]]:
+    async def _collect_once(self, copy: PrivateCopy) -> tuple[int, Counter[str], list[Window]]:
         cells, dropped = 0, Counter[str]()
-        collector = self._make(found.path)
+        collector = self._make(copy.path)
         try:
-            for span in await collector.spans():
-                for window in self._calendar.split(self._aligned(span, collector.step), WINDOW_ROWS * collector.step):
+            spans = [self._aligned(span, collector.step) for span in await collector.spans()]
+            for span in spans:
+                for window in self._calendar.split(span, WINDOW_ROWS * collector.step):
                     stored, lost = await self._store(collector, window)
                     cells += stored
                     dropped.update(lost)
         finally:
             await collector.close()
-        if FoundFile.at(found.path) != found:
-            raise FileChanged
-        return cells, dropped
+        return cells, dropped, spans
 
     async def _store(self, collector: SavedCollector, window: Window) -> tuple[int, dict[str, int]]:
         collected = await collect_window(collector, self._config, window, extent="some")
@@ -161,38 +219,32 @@ class Intake:
     def _aligned(self, span: Window, step: int) -> Window:
         return Window(self._calendar.window(span.start, step).start, self._calendar.window(span.end - 1, step).end)
 
-    def _reject(self, found: FoundFile, digest: str, error: Exception) -> None:
-        """Move a file to `rejected`, with the reason next to it; a file that can't be moved stays and is recorded."""
+    def _reason(self, error: Exception, copy: PrivateCopy) -> str:
         is_known = isinstance(error, TokiodError)
         reason = str(error) if is_known else f"a fault in the collector of {self._config.kind}: {type(error).__name__}: {error}"
-        self._log.warning("file.rejected", path=str(found.path), reason=reason, exc_info=None if is_known else error)
+        return printable(reason).replace(f"{copy.path.parent}/", "")[:MAX_REASON]
+
+    async def _reject(self, found: FoundFile, digest: str, reason: str, fault: Exception | None = None) -> None:
+        """Move a file to `rejected`, with the reason next to it; a file that can't be moved stays and is recorded."""
+        self._log.warning("file.rejected", path=found.shown, reason=reason, exc_info=fault)
         try:
-            rejected = _move_rejected(found.path, self._folder / REJECTED, digest)
+            rejected = await asyncio.to_thread(move_rejected, self._folder, found, digest)
             found = replace(found, path=rejected)
-            rejected.with_name(f"{rejected.name}.reason").write_text(f"{reason}\n")
-        except OSError as problem:
-            self._log.warning("file.not_moved", path=str(found.path), error=str(problem))
+            await asyncio.to_thread(write_reason, self._folder, rejected, reason)
+        except (OSError, TokiodError) as problem:
+            self._log.warning("file.not_moved", path=found.shown, error=printable(str(problem)))
         self._received.record(found, digest, "rejected", reason, self._clock.time())
+
+    @property
+    def _prefix(self) -> str:
+        """What the names of private copies begin with."""
+        return f"tokiod-{self._config.name}-file-"
 
     def _set_state(self, state: str, reason: str) -> None:
         try:
-            self._ledger.set_state(self._config.name, state, reason, self._clock.time())
+            self._ledger.set_state(self._config.name, state, printable(reason), self._clock.time())
         except LedgerError as error:
             self._log.warning("ledger.failed", error=str(error))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
-
-
-def _move_rejected(path: Path, folder: Path, digest: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    target = folder / path.name
-    if target.exists():
-        target = folder / f"{path.name}.{digest[:8]}"
-    path.rename(target)
-    return target
 
 
 def _summary(totals: Totals, folder: Path) -> str:
