@@ -177,13 +177,13 @@ def test_a_span_out_of_reach_is_overdue_until_it_is_written_off():
     one = schedule(stored=[(NOW - 1000, NOW)], lost=[Window(NOW - 3000, NOW - 2000)], since=NOW - 5000)
     oldest = NOW - RETENTION
     spans = [Window(NOW - 5000, NOW - 3000), Window(NOW - 2000, oldest)]
-    assert one.overdue(NOW) == one.overdue(NOW) == spans
+    assert one.overdue(NOW, 0.0) == one.overdue(NOW, 0.0) == spans
     one.write_off(spans[1])
-    assert one.overdue(NOW) == spans[:1]
+    assert one.overdue(NOW, 0.0) == spans[:1]
     one.write_off(spans[0])
-    assert one.overdue(NOW) == []
-    assert one.overdue(NOW + 120) == [Window(oldest, oldest + 120)]
-    assert one.overdue(NOW - 120) == []
+    assert one.overdue(NOW, 0.0) == []
+    assert one.overdue(NOW + 120, 120.0) == [Window(oldest, oldest + 120)]
+    assert one.overdue(NOW - 120, 120.0) == []
 
 
 def test_a_leased_window_is_overdue_only_when_it_is_released_unstored():
@@ -192,15 +192,33 @@ def test_a_leased_window_is_overdue_only_when_it_is_released_unstored():
     next_oldest = Window(NOW - 1140, NOW - 1080)
     for window in (oldest, next_oldest):
         one.acquire(window)
-    assert one.overdue(NOW + 120) == []
+    assert one.overdue(NOW + 120, 0.0) == []
     one.store(next_oldest)
     one.postpone(oldest, 5.0)
-    assert one.overdue(NOW + 120) == [oldest]
+    assert one.overdue(NOW + 120, 0.0) == []
+    assert one.overdue(NOW + 120, 1200.0) == [oldest]
 
 
 def test_a_span_that_was_never_expected_is_not_overdue():
     one = schedule(since=NOW - RETENTION)
-    assert one.overdue(NOW) == []
+    assert one.overdue(NOW, 0.0) == []
+
+
+def test_a_clock_that_is_ahead_makes_nothing_overdue():
+    year = 365 * 86400
+    one = schedule(stored=[(NOW - 1000, NOW)], since=NOW - 1000)
+    assert one.overdue(NOW + year, 0.0) == one.overdue(NOW + year + 120, 120.0) == []
+    assert one.overdue(NOW + 120, 240.0) == []
+    one.store(Window(NOW + 60, NOW + 120))
+    assert one.overdue(NOW + RETENTION + 120, RETENTION + 120.0) == [Window(NOW, NOW + 60)]
+
+
+def test_after_a_long_downtime_a_stored_window_proves_that_the_time_has_passed():
+    one = schedule(stored=[(NOW - 60, NOW)], since=NOW - 60)
+    later = NOW + 2 * RETENTION
+    assert one.overdue(later, 0.0) == []
+    one.store(Window(later - 120, later - 60))
+    assert one.overdue(later, 0.0) == [Window(NOW, later - 60 - RETENTION)]
 
 
 def test_a_span_was_expected_only_after_a_stored_window():
@@ -220,11 +238,12 @@ def test_a_source_that_is_not_replayable_is_queried_for_the_current_window_only(
     one = schedule(replayable=False, since=NOW - 600)
     assert drained(one, NOW + 20) == [Window(NOW, NOW + 60)]
     assert one.wait(NOW + 20, 0.0) == 40
-    assert one.overdue(NOW + 20) == [Window(NOW - 600, NOW)]
+    assert one.overdue(NOW + 20, 20.0) == [Window(NOW - 600, NOW)]
     one.write_off(Window(NOW - 600, NOW))
     assert drained(one, NOW + 59.9) == []
     assert drained(one, NOW + 60) == [Window(NOW + 60, NOW + 120)]
-    assert one.overdue(NOW + 130) == []
+    assert one.overdue(NOW + 130, 130.0) == []
+    assert one.overdue(NOW + 10_000, 150.0) == []
 
 
 # ---- days of 23 and 25 hours

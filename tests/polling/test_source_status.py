@@ -7,7 +7,7 @@ import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
 from structlog.testing import capture_logs
 
-from tokiod.errors import Fatal, Transient
+from tokiod.errors import Fatal, NotYet, Transient
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
@@ -330,3 +330,30 @@ def test_a_loss_that_the_ledger_could_not_record_is_recorded_as_soon_as_it_can(s
     assert before == []
     assert (row.window, row.state) == (Window(NOON + 300, NOON + 900), "lost")
     assert reported == [str(row.window)]
+
+
+def test_minutes_of_a_clock_that_is_a_year_ahead_write_nothing_off_and_move_no_watermark(site):
+    clock = FakeClock(NOON)
+    true = lambda: NOON + clock.monotonic()  # noqa: E731 - the source's own clock
+
+    def behave(window):
+        if window.end > true():
+            raise NotYet("in the future")
+        return []
+
+    async def scenario():
+        s = site(clock=clock, behave=behave, retention=HOUR)
+        s.has_all()
+        async with s.polled():
+            clock.jump(365 * 24 * HOUR)
+            await s.advance(120)
+            ahead = s.ledger.watermark("lmt")
+            clock.jump(-365 * 24 * HOUR)
+            await s.advance(600)
+            return ahead, s.ledger.watermark("lmt"), s.ledger.unstored("lmt"), s.ledger.sources()[0].since
+
+    ahead, watermark, rows, since = asyncio.run(scenario())
+    assert ahead <= NOON + 120
+    assert NOON + 600 <= watermark <= NOON + 720
+    assert [row for row in rows if row.state == "lost"] == []
+    assert since <= NOON + 720 - HOUR

@@ -157,15 +157,16 @@ class Poller:
         self._status.write()
 
     def _report_clock_jump(self) -> None:
-        """Report a clock jump. Nothing else is needed, because each turn computes anew what is due."""
+        """Report a clock jump, and register again from when data is expected. Each turn computes anew what is due."""
         if jump := self._jumps.read():
+            self._is_stale = True
             self.counts["clock_jump"] += 1
             catalogue.CLOCK_JUMPS.inc(self._config.name)
             self._log.warning("clock.jumped", seconds=round(jump, 1))
 
     def _write_off(self) -> None:
         """Record as lost what is out of reach, unless it is older than everything that was ever stored of the source."""
-        for span in self._schedule.overdue(self._clock.time()):
+        for span in self._schedule.overdue(self._clock.time(), self._clock.monotonic()):
             is_recorded = self._lose(span) if self._schedule.was_expected(span) else self._status.expect(since=span.end)
             # On a full disk the ledger can't record it: a later turn does.
             if is_recorded:

@@ -90,6 +90,7 @@ class Schedule:
         self._singly = Ranges()
         self._heal_due = float("-inf")
         self._live_run = 0
+        self._proven: float | None = None
 
     def reach(self, now: float) -> tuple[int, int]:
         """Return the span [since, until) in which windows may be queried: at least the newest closed one."""
@@ -211,14 +212,37 @@ class Schedule:
             back, self._stride = self._stride, 2 * self._stride + 1
         self._ahead = window.start - back * self._config.window
 
-    def overdue(self, now: float) -> list[Window]:
-        """Return the spans that can no longer be queried and are neither stored, leased nor written off."""
-        edge, _ = self.reach(now)
+    def overdue(self, now: float, tick: float) -> list[Window]:
+        """Return the spans that can no longer be queried and are neither stored, leased nor written off.
+
+        A clock that is ahead makes nothing overdue: what has passed is judged by proven_time().
+        """
+        edge, _ = self.reach(self.proven_time(now, tick))
         gone = Ranges((hole.start, hole.end) for hole in self._accounted.holes(self._checked, edge))
         for window in self._leased:
             gone.remove(window.start, window.end)
         self._checked = max(self._checked, min([edge, *(start for start, _ in gone), *(window.start for window in self._leased)]))
         return [Window(start, end) for start, end in gone]
+
+    def proven_time(self, now: float, tick: float) -> float:
+        """Return the latest time, at most `now`, that has certainly passed.
+
+        That is the end of the newest stored window, and the monotonic time since it was. Before anything expected is stored, nothing can be
+        lost, and `now` is good enough. A source that is not replayable proves nothing, because its windows get their times from the same
+        clock: of its clock only the first time counts.
+        """
+        newest = self._newest_stored(int(now)) if self.replayable else now
+        if newest is None:
+            return now
+        if self._proven is None or (self.replayable and newest - tick > self._proven):
+            self._proven = newest - tick
+        return min(now, self._proven + tick)
+
+    def _newest_stored(self, now: int) -> float | None:
+        hole = self._stored.newest_hole(self._since, now)
+        if hole is None or hole.end < now:
+            return now
+        return hole.start if hole.start > self._since else None
 
     def write_off(self, span: Window) -> None:
         """Leave out a span from overdue(): the ledger records its state."""
