@@ -304,3 +304,16 @@ def test_two_processes_write_one_ledger_at_the_same_time_and_no_transaction_fail
     assert list(ledger.stored("lmt")) == [(-60, 0), (100_000, 118_000)]
     assert [(r.window.start, r.attempts) for r in ledger.unstored("lmt")] == [(i * 60, i) for i in range(300)]
     assert (ledger.sources()[0].windows, ledger.sources()[0].state_reason) == (301, "299")
+
+
+def test_a_source_that_is_given_another_system_keeps_nothing_of_the_one_before(ledger):
+    ledger.register(config(), 0)
+    ledger.register(config("other"), 0)
+    for source in ("lmt", "other"):
+        ledger.store([entry(0, 60, source=source)], NOW)
+    ledger.lost("lmt", Window(60, 120), "Transient", "gone", NOW)
+    since = ledger.register(config(system="escratch"), 30)
+    assert (since, list(ledger.stored("lmt")), ledger.unstored("lmt")) == (30, [], [])
+    assert ledger.watermark("lmt") == 30
+    assert [(one.name, one.system, one.windows) for one in ledger.sources()] == [("lmt", "escratch", 0), ("other", "cscratch", 1)]
+    assert list(ledger.stored("other")) == [(0, 60)]
