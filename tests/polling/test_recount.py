@@ -12,6 +12,7 @@ from tokiod.errors import Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling.recount import MAX_COUNT_SECONDS, Recount
 from tokiod.polling.schedule import FreeLease
+from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
 from tokiod.units import Duration
 from tokiod.window import Window
@@ -289,3 +290,14 @@ def test_records_of_neighbouring_windows_add_up_and_are_unknown_where_one_is(sit
     assert site.ledger.counts("one").records(Window(start, start + 240)) is None
     site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", Window(start + 60, start + 120)), 5)], NOON)
     assert site.ledger.counts("one").records(Window(start, start + 180)) is None
+
+
+@pytest.mark.parametrize(("part", "records"), [((60, 120), 3), ((0, 60), 3), ((60, 180), 30)])
+def test_a_part_that_is_collected_again_leaves_the_rest_to_be_recounted_and_protected(site, part, records):
+    whole = Window(NOON, NOON + 180)
+    site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", whole, records=30), 5)], site.clock.time())
+    window = Window(NOON + part[0], NOON + part[1])
+    site.ledger.store([StoredEntry(WindowMeta("one", "x", "fs", window, records=records), 5)], site.clock.time() + 1)
+    assert list(Ranges((one.start, one.end) for one in site.left)) == [(whole.start, whole.end)]
+    known = site.ledger.counts("one").records(whole)
+    assert known == (3 if part == (60, 120) else 30)

@@ -86,10 +86,18 @@ class Counts:
 
 
 def replace(sql: sqlite3.Connection, entry: StoredEntry, now: float) -> None:
-    """Replace the counts that a stored window overlaps by its own, inside a transaction of the ledger."""
+    """Replace the counts that a stored window overlaps by its own, inside a transaction of the ledger.
+
+    The rest of a window that is only overlapped in part stays to be recounted. It has the records that the stored part does not account
+    for; of two rests it is unknown which has them, so the recount finds that both have grown.
+    """
     source, window, records = entry.meta.source, entry.meta.window, entry.meta.records
-    known = overlapping(sql, "counted", source, window.start, window.end)
-    sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(source, start) for start, _ in known])
+    known = overlapping(sql, "counted", source, window.start, window.end, 'start, "end", records, stored_at, stage')
+    sql.executemany("DELETE FROM counted WHERE source = ? AND start = ?", [(source, start) for start, *_ in known])
+    for start, end, before, *when in known:
+        rests = [(s, e) for s, e in ((start, window.start), (window.end, end)) if s < e]
+        remaining = max(0, before - (records or 0)) if len(rests) == 1 else 0
+        sql.executemany("INSERT INTO counted VALUES (?, ?, ?, ?, ?, ?)", [(source, *rest, remaining, *when) for rest in rests])
     if records is not None:
         row = (source, window.start, window.end, records, now)
         sql.execute('INSERT INTO counted (source, start, "end", records, stored_at) VALUES (?, ?, ?, ?, ?)', row)
