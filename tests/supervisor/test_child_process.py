@@ -10,8 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.supervisor.child_group import ChildGroup
 from tokiod.supervisor.child_process import ChildProcess
+from tokiod.supervisor.supervisor import secret_variables
 
 APPEND = "import sys; open(sys.argv[1], 'a').write('x')"
 
@@ -198,3 +201,37 @@ def test_a_reload_that_never_ends_is_an_error(tmp_path, monkeypatch):
 
     with pytest.raises(TokiodError, match="the child has not applied the configuration within 0 s"):
         asyncio.run(scene())
+
+
+def test_a_child_does_not_get_the_environment_variables_that_are_hidden_from_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("LMT_PASSWORD", "planted")
+    monkeypatch.setenv("OTHER", "visible")
+    code = (
+        "import os, sys, pathlib; seen = [os.environ.get(name) for name in ('LMT_PASSWORD', 'OTHER')]; "
+        "pathlib.Path(sys.argv[1]).write_text(str(seen)); sys.exit(2)"
+    )
+    kept = child(code, tmp_path / "seen")
+    kept.hidden = frozenset({"LMT_PASSWORD"})
+    with pytest.raises(TokiodError):
+        asyncio.run(kept.keep())
+    assert (tmp_path / "seen").read_text() == "[None, 'visible']"
+
+
+def test_the_variables_of_all_sources_with_secrets_are_hidden_from_the_writer(tmp_path):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(
+        f'timezone = "UTC"\n[archive]\npath = "{tmp_path}/%Y-%m-%d/{{system}}.hdf5"\n[[source]]\nname = "a"\nkind = "lmt"\nsystem = "s"\n'
+        'url = "mysql://reader@db.example.org/filesystem_s"\npassword_env = "LMT_PASSWORD"\ntls = true\n'
+    )
+    assert secret_variables(configuration.load(path)) == {"LMT_PASSWORD"}
+    group = ChildGroup(30.0)
+
+    async def scene():
+        group.start([], frozenset({"LMT_PASSWORD"}))
+        hidden = {one.name: one.hidden for one in group._children}
+        for keeper in group.keepers:
+            keeper.cancel()
+        await asyncio.gather(*group.keepers, return_exceptions=True)
+        return hidden
+
+    assert asyncio.run(scene()) == {"writer": {"LMT_PASSWORD"}, "collectors": frozenset()}

@@ -31,12 +31,19 @@ class ChildGroup:
         self.keepers: list[asyncio.Task[None]] = []
         self.preexisting: frozenset[int] = frozenset()
 
-    def start(self, arguments: Sequence[str]) -> None:
-        """Start both. arguments: of both commands."""
+    def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset()) -> None:
+        """Start both. arguments: of both commands; secrets: environment variables that the writer does not get."""
         base, tail = [sys.executable, "-m", "tokiod.cli.tokiod"], [*arguments, "--parent", str(os.getpid())]
         starts = {child.name: child.starts for child in self._children}
         self._children = [
-            ChildProcess(name, [*base, name, *tail], self._watchdog, starts=starts.get(name, 0), on_exit=self._end_orphans)
+            ChildProcess(
+                name,
+                [*base, name, *tail],
+                self._watchdog,
+                starts=starts.get(name, 0),
+                hidden=secrets if name == "writer" else frozenset(),
+                on_exit=self._end_orphans,
+            )
             for name in NAMES
         ]
         self.keepers = [asyncio.create_task(child.keep()) for child in self._children]

@@ -60,6 +60,7 @@ class ChildProcess:
     status: str = ""
     is_ready: bool = False
     is_starting: bool = False
+    hidden: frozenset[str] = frozenset()
     on_exit: Callable[[], None] = field(default=lambda: None)
     progress: asyncio.Event = field(default_factory=asyncio.Event)
     _silence_limit: float = START_LIMIT_SECONDS
@@ -161,7 +162,8 @@ class ChildProcess:
 
     async def _start(self, descriptor: int) -> asyncio.subprocess.Process:
         self.is_starting = True
-        environment = child_environment(descriptor, self.watchdog, os.environ)
+        inherited = {name: value for name, value in os.environ.items() if name not in self.hidden}
+        environment = child_environment(descriptor, self.watchdog, inherited)
         try:
             # A session of its own: Ctrl-C in a terminal reaches only the supervisor, which stops the children in order.
             return await asyncio.create_subprocess_exec(*self.command, start_new_session=True, pass_fds=[descriptor], env=environment)

@@ -126,7 +126,7 @@ class Supervisor:
 
             self._metrics = MetricsServer(config.metrics.address, config, self._children.health, self._clock)
             self._metrics.open()
-        self._children.start([*self._copy.arguments, *self._arguments])
+        self._children.start([*self._copy.arguments, *self._arguments], secret_variables(config))
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:
@@ -197,3 +197,9 @@ class Supervisor:
             if time.monotonic() > deadline:
                 raise TokiodError(f"not ready with it after {READY_LIMIT_SECONDS:.0f} s: the daemon keeps its current configuration")
             await asyncio.sleep(0.05)
+
+
+def secret_variables(config: Config) -> frozenset[str]:
+    """Return the environment variables from which sources read secrets: only the collectors need them."""
+    fields = ((source, name) for source in config.source for name in source.__struct_fields__ if name.endswith("_env"))
+    return frozenset(variable for source, name in fields if (variable := getattr(source, name)))
