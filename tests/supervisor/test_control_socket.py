@@ -1,11 +1,15 @@
 """Requests to a daemon over its control socket, with real sockets."""
 
 import asyncio
+import json
+import os
 import socket
 import stat
 import threading
+import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from tokiod.errors import TokiodError
 from tokiod.supervisor.control_socket import Ping, Pong, Reload, Reloaded, ask, serve_control
@@ -118,3 +122,40 @@ def test_the_socket_of_a_killed_daemon_is_taken_over_and_that_of_a_living_one_is
         left.bind(str(tmp_path / "left"))
     asyncio.run(serve(tmp_path / "left"))
     assert ask(served, Ping(), 5) == PONG
+
+
+def test_a_deeply_nested_request_is_refused_without_a_traceback(served, caplog):
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(5)
+        caller.connect(str(served))
+        caller.sendall(b'{"command": "ping", "x": ' + b"[" * 500_000 + b"\n")
+        with caller.makefile("rb") as lines:
+            answer = json.loads(lines.readline())
+    assert answer["answer"] == "refused"
+    assert caplog.records == []
+    assert ask(served, Ping(), 5) == PONG
+
+
+def test_a_reload_is_logged_with_the_process_and_user_that_requested_it(served):
+    with capture_logs() as logs:
+        ask(served, Reload(), 5)
+        ask(served, Ping(), 5)
+    assert logs == [{"event": "reload.requested", "log_level": "info", "pid": os.getpid(), "uid": os.getuid()}]
+
+
+def test_connections_beyond_the_limit_are_closed(served, monkeypatch):
+    monkeypatch.setattr("tokiod.supervisor.control_socket.MAX_CLIENTS", 3)
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    for caller in silent:
+        caller.connect(str(served))
+    with pytest.raises(TokiodError):
+        ask(served, Ping(), 5)
+    for caller in silent:
+        caller.close()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            assert ask(served, Ping(), 5) == PONG
+            break
+        except TokiodError:
+            assert time.monotonic() < deadline

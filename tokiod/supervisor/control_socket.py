@@ -9,21 +9,28 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
 MAX_LINE_BYTES = 2**20
 REQUEST_SECONDS = 5.0
 """Seconds that a client has to send its request."""
+MAX_CLIENTS = 256
+"""Connections at the same time; others are closed at once."""
+_CREDENTIALS = struct.Struct("3i")
 TWO_UNITS = "The two-unit setup has no control socket; use systemctl status, systemctl reload tokiod-writer tokiod-collectors"
+
+log = structlog.get_logger()
 
 
 class Ping(msgspec.Struct, tag_field="command", tag="ping", frozen=True):
@@ -83,13 +90,22 @@ async def serve_control(path: Path, answer: Callable[[Request], Awaitable[Answer
     if _is_served(path):
         raise FileExistsError(f"another daemon answers at {path}")
 
+    clients: set[asyncio.StreamWriter] = set()
+
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, TimeoutError, ValueError):
-            async with asyncio.timeout(REQUEST_SECONDS):
-                line = await reader.readline()
-            writer.write(msgspec.json.encode(await _respond(line, answer)) + b"\n")
-            await writer.drain()
-        writer.close()
+        if len(clients) >= MAX_CLIENTS:
+            writer.close()
+            return
+        clients.add(writer)
+        try:
+            with suppress(OSError, TimeoutError, ValueError):
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    line = await reader.readline()
+                writer.write(msgspec.json.encode(await _respond(line, _client(writer), answer)) + b"\n")
+                await writer.drain()
+        finally:
+            clients.discard(writer)
+            writer.close()
 
     async with await asyncio.start_unix_server(converse, sock=_bound(path), limit=MAX_LINE_BYTES):
         yield
@@ -97,12 +113,21 @@ async def serve_control(path: Path, answer: Callable[[Request], Awaitable[Answer
         path.unlink()  # noqa: ASYNC240 - one call, at the end of a process
 
 
-async def _respond(line: bytes, answer: Callable[[Request], Awaitable[Answer]]) -> Answer:
+async def _respond(line: bytes, client: Mapping[str, int], answer: Callable[[Request], Awaitable[Answer]]) -> Answer:
     try:
         request = msgspec.json.decode(line, type=Request)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Refused([f"malformed request: {error}"])
+    if isinstance(request, Reload):
+        log.info("reload.requested", **client)
     return await answer(request)
+
+
+def _client(writer: asyncio.StreamWriter) -> dict[str, int]:
+    """Return the process and the user at the other end, as the kernel recorded them."""
+    credentials = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return {"pid": pid, "uid": uid}
 
 
 def ask(path: Path, request: Request, seconds: float) -> Answer:
