@@ -102,3 +102,14 @@ def test_an_older_ledger_gets_the_tables_that_it_lacks_and_keeps_what_it_holds(t
     with Ledger.open(path) as ledger:
         assert list(ledger.stored("one")) == [(1000, 2000)]
         assert ledger.jobs.remaining(ledger.jobs.add(JobRequest("one", Window(500, 2000)), 0.0)) == [Window(500, 1000)]
+
+
+def test_the_seams_of_the_first_start_stay_until_they_are_collected(ledger):
+    jobs = ledger.jobs
+    job = jobs.add(JobRequest("one", SPAN), 0.0)
+    jobs.start(job, [Window(990, 1000), Window(2000, 2010)], 1.0)
+    jobs.start(job, [Window(1490, 1500), Window(2000, 2010)], 2.0)
+    assert jobs.seams(job) == [Window(990, 1000), Window(1490, 1500), Window(2000, 2010)]
+    jobs.seam_collected(job, Window(990, 1000))
+    assert jobs.seams(job) == [Window(1490, 1500), Window(2000, 2010)]
+    assert jobs.get(job.id).state == "running"

@@ -329,3 +329,34 @@ def test_a_ledger_that_can_not_be_read_is_said_once_in_a_while_and_asked_again(t
         site.runs(60)
     assert site.jobs.get(job.id).state == "done"
     site.ledger.close()
+
+
+@pytest.mark.parametrize("seconds", [6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5])
+def test_ended_before_its_seams_it_collects_them_when_it_is_resumed(site, seconds):
+    site.add()
+    site.runs(seconds, by=0.5)
+    site.runs(80)
+    assert [job.state for job in site.jobs.all()] == ["done"]
+    assert set(seams(SPAN)) <= set(site.asked)
+
+
+def test_the_windows_of_years_are_not_made_at_once(site, monkeypatch):
+    made = []
+    real = site.backfill
+
+    def counting():
+        backfill = real()
+        split = backfill._calendar.split
+
+        def count(span, length):
+            for window in split(span, length):
+                made.append(window)
+                yield window
+
+        backfill._calendar.split = count
+        return backfill
+
+    monkeypatch.setattr(site, "backfill", counting)
+    site.add(Window(SPAN.start - 5 * 365 * 86400, SPAN.end))
+    site.runs(10)
+    assert 0 < len(made) <= len(site.asked) + 1

@@ -2,6 +2,7 @@
 
 job          one row per `tokioctl backfill`
 backfilled   what a job has collected, for jobs that collect again or only some datasets: the stored spans don't show their progress
+seam         the steps at the edges of what a job was to fill when it began, until they are collected
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from tokiod.ranges import Ranges
 from tokiod.window import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tokiod.ledger.database import Database
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 UNFINISHED = ("queued", "running")
+
 
 
 _SAME = """SELECT id FROM job WHERE source = ? AND start = ? AND "end" = ? AND datasets = ? AND force = ?
@@ -110,6 +114,26 @@ class Jobs:
                 "UPDATE job SET state = ?, error = ?, updated = ? WHERE id = ? AND state IN ('queued', 'running')",
                 (state, error, now, job.id),
             )
+            if state not in UNFINISHED:
+                sql.execute("DELETE FROM seam WHERE job = ?", (job.id,))
+
+    def start(self, job: Job, seams: Iterable[Window], now: float) -> None:
+        """Set an unfinished job running, and record seams that it is to collect in addition to those of its earlier starts."""
+        with self._database.transaction() as sql:
+            sql.executemany("INSERT OR REPLACE INTO seam VALUES (?, ?, ?)", [(job.id, seam.start, seam.end) for seam in seams])
+            sql.execute(
+                "UPDATE job SET state = 'running', error = '', updated = ? WHERE id = ? AND state IN ('queued', 'running')", (now, job.id)
+            )
+
+    def seams(self, job: Job) -> list[Window]:
+        """Return the seams of a job that are still to be collected, oldest first."""
+        query = 'SELECT start, "end" FROM seam WHERE job = ? ORDER BY start'
+        return [Window(*edges) for edges in self._database.sql.execute(query, (job.id,))]
+
+    def seam_collected(self, job: Job, seam: Window) -> None:
+        """Record that a seam needs no other attempt."""
+        with self._database.transaction() as sql:
+            sql.execute("DELETE FROM seam WHERE job = ? AND start = ?", (job.id, seam.start))
 
     def collected(self, job: Job, window: Window, records: int, now: float) -> None:
         """Record that a window is stored for a job."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -91,7 +90,7 @@ class Backfill:
 
     async def work(self, job: Job) -> None:
         """Work on a job until it is done, failed or cancelled; when this task is cancelled, the job stays unfinished."""
-        self._jobs.set_state(job, "running", self._clock.time())
+        self._jobs.start(job, _seams(self._jobs.remaining(job), self._config.step), self._clock.time())
         self._log.info("backfill.started", job=job.id, span=str(job.span))
         working = asyncio.ensure_future(self._collect_all(job))
         watching = asyncio.ensure_future(self._job_cancelled(job))
@@ -119,23 +118,25 @@ class Backfill:
     async def _collect_all(self, job: Job) -> None:
         config = self._config.only(frozenset(job.datasets)) if job.partial else self._config
         length = bulk_length(int(config.window))
-        remaining = deque(window for hole in self._jobs.remaining(job) for window in self._calendar.split(hole, length))
+        # Years of windows are made one by one, as they are collected.
+        remaining = (window for hole in self._jobs.remaining(job) for window in self._calendar.split(hole, length))
         collectors = [self._make(config) for _ in range(job.parallel)]
-        seams = deque(_seams(self._jobs.remaining(job), config.step)) if collectors[0].needs_sample_at_end else deque()
+        seams = self._jobs.seams(job) if collectors[0].needs_sample_at_end else []
         tasks = [asyncio.ensure_future(self._collect_some(job, collector, remaining)) for collector in collectors]
         try:
             await asyncio.gather(*tasks)
-            while seams:
-                await self._collect_one(job, collectors[0], seams.popleft(), is_seam=True)
+            for seam in seams:
+                await self._collect_one(job, collectors[0], seam, is_seam=True)
+                self._jobs.seam_collected(job, seam)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*(collector.close() for collector in collectors), return_exceptions=True)
 
-    async def _collect_some(self, job: Job, collector: Collector, remaining: deque[Window]) -> None:
-        while remaining:
-            await self._collect_one(job, collector, remaining.popleft())
+    async def _collect_some(self, job: Job, collector: Collector, remaining: Iterator[Window]) -> None:
+        for window in remaining:
+            await self._collect_one(job, collector, window)
 
     async def _collect_one(self, job: Job, collector: Collector, window: Window, *, is_seam: bool = False) -> None:
         """Collect and store a window, with as many attempts as it needs. Raises JobFailed where another attempt can't help."""
