@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokiod.ledger.jobs import JobRequest
+from tokiod.ledger.jobs import MAX_FINISHED, JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -102,6 +102,28 @@ def test_an_older_ledger_gets_the_tables_that_it_lacks_and_keeps_what_it_holds(t
     with Ledger.open(path) as ledger:
         assert list(ledger.stored("one")) == [(1000, 2000)]
         assert ledger.jobs.remaining(ledger.jobs.add(JobRequest("one", Window(500, 2000)), 0.0)) == [Window(500, 1000)]
+
+
+def test_finished_jobs_are_pruned_and_unfinished_ones_and_those_of_other_sources_kept(ledger):
+    jobs = ledger.jobs
+    other = jobs.add(JobRequest("two", SPAN), 0.0)
+    jobs.set_state(other, "done", 0.0)
+    first = jobs.add(JobRequest("one", SPAN, force=True), 0.0)
+    for start in range(MAX_FINISHED + 5):
+        job = jobs.add(JobRequest("one", Window(start, start + 1), force=True), 0.0)
+        jobs.start(job, [Window(start + 1, start + 2)], 0.0)
+        jobs.collected(job, Window(start, start + 1), 1, 0.0)
+        jobs.set_state(job, "done", 0.0)
+    assert len(jobs.all()) == MAX_FINISHED + 2
+    assert {other.id, first.id} < {job.id for job in jobs.all()}
+    sql = ledger._database.sql
+    assert [sql.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("backfilled", "seam")] == [0, 0]
+
+
+def test_unfinished_jobs_are_found_by_an_index(ledger):
+    query = "EXPLAIN QUERY PLAN SELECT * FROM job WHERE source = ? AND state IN ('queued', 'running') ORDER BY id"
+    (plan,) = [row[3] for row in ledger._database.sql.execute(query, ("one",)) if "job" in row[3]]
+    assert "job_unfinished" in plan
 
 
 def test_the_seams_of_the_first_start_stay_until_they_are_collected(ledger):

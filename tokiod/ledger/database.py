@@ -62,6 +62,7 @@ CREATE TABLE IF NOT EXISTS file (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stamp (number INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS received_content ON received (source, digest);
+CREATE INDEX IF NOT EXISTS job_unfinished ON job (source) WHERE state IN ('queued', 'running');
 PRAGMA user_version = {VERSION};
 COMMIT;
 """

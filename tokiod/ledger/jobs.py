@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 UNFINISHED = ("queued", "running")
-
+MAX_FINISHED = 200
+"""Finished jobs of a source that are kept: recounts add up to one a minute."""
 
 
 _SAME = """SELECT id FROM job WHERE source = ? AND start = ? AND "end" = ? AND datasets = ? AND force = ?
@@ -115,7 +116,7 @@ class Jobs:
                 (state, error, now, job.id),
             )
             if state not in UNFINISHED:
-                sql.execute("DELETE FROM seam WHERE job = ?", (job.id,))
+                _prune(sql, job)
 
     def start(self, job: Job, seams: Iterable[Window], now: float) -> None:
         """Set an unfinished job running, and record seams that it is to collect in addition to those of its earlier starts."""
@@ -164,6 +165,14 @@ class Jobs:
             raise
         names = [column[0] for column in cursor.description]
         return [_job(**dict(zip(names, row, strict=True))) for row in cursor]
+
+
+def _prune(sql: sqlite3.Connection, job: Job) -> None:
+    """Delete what a finished job no longer needs, and the oldest finished jobs of its source."""
+    finished = "SELECT id FROM job WHERE source = ? AND state NOT IN ('queued', 'running') ORDER BY id DESC LIMIT -1 OFFSET ?"
+    sql.execute(f"DELETE FROM job WHERE id IN ({finished})", (job.source, MAX_FINISHED))  # noqa: S608 - our own words
+    for table in ("backfilled", "seam"):
+        sql.execute(f"DELETE FROM {table} WHERE job = ?", (job.id,))  # noqa: S608
 
 
 def _job(*, datasets: str, force: int, **rest: Any) -> Job:
