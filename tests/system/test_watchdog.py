@@ -144,7 +144,7 @@ def test_a_collector_that_blocks_the_loop_or_never_returns_is_replaced_with_its_
     (tmp_path / "plugins" / "blocks.py").write_text(BLOCKS)
     (tmp_path / "sitecustomize.py").write_text(
         "import collectors\nfrom tokiod.polling import collect_window\n"
-        f"collectors.__path__.append({str(tmp_path / 'plugins')!r})\ncollect_window.HANG = 0.5\n"
+        f"collectors.__path__.append({str(tmp_path / 'plugins')!r})\ncollect_window.CANCEL_SECONDS = 0.5\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with scene.config_path.open("a") as file:

@@ -208,7 +208,7 @@ def test_an_input_that_is_missing_or_no_database_is_a_sentence_that_names_it(tmp
     words = [word for pair in GOOD.items() for word in pair]
     missing = run("lmt", tmp_path / "none.sqlite3", "--output", out, *words)
     wrong = run("lmt", text, "--output", out, *words)
-    assert missing == (2, "", f"main: {tmp_path}/none.sqlite3 can't be read: No such file or directory\n")
+    assert missing == (2, "", f"main: {tmp_path}/none.sqlite3 cannot be read: No such file or directory\n")
     assert wrong == (2, "", f"main: {text} is not a SQLite file: archive lmt reads copies of LMT databases in SQLite\n")
 
 
