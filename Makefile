@@ -84,14 +84,14 @@ fuzz: install
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
 
 constraints: install
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[release]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
 	@$(BIN)/uv pip compile pyproject.toml --extra plot --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --quiet \
 	    --upgrade --output-file config/constraints.txt
 	@echo config/constraints.txt
 
 # A fresh environment with exactly what config/constraints.txt pins, so that the list has no test tool.
 sbom: install
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[release]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
 	@rm -rf dist/sbom && mkdir -p dist && $(PYTHON) -m venv dist/sbom
 	@dist/sbom/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement config/constraints.txt
 	@$(BIN)/cyclonedx-py environment dist/sbom --pyproject pyproject.toml --output-format JSON --output-file dist/tokiod.cdx.json
