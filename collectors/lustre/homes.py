@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import math
+from bisect import bisect
 from collections import Counter, defaultdict
 from statistics import mode
 from typing import TYPE_CHECKING
@@ -22,7 +24,8 @@ class Homes:
 
     def __init__(self, configured: Mapping[str, str]) -> None:
         self._configured = configured
-        self._seen: dict[str, Counter[str]] = defaultdict(Counter)
+        self._seen: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+        self._learned: dict[str, str] = {}
 
     def learn(self, served: Mapping[str, str]) -> None:
         """Learn from the servers of all targets at one moment."""
@@ -31,7 +34,11 @@ class Homes:
             usual = _usual(hosts)
             for target, nid in group.items():
                 if hosts[nid] <= usual:
-                    self._seen[target][nid] += 1
+                    seen = self._seen[target]
+                    count, order = seen.get(nid, (0, -len(seen)))
+                    seen[nid] = count + 1, order  # of servers seen equally often, the first one
+                    if seen[nid] >= seen[self._learned.setdefault(target, nid)]:
+                        self._learned[target] = nid
 
     def away(self, served: Mapping[str, str]) -> dict[str, bool | None]:
         """Return for each target whether another server than its home serves it; None where its home is unknown."""
@@ -45,7 +52,7 @@ class Homes:
     def _home(self, target: str) -> str | None:
         if target in self._configured:
             return self._configured[target]
-        return self._seen[target].most_common(1)[0][0] if target in self._seen else None
+        return self._learned.get(target)
 
 
 def _guessed(served: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str | None]:
@@ -53,12 +60,16 @@ def _guessed(served: Mapping[str, str], known: Mapping[str, str]) -> dict[str, s
     usual = _usual(Counter(served.values()))
     if not usual:
         return {}
-    positions = _positions({*served.values(), *known.values()})
+    places = _Places(known, _positions({*served.values(), *known.values()}))
+    at_home = Counter(nid for target, nid in served.items() if known.get(target) == nid)
+    unknown: dict[str, list[str]] = defaultdict(list)
+    for target, nid in served.items():
+        if target not in known:
+            unknown[nid].append(target)
     guessed: dict[str, str | None] = {}
-    for nid in {nid for target, nid in served.items() if target not in known}:
-        unknown = [target for target, at in served.items() if at == nid and target not in known]
-        free = usual - sum(served.get(target) == nid == home for target, home in known.items())
-        distances = sorted((_distance(target, positions[nid], known, positions), target) for target in unknown)
+    for nid, targets in unknown.items():
+        free = usual - at_home[nid]
+        distances = sorted((places.distance(target, nid), target) for target in targets)
         is_clear = 0 < free < len(distances) and distances[free - 1][0] < distances[free][0]
         for rank, (_, target) in enumerate(distances):
             guessed[target] = (nid if rank < free else "") if is_clear or free <= 0 or free >= len(distances) else None
@@ -71,16 +82,22 @@ def _usual(hosts: Counter[str]) -> int:
     return usual if 2 * list(hosts.values()).count(usual) > len(hosts) else 0
 
 
-def _distance(target: str, place: float, known: Mapping[str, str], positions: Mapping[str, float]) -> float:
-    """Return how far a server is from the position that the homes of a target's neighbours suggest."""
-    index = _index(target)
-    points = sorted((_index(other), positions[home]) for other, home in known.items())
-    below = [point for point in points if point[0] < index][-1:]
-    above = [point for point in points if point[0] > index][:1]
-    if below and above:
-        (left, start), (right, end) = below[0], above[0]
-        return abs(start + (end - start) * (index - left) / (right - left) - place)
-    return min((abs(at + index - point - place) for point, at in below + above), default=0.0)
+class _Places:
+    """The known homes of targets in the order of their indices, as positions."""
+
+    def __init__(self, known: Mapping[str, str], positions: Mapping[str, float]) -> None:
+        self._positions = positions
+        self._points = sorted((_index(target), positions[home]) for target, home in known.items())
+
+    def distance(self, target: str, nid: str) -> float:
+        """Return how far a server is from the position that the homes of a target's neighbours suggest."""
+        index, place, points = _index(target), self._positions[nid], self._points
+        first, last = bisect(points, (index, -math.inf)), bisect(points, (index, math.inf))
+        below, above = points[max(0, first - 1) : first], points[last : last + 1]
+        if below and above:
+            (left, start), (right, end) = below[0], above[0]
+            return abs(start + (end - start) * (index - left) / (right - left) - place)
+        return min((abs(at + index - point - place) for point, at in below + above), default=0.0)
 
 
 def _positions(nids: Iterable[str]) -> dict[str, float]:

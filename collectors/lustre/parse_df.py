@@ -29,6 +29,7 @@ _ROW = re.compile(
 _HEADER = re.compile(r"\nUUID[ \t]+(1K-blocks|Inodes)[ \t]+\S+[ \t]+\S+[ \t]+\S+[ \t]+Mounted on[ \t\r]*$", re.MULTILINE | re.ASCII)
 _SUMMARY = re.compile(r"\nfilesystem[ _]summary:[^\n]*")
 _ERROR = re.compile(r"^(?!filesystem)[!-9;-~]++[ \t]*+:[ \t]++([^\n]*\S)[ \t\r]*$", re.MULTILINE | re.ASCII)
+_NOT_BLANK = re.compile(r"\S[^\n]*")
 
 BYTES = "1K-blocks"
 INACTIVE = "target that is inactive"
@@ -60,13 +61,13 @@ def is_df(text: bytes) -> bool:
 
 def parse(text: bytes) -> Listing:
     """Parse an output, also a truncated or damaged one."""
-    listing, shown = Listing(), "\n" + text.decode("ascii", "replace")
+    listing, shown = Listing(), (b"\n" + text).decode("ascii", "replace")
     headers = list(_HEADER.finditer(shown))
     ends = [*(header.start() for header in headers), len(shown)]
     known = len(headers) + _count_without_header(shown[: ends[0]], listing)
     for header, end in zip(headers, ends[1:], strict=True):
         known += _block(header[1], shown[header.end() : end], listing)
-    unrecognised = sum(map(bool, map(str.strip, shown.split("\n")))) - known
+    unrecognised = sum(1 for _ in _NOT_BLANK.finditer(shown)) - known
     if unrecognised:
         listing.dropped[UNRECOGNISED] += unrecognised - _count_errors(shown, listing.dropped)
     listing.dropped = +listing.dropped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BEGIN = re.compile(rb"^[^\n]*BEGIN(?P<rest>[^\n]*)\n", re.MULTILINE)
+# The lookahead finds the end of the line first: without it, each BEGIN of a line without an end scans the rest of the file.
+_BEGIN = re.compile(rb"^(?=[^\n]*+\n)[^\n]*BEGIN(?P<rest>[^\n]*+)\n", re.MULTILINE)
+_NOT_BLANK = re.compile(rb"\S[^\n]*")
 _EPOCH = re.compile(rb"[ \t]+(\d{1,12})(?:[ \t][ -~]*)?\r?")
 UNRECOGNISED = "unrecognised line"
 MAX_EPOCH = 253_000_000_000
@@ -56,7 +59,7 @@ class SavedOutputs:
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset. Raises Fatal for a file with neither output."""
-        moments = [(row, moment) for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end]
+        moments = _within(await self._files.loaded(), window)
         cells = [(row, moment.cells) for row, moment in moments]
         found = list(batches(cells, self.step, self._columns, sorted(self._options.datasets())))
         dropped = sum((moment.dropped for _, moment in moments), Counter[str]())
@@ -64,18 +67,18 @@ class SavedOutputs:
 
     async def count(self, window: Window) -> int | None:
         """Return how many targets and devices were seen in a window."""
-        return sum(moment.records for row, moment in (await self._files.loaded()).items() if window.start <= row < window.end)
+        return sum(moment.records for _, moment in _within(await self._files.loaded(), window))
 
     async def spans(self) -> list[Window]:
         """Return the spans with outputs."""
-        return spans_of(np.array(list(await self._files.loaded()), np.int64), self.step)
+        return spans_of(np.array([row for row, _ in await self._files.loaded()], np.int64), self.step)
 
     async def close(self) -> None:
         """Wait until a read that has begun ends."""
         await self._files.close()
 
-    def _load(self) -> dict[int, _Moment]:
-        """Read all files; of outputs in one row the last in time counts."""
+    def _load(self) -> list[tuple[int, _Moment]]:
+        """Read all files into rows, oldest first; of outputs in one row the last in time counts."""
         outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
         homes = Homes(dict(one.split("=", 1) for one in self._options.home))
         moments: dict[int, _Moment] = defaultdict(_Moment)
@@ -89,13 +92,21 @@ class SavedOutputs:
             moment.take(len(seen) + len(targets), _dropped(text, listing.dropped, devices.dropped), fullness(targets))
         for moment, seen in served:
             moment.take(0, Counter(), failover(homes.away(seen), moment.dropped))
+        seen_cells: Cells = {}
         for moment in moments.values():
-            self._columns.add(moment.cells)
-        return dict(sorted(moments.items()))
+            for dataset, values in moment.cells.items():
+                seen_cells.setdefault(dataset, {}).update(values)
+        self._columns.add(seen_cells)
+        return sorted(moments.items(), key=lambda one: one[0])
 
     def _wanted(self, targets: Mapping[str, T]) -> dict[str, T]:
         chosen = self._options.filesystem
         return {name: value for name, value in targets.items() if not chosen or name[:-8] in chosen}
+
+
+def _within(moments: list[tuple[int, _Moment]], window: Window) -> list[tuple[int, _Moment]]:
+    first, last = (bisect_left(moments, edge, key=lambda one: one[0]) for edge in (window.start, window.end))
+    return moments[first:last]
 
 
 class _Moment:
@@ -115,7 +126,7 @@ class _Moment:
 
 def _dropped(text: bytes, of_df: Counter[str], of_dl: Counter[str]) -> Counter[str]:
     """Return the dropped lines of a text that may contain both outputs: a line is unrecognised if both parsers do not recognise it."""
-    lines = sum(map(bool, map(bytes.strip, text.split(b"\n"))))
+    lines = sum(1 for _ in _NOT_BLANK.finditer(text))
     unrecognised = of_df.pop(parse_df.UNRECOGNISED, 0) + of_dl.pop(parse_dl.UNRECOGNISED, 0) - lines
     return +(of_df + of_dl + Counter({UNRECOGNISED: unrecognised}))
 
