@@ -202,6 +202,8 @@ class Decoder:
 
     def _samples(self, page: Page) -> Samples:
         sources = page.sources
+        if not sources:
+            return Samples(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0), page.documents, page.dropped)
         try:
             parts = [self._samples_of(sources, page.dropped)]
         except TooManyPairs:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.collectd_es.parse import Decoder, Samples
-from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Piece, pieces
+from collectors.collectd_es.saved_inputs import MAX_PAGE_BYTES, Brackets, Piece, joined, pieces
 from collectors.collectd_es.series import Series
 from tokiod.errors import Fatal, Malformed
 from tokiod.toolkit.worker_pool import workers as processes
@@ -127,12 +127,22 @@ class _Pieces:
 
     def next(self) -> tuple[Piece, Parsed] | None:
         """Return the next piece and its result; None at the end."""
+        taken = self._take()
+        return None if taken is None else (taken[0], taken[1]())
+
+    def next_part(self, numbers: _Numbers) -> Piece | None:
+        """Return the next piece, None at the end. It is not parsed, unless by a worker ahead: that may have seen new names in it."""
+        taken = self._take()
+        if taken is None:
+            return None
+        if self._ahead > 1:
+            numbers.learn(taken[1]())
+        return taken[0]
+
+    def _take(self) -> tuple[Piece, Callable[[], Parsed]] | None:
         while len(self._waiting) < self._ahead and (piece := next(self._coming, None)) is not None:
             self._waiting.append((piece, self._submit(piece)))
-        if not self._waiting:
-            return None
-        piece, answer = self._waiting.popleft()
-        return piece, answer()
+        return self._waiting.popleft() if self._waiting else None
 
     def again(self, piece: Piece, numbers: _Numbers) -> Parsed:
         """Parse a joined piece. Names that its worker saw first are added before, though they come later in the file."""
@@ -145,20 +155,42 @@ def _in_order(coming: _Pieces, series: Series) -> Iterator[Samples]:
     numbers = _Numbers(series)
     while (found := coming.next()) is not None:
         piece, parsed = found
-        while parsed.samples is None:
+        if parsed.samples is None:
             numbers.learn(parsed)
-            piece, parsed = _joined(coming, numbers, piece, parsed.reason)
+            piece = _joined(coming, numbers, piece, parsed.reason)
+            parsed = coming.again(piece, numbers)
+        if parsed.samples is None:
+            raise _not_a_page(coming, piece, parsed.reason)
         yield numbers.ours(parsed, parsed.samples)
 
 
-def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> tuple[Piece, Parsed]:
-    """Join the next piece to one that is not a page."""
-    following = coming.next() if piece.stop - piece.start < MAX_PAGE_BYTES else None
-    if following is None:
-        raise Fatal(f"{coming.path}: byte {piece.start}: not a page: {reason}")
-    numbers.learn(following[1])
-    whole = piece.joined(following[0])
-    return whole, coming.again(whole, numbers)
+# Parsing again after each joined piece would take time in the square of their number. A piece can only be a page where its brackets are
+# balanced, which takes one pass over each piece.
+def _joined(coming: _Pieces, numbers: _Numbers, piece: Piece, reason: str) -> Piece:
+    """Join the next pieces to one that is not a page, until its brackets are balanced."""
+    brackets, parts = Brackets(), [piece]
+    brackets.add(_bytes(coming.path, piece))
+    while not brackets.balanced:
+        following = coming.next_part(numbers) if parts[-1].stop - piece.start < MAX_PAGE_BYTES else None
+        if following is None:
+            raise _not_a_page(coming, piece, reason)
+        brackets.add(parts[-1].between + _bytes(coming.path, following))
+        parts.append(following)
+    if len(parts) == 1:
+        raise _not_a_page(coming, piece, reason)
+    return joined(parts)
+
+
+def _bytes(path: Path, piece: Piece) -> bytes:
+    if piece.data is not None:
+        return piece.data
+    with path.open("rb") as file:
+        file.seek(piece.start)
+        return file.read(piece.stop - piece.start)
+
+
+def _not_a_page(coming: _Pieces, piece: Piece, reason: str) -> Fatal:
+    return Fatal(f"{coming.path}: byte {piece.start}: not a page: {reason}")
 
 
 @contextmanager
@@ -183,8 +215,4 @@ def _begin(rules: NameRules) -> None:
 
 
 def _parse(piece: Piece, path: str) -> Parsed:
-    if piece.data is None:
-        with Path(path).open("rb") as file:
-            file.seek(piece.start)
-            piece = replace(piece, data=file.read(piece.stop - piece.start))
-    return _parsers[0].parse(piece)
+    return _parsers[0].parse(replace(piece, data=_bytes(Path(path), piece)))

@@ -14,13 +14,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from tokiod.errors import Fatal
 from tokiod.toolkit.gzip_stream import GZIP, BrokenGzip, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from io import FileIO
     from pathlib import Path
 
@@ -158,10 +159,38 @@ class Piece:
     data: bytes | None
     between: bytes = b""
 
-    def joined(self, following: Piece) -> Piece:
-        """Return this piece and the next one, with what is between them."""
-        data = None if self.data is None or following.data is None else self.data + self.between + following.data
-        return Piece(self.form, self.start, following.stop, data, following.between)
+
+def joined(parts: Sequence[Piece]) -> Piece:
+    """Return pieces that follow each other as one, with what is between them."""
+    first, last = parts[0], parts[-1]
+    data = None
+    if all(part.data is not None for part in parts):
+        data = b"".join(chain.from_iterable((part.data or b"", part.between) for part in parts[:-1])) + (last.data or b"")
+    return Piece(first.form, first.start, last.stop, data, last.between)
+
+
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
+_UNFINISHED = (b"'", b"'\\")
+
+
+class Brackets:
+    """Counts the brackets of JSON that arrives in pieces, without those in its texts."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._unfinished = b""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether all brackets and texts are closed."""
+        return not self._depth and not self._unfinished
+
+    def add(self, data: bytes) -> None:
+        """Count the next bytes. A text that they end in continues in the following ones."""
+        outside = _TEXT.sub(rb"'\1", self._unfinished + data)
+        self._depth += sum(map(outside.count, (b"[", b"{"))) - sum(map(outside.count, (b"]", b"}")))
+        unfinished = next((end for end in _UNFINISHED if outside.endswith(end)), b"")
+        self._unfinished = unfinished.replace(b"'", b'"')
 
 
 def pieces(path: Path, on_read: Callable[[int], None] = lambda _bytes: None, *, copied: bool = True) -> Iterator[Piece]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.collectd_es import saved_inputs as module
-from collectors.collectd_es.saved_inputs import is_packed, pieces
+from collectors.collectd_es.saved_inputs import Brackets, is_packed, joined, pieces
 from tokiod.errors import Fatal
 
 NASTY = ["],[", "]", '"],["', "\\", '\\"],[', "}]},{", '{"hits":{"hits":[', "é\u2028", "] , [", ""]
@@ -35,7 +35,7 @@ def values(path, **how):
     """The JSON values of a file's pieces; of bare hits one list. A piece that is no JSON is joined to the next, as parse_workers does."""
     found, waiting = [], None
     for piece in pieces(path, **how):
-        waiting = piece if waiting is None else waiting.joined(piece)
+        waiting = piece if waiting is None else joined([waiting, piece])
         data = waiting.data if waiting.data is not None else path.read_bytes()[waiting.start : waiting.stop]
         try:
             found.append(json.loads(b"[" + data + b"]" if waiting.form == "hits" else data))
@@ -201,3 +201,16 @@ def test_memory_does_not_grow_with_the_file(sized, tmp_path):
         module.Sliding = original
     assert largest == len(page)
     assert len(made[0].data) <= 2 * (4096 + 2 * len(page))
+
+
+@given(
+    st.recursive(st.text(alphabet='a"\\[]{},', max_size=8) | st.none(), lambda inner: st.lists(inner, max_size=4), max_leaves=20), st.data()
+)
+def test_brackets_are_balanced_at_the_end_of_a_document_and_nowhere_before(document, data):
+    text = json.dumps([document]).encode()
+    brackets, place = Brackets(), 0
+    while place < len(text):
+        end = data.draw(st.integers(place + 1, len(text)))
+        brackets.add(text[place:end])
+        place = end
+        assert brackets.balanced == (place == len(text))
