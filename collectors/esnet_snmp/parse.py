@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collectors.esnet_snmp.to_batches import Series
 
 MAX_EPOCH = 250_000_000_000
+MAX_INTERFACES = 10_000
+"""Interfaces of one saved file."""
 MALFORMED = "malformed point"
 MALFORMED_NAME = "malformed interface name"
 OTHER_UNITS = "interface whose rates are in other units"
@@ -111,30 +113,78 @@ def parse_saved(data: bytes, place: str, dropped: Counter[str]) -> dict[Series, 
         raise Fatal(f"{place}: not saved rates, which are JSON: {error}") from None
     if not isinstance(document, dict) or not all(isinstance(interfaces, dict) for interfaces in document.values()):
         raise Fatal(f"{place}: not saved rates: expected {{router: {{interface: {{direction: {{epoch: rate}}}}}}}}")
+    if sum(map(len, document.values())) > MAX_INTERFACES:
+        raise Fatal(f"{place}: more than {MAX_INTERFACES} interfaces; save it in smaller pieces")
+    try:
+        return _of_document(document, dropped)
+    except (ValueError, RecursionError) as error:
+        raise Fatal(f"{place}: not saved rates: {error}") from None
+
+
+def _of_document(document: dict[str, dict[str, Any]], dropped: Counter[str]) -> dict[Series, Points]:
     found: dict[Series, Points] = {}
     for router, interfaces in document.items():
         for name, directions in interfaces.items():
             # In a file that lost lines with braces, "in" may appear as a router or an interface that contains others.
             if not isinstance(directions, dict) or {router, name} & DATASETS.keys() or not is_name(f"{router}:{name}"):
                 dropped[MALFORMED_NAME] += 1
-            elif directions.get("units") not in {None, UNITS}:
+            elif _value(directions.get("units")) not in (None, UNITS):
                 dropped[OTHER_UNITS] += 1
             else:
-                found |= {(f"{router}:{name}", way): _points(directions[way]) for way in DATASETS if isinstance(directions.get(way), dict)}
+                of = {way: _points(directions[way]) for way in DATASETS if way in directions}
+                found |= {(f"{router}:{name}", way): points for way, points in of.items() if points is not None}
     return found
 
 
-def _points(rates: dict[str, Any]) -> Points:
-    return Points.of((_epoch(epoch), rate) for epoch, rate in rates.items())
-
-
-def _epoch(text: str) -> int | None:
-    return int(text) if _DIGITS.fullmatch(text) else None
-
-
-# The json module reads the NaN that it writes itself.
+# A point takes 20 bytes as text and 250 as a key and a value of a dictionary. So the rates of each interface and direction are decoded
+# by themselves. Only the json module reads the NaN that it writes itself; such a file is decoded at once.
 def _decoded(data: bytes) -> Any:
+    try:
+        return _BY_DIRECTION.decode(data)
+    except msgspec.DecodeError:
+        pass
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
         return json.loads(data)
+
+
+_BY_DIRECTION = msgspec.json.Decoder(dict[str, dict[str, dict[str, msgspec.Raw]]])
+_REGULAR = msgspec.json.Decoder(dict[int, float | None])
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, msgspec.Raw):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return json.loads(bytes(value))
+
+
+def _points(rates: Any) -> Points | None:
+    """Parse the rates of one interface and direction; return None for anything but an object."""
+    if isinstance(rates, msgspec.Raw):
+        try:
+            return _regular(_REGULAR.decode(rates))
+        except (msgspec.DecodeError, OverflowError):
+            rates = _value(rates)
+    return Points.of((_epoch(epoch), rate) for epoch, rate in rates.items()) if isinstance(rates, dict) else None
+
+
+def _regular(rates: dict[int, float | None]) -> Points:
+    """Return the points of rates that msgspec found to be numbers or null."""
+    time = np.fromiter(rates.keys(), np.float64, len(rates))
+    rate = np.fromiter((np.nan if rate is None else rate for rate in rates.values()), np.float64, len(rates))
+    is_point = (time >= 0) & (time < MAX_EPOCH)
+    dropped = Counter({
+        MALFORMED: int(np.count_nonzero(~is_point)),
+        NEGATIVE: int(np.count_nonzero(is_point & (rate < 0))),
+        INFINITE: int(np.count_nonzero(is_point & (rate == np.inf))),
+    })  # fmt: skip
+    known = is_point & (rate >= 0) & (rate < np.inf)
+    return Points(time[known].astype(np.int64), rate[known] + 0.0, None, +dropped)
+
+
+def _epoch(text: str) -> int | None:
+    return int(text) if _DIGITS.fullmatch(text) else None

@@ -51,13 +51,14 @@ class SavedRates:
         """Return both directions. Dropped points are counted with the first window. Raises Fatal for a file of another form."""
         loaded = await self._files.loaded()
         dropped, loaded.dropped = loaded.dropped, Counter()
-        found = list(batches(loaded.points, loaded.columns, loaded.interval, self.step, window))
-        return WindowData(found, count(loaded.points, loaded.interval, self.step, window), dropped)
+        points = loaded.within(window)
+        found = list(batches(points, loaded.columns, loaded.interval, self.step, window))
+        return WindowData(found, count(points, loaded.interval, self.step, window), dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows of a window have known points."""
         loaded = await self._files.loaded()
-        return count(loaded.points, loaded.interval, self.step, window)
+        return count(loaded.within(window), loaded.interval, self.step, window)
 
     async def spans(self) -> list[Window]:
         """Return the spans with points."""
@@ -88,17 +89,29 @@ class SavedRates:
 
 @dataclass(slots=True)
 class _Loaded:
+    """points: in the order of their times."""
+
     points: dict[Series, Points]
     columns: tuple[str, ...]
     interval: int
     dropped: Counter[str]
+
+    def within(self, window: Window) -> dict[Series, Points]:
+        """Return the points that cover a part of a window."""
+        found = {}
+        for one, points in self.points.items():
+            first, last = np.searchsorted(points.time, [window.start - self.interval + 1, window.end]).tolist()
+            found[one] = Points(points.time[first:last], points.rate[first:last])
+        return found
 
 
 def _joined(parts: list[Points]) -> Points:
     dropped: Counter[str] = Counter()
     for part in parts:
         dropped.update(part.dropped)
-    return Points(np.concatenate([part.time for part in parts]), np.concatenate([part.rate for part in parts]), None, dropped)
+    time, rate = np.concatenate([part.time for part in parts]), np.concatenate([part.rate for part in parts])
+    order = np.argsort(time, kind="stable")  # of two points of one time the later one counts
+    return Points(time[order], rate[order], None, dropped)
 
 
 def _most_common(points: Iterable[Points]) -> int:

@@ -90,3 +90,10 @@ def test_what_reading_raised_is_raised_for_all_and_not_by_close():
         return await loading.close()
 
     assert asyncio.run(scenario()) is None
+
+
+def test_a_file_that_says_a_terabyte_is_refused_before_it_is_read(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(Fatal, match="larger than 64 MiB; save it in smaller pieces"):
+        content(tmp_path / "sparse")

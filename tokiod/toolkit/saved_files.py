@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound="Spool")
 
-MAX_WHOLE_BYTES = 1 << 30
-"""Bytes of a file that is read as a whole, after decompression."""
+MAX_WHOLE_BYTES = 64 << 20
+"""Bytes of a file that is read as a whole, after decompression: what is parsed from it takes several times as much memory."""
 
 
 class Spool(Protocol):
@@ -40,23 +41,33 @@ def readable(inputs: Sequence[str | Path], *, directories: bool = False) -> list
 
 
 def content(path: Path) -> bytes:
-    """Return the content of a file, decompressed if it is gzip. Raises Fatal for one that can't be read, is damaged or too large."""
+    """Return the content of a file, decompressed if it is gzip. Raises Fatal for one that can't be read, is damaged or too large.
+
+    A file that is too large is refused before more than MAX_WHOLE_BYTES of it are in memory.
+    """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_WHOLE_BYTES:
+                raise _too_large(path)
+            data = file.read(MAX_WHOLE_BYTES + 1)
     except OSError as error:
         raise Fatal(f"{path} can't be read: {error.strerror}") from None
     if data.startswith(GZIP):
         data = b"".join(_unpacked(path, data))
     if len(data) > MAX_WHOLE_BYTES:
-        raise Fatal(f"{path}: longer than {MAX_WHOLE_BYTES >> 30} GiB; save it in smaller pieces")
+        raise _too_large(path)
     return data
+
+
+def _too_large(path: Path) -> Fatal:
+    return Fatal(f"{path}: larger than {MAX_WHOLE_BYTES >> 20} MiB; save it in smaller pieces")
 
 
 def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
     """Yield the decompressed content of a gzip file, a little more than MAX_WHOLE_BYTES at most."""
     length = 0
     try:
-        for part in unpacked([data], MAX_WHOLE_BYTES + 1):
+        for part in unpacked([data], 1 << 20):
             yield part
             length += len(part)
             if length > MAX_WHOLE_BYTES:
