@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
+from array import array
+from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
-from collectors.mmperfmon.parse_legend import NO_LEGEND, NULL, ROW, STAMP, UNITS, Output, Table, ends, read_legend
-from collectors.mmperfmon.parse_rectangles import STAMPS, json_to_floats, rectangles
+from collectors.mmperfmon.parse_legend import CACHE_BYTES, NO_LEGEND, NULL, ROW, STAMP, UNITS, Output, Table, ends, lines, read_legend
+from collectors.mmperfmon.parse_rectangles import MAX_SECTION_BYTES, STAMPS, json_to_floats, rectangles
+from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -88,7 +90,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
         output.legends.append(legend)
         output.dropped["unrecognised line in a legend"] += legend.unknown_lines
     else:
-        output.dropped[NOT_A_ROW] += _lines(text)
+        output.dropped[NOT_A_ROW] += _count_lines(text)
     blocks: list[_Block] = []
     column, is_known, width = 0, legend.is_whole, 0
     for table in tables:
@@ -97,7 +99,7 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
             header = b"Row " + header
         words, names = header.split()[:2], header.split()[2:]
         if words != [b"Row", b"Timestamp"] or not names:
-            output.dropped[NOT_A_ROW] += 1 + _lines(body)
+            output.dropped[NOT_A_ROW] += 1 + _count_lines(body)
             is_known = False
             continue
         width += len(names)
@@ -119,12 +121,12 @@ def _read(section: bytes, output: Output, legend: Legend | None = None) -> None:
     output.tables += _joined(blocks, legend, output.dropped)
 
 
-def _lines(text: bytes) -> int:
-    return sum(1 for line in text.split(b"\n") if line.strip())
+def _count_lines(text: bytes) -> int:
+    return sum(1 for _ in lines(text))
 
 
 def _block(header: bytes, width: int, body: bytes, dropped: Counter[str]) -> _Block:
-    if not _is_cut(header, body) and (block := _regular(width, body)) is not None:
+    if len(body) <= MAX_SECTION_BYTES and not _is_cut(header, body) and (block := _regular(width, body)) is not None:
         return block
     return _irregular(header, body, dropped)
 
@@ -179,9 +181,11 @@ def _scale(units: list[bytes]) -> float | NDArray[np.float64]:
     return np.array([UNITS[unit] for unit in units])
 
 
-@lru_cache(maxsize=256)
+_FIRST_NUMBERS = tuple(range(1, 1441))
+
+
 def _row_numbers(rows: int) -> tuple[int, ...]:
-    return tuple(range(1, rows + 1))
+    return _FIRST_NUMBERS[:rows] if rows <= len(_FIRST_NUMBERS) else tuple(range(1, rows + 1))
 
 
 _ROW_NUMBERS = [b"%d" % number for number in range(1, 1441)]
@@ -192,7 +196,7 @@ def _numbers(rows: int) -> list[bytes]:
     return _ROW_NUMBERS[:rows] if rows <= len(_ROW_NUMBERS) else [b"%d" % number for number in range(1, rows + 1)]
 
 
-@lru_cache(maxsize=256)
+@cached_for_bytes(CACHE_BYTES)
 def _are_stamps(joined: bytes) -> bool:
     return STAMPS.fullmatch(joined) is not None
 
@@ -200,21 +204,21 @@ def _are_stamps(joined: bytes) -> bool:
 def _irregular(header: bytes, body: bytes, dropped: Counter[str]) -> _Block:
     """Parse the rows of a table one by one."""
     edges = ends(header)
-    lines = [line for line in body.split(b"\n") if line.strip()]
+    of_body = list(lines(body))
     if _is_cut(header, body):
-        lines.pop()
+        of_body.pop()
         dropped[TRUNCATED] += 1
     whole: list[Row] = []
-    for place, line in enumerate(lines):
+    for place, line in enumerate(of_body):
         found = row(line, edges)
         # Lost disk blocks read as zeros, and may have been the end of this table and the beginning of another.
         if _begins_another_table(found, whole) or b"\0" in line:
-            dropped[NOT_A_ROW] += len(lines) - place
+            dropped[NOT_A_ROW] += len(of_body) - place
             return _block_of_rows(whole, len(edges) - 2, is_last=True)
         if isinstance(found, str):
             dropped[found] += 1
         else:
-            whole.append(found)
+            whole.append((found[0], found[1], array("d", found[2])))
     return _block_of_rows(whole, len(edges) - 2, is_last=False)
 
 
@@ -257,7 +261,7 @@ def _agreeing_rows(block: _Block, known: dict[int, bytes], legend: Legend, colum
     return Table(legend, column, kept, _possible(block.value[:, agrees], dropped).T)
 
 
-Row = tuple[int, bytes, list[float]]
+Row = tuple[int, bytes, Sequence[float]]
 """Number, time stamp and values (NaN for null)."""
 
 _NUMBER = re.compile(rb"-?\d{1,40}(\.\d{0,40})?([eE][-+]?\d{1,3})?")

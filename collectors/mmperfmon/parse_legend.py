@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from tokiod.toolkit.bytes_cache import cached_for_bytes
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -21,6 +22,10 @@ NULL = b"null"
 
 ROW = re.compile(rb"[ \t]*([1-9]\d{0,8})[ \t]+(\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)(?=[ \t]|$)")
 _NAME = re.compile(rb"\S+")
+_LINE = re.compile(rb"[^\n]+")
+
+CACHE_BYTES = 16 << 20
+"""Bytes of the texts for which a cache holds results."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +86,7 @@ class Legend:
 NO_LEGEND = Legend(())
 
 
-@lru_cache(maxsize=512)
+@cached_for_bytes(CACHE_BYTES)
 def read_legend(text: bytes) -> Legend:
     """Parse the lines below "Legend:"; `unknown_lines` counts other lines, and entries without a valid key.
 
@@ -89,10 +94,10 @@ def read_legend(text: bytes) -> Legend:
     """
     found: dict[int, Metric | None] = {}
     unknown_lines, is_whole = 0, True
-    for line in text.split(b"\n"):
+    for line in lines(text):
         entry = ENTRY.fullmatch(line.strip())
         if entry is None:
-            unknown_lines += bool(line.strip())
+            unknown_lines += 1
             is_whole = is_whole and not looks_like_row(line)
             continue
         metric = _metric(entry[2])
@@ -113,6 +118,11 @@ def _metric(key: bytes) -> Metric | None:
 
 def _is_name(part: str) -> bool:
     return part == part.strip() != "" and part.isprintable() and "\ufffd" not in part
+
+
+def lines(text: bytes) -> Iterator[bytes]:
+    """Yield the lines that are not blank, one at a time: a list of all takes many times the memory of a text of newlines."""
+    return (found[0] for found in _LINE.finditer(text) if not found[0].isspace())
 
 
 def ends(header: bytes) -> list[int]:

@@ -8,14 +8,14 @@ rectangle.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
-from collectors.mmperfmon.parse_legend import STAMP, UNITS, Table, ends, read_legend
+from collectors.mmperfmon.parse_legend import CACHE_BYTES, STAMP, UNITS, Table, ends, read_legend
+from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +33,10 @@ _ENDS_NUMBER = np.isin(np.arange(256), list(b"0123456789l"))
 _SCALES = np.full(256, np.nan)
 for _unit, _scale in UNITS.items():
     _SCALES[_unit.rjust(2)[0]] = _scale
+
+
+MAX_SECTION_BYTES = 16 << 20
+"""Larger outputs are parsed row by row: the numbers of a text, as objects of Python, take up to sixteen times its memory."""
 
 
 class _Header(NamedTuple):
@@ -56,6 +60,8 @@ def rectangles(data: bytes) -> list[Table] | None:
 
 
 def _section(section: bytes) -> Table | None:
+    if len(section) > MAX_SECTION_BYTES:
+        return None
     text, *tables = section.split(b"\nRow ")
     legend = read_legend(text)
     parted = [table.partition(b"\n") for table in tables]
@@ -85,7 +91,7 @@ def _shape(table: tuple[_Header, bytes]) -> tuple[_Header, int]:
     return table[0], len(table[1])
 
 
-@lru_cache(maxsize=512)
+@cached_for_bytes(CACHE_BYTES)
 def _header(behind_row: bytes) -> _Header:
     """Parse the line of names after "Row "; without names if it is not a header."""
     header = b"Row " + behind_row
@@ -145,7 +151,7 @@ def _filled(bodies: Iterable[bytes], size: int) -> Iterable[bytes]:
 
 
 # Outputs of one hour have the same rows, so nearly all calls are answered from the cache.
-@lru_cache(maxsize=256)
+@cached_for_bytes(CACHE_BYTES)
 def _stamps(beginnings: bytes, rows: int) -> bytes:
     """Return the time stamps of rows with these beginnings, if they are numbered 1, 2, ...; else b""."""
     if beginnings.translate(None, b"0123456789:- \t"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.mmperfmon.parse_legend import STAMP
+from collectors.mmperfmon.parse_legend import CACHE_BYTES, STAMP
+from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -23,7 +23,7 @@ SECOND, NO_OFFSET = dt.timedelta(seconds=1), dt.timedelta(0)
 
 
 # Files of one hour have the same rows, so nearly all calls are answered from the cache.
-@lru_cache(maxsize=256)
+@cached_for_bytes(CACHE_BYTES)
 def to_instants(stamps: bytes, zone: ZoneInfo) -> NDArray[np.int64]:
     """Return the instants of joined time stamps, in the order of the rows; NEVER for a time that no clock in the zone showed."""
     pairs = [_instants(stamps[place : place + STAMP].decode(), zone) for place in range(0, len(stamps), STAMP)]
