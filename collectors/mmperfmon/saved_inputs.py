@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import queue
-import tarfile
 import threading
 from contextlib import closing
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 from tokiod.errors import Fatal
 from tokiod.toolkit.gzip_stream import GZIP, BrokenGzip, unpacked
+from tokiod.toolkit.tar_stream import BLOCK_BYTES, MAX_ARCHIVE_BYTES, BrokenTar, is_tar, members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -20,15 +19,8 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 28
 
 _READ_BYTES = 1 << 18
-_TAR_BUFFER_BYTES = 1 << 15
-"""The rest of a buffer is copied with each header and each member."""
-
 _PIECES_AHEAD = 8
 """Pieces that are unpacked in advance."""
-
-_TAR_BLOCK_BYTES = 512
-_TAR_MAGIC = slice(257, 262)
-_BROKEN = (tarfile.TarError, BrokenGzip, EOFError, ValueError, ArithmeticError)
 
 
 def outputs(path: Path, on_read: Callable[[int], None]) -> Iterator[tuple[str, bytes]]:
@@ -44,19 +36,22 @@ def outputs(path: Path, on_read: Callable[[int], None]) -> Iterator[tuple[str, b
     try:
         with closing(_read_ahead(_unpacked(_pieces(path, on_read)))) as pieces:
             yield from _in_file(path, _Stream(pieces))
-    except _BROKEN as error:
-        raise Fatal(f"{path}: broken: {str(error) or 'it is truncated'}") from None
+    except (BrokenTar, BrokenGzip) as error:
+        raise Fatal(f"{path}: broken: {error}") from None
 
 
 def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
-    if stream.peek(_TAR_BLOCK_BYTES)[_TAR_MAGIC] != b"ustar":
+    if not is_tar(stream.peek(BLOCK_BYTES)):
         yield str(path), _read_limited(str(path), stream)
         return
-    with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|", bufsize=_TAR_BUFFER_BYTES) as archive:
-        for member in archive:
-            if member.isfile() and (file := archive.extractfile(member)) is not None:
-                name = f"{path}: {member.name}"
-                yield name, _read_limited(name, _Stream(_unpacked(iter(partial(file.read, _READ_BYTES), b""))))
+    total = 0
+    for member in members(stream.read, MAX_OUTPUT_BYTES):
+        name = f"{path}: {member.name}"
+        data = _read_limited(name, _Stream(_unpacked(member.data)))
+        total += len(data)
+        if total > MAX_ARCHIVE_BYTES:
+            raise Fatal(f"{path}: unpacked, its members are larger than {MAX_ARCHIVE_BYTES >> 30} GiB: split it")
+        yield name, data
 
 
 def _read_limited(name: str, stream: _Stream) -> bytes:
