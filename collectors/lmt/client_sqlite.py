@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import apsw
 import numpy as np
 
-from collectors.lmt.datasets import NULL_INTEGER
+from collectors.lmt.datasets import NULL_INTEGER, REQUIRED_COLUMNS, TABLES
+from collectors.lmt.parse_inventory import INFO
 from tokiod.errors import CollectError, Fatal, Transient
 
 if TYPE_CHECKING:
@@ -92,7 +95,9 @@ class Sqlite:
 
     def _work(self, work: Callable[[Copy], T]) -> T:
         try:
-            return work(self._open())
+            copy = self._open()
+            copy.start_clock()
+            return work(copy)
         except FAILURES as error:
             self._drop()
             raise self._to_collect_error(error) from None
@@ -117,6 +122,8 @@ class Sqlite:
         if isinstance(error, PermissionError):
             return Fatal(f"{self.path} cannot be read: {error.strerror}; the user tokiod needs read access to the file and its directories")
         reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, apsw.InterruptError):
+            reason = f"a query did not end within {QUERY_SECONDS:g} s"
         if self.finished:
             return Fatal(f"{self.path} is not a SQLite copy of an LMT database, or is damaged: {reason}")
         return Transient(f"{self.path} cannot be read now: {reason}; it may be about to be replaced")
@@ -129,6 +136,20 @@ MAX_BLOCKS = 1 << 14
 LOOKUP_COST_ROWS = 4
 """Reading this many rows in file order takes as long as looking one up."""
 CACHE_KIB = 16 << 10
+QUERY_SECONDS = 300.0
+"""Time limit of the statements for one call."""
+OPCODES_PER_CHECK = 100_000
+MAX_VALUE_BYTES = 16 << 20
+"""The longest text, blob or row."""
+MAX_SCHEMA_ENTRIES = 1000
+
+PRAGMAS = frozenset({"data_version", "table_info", "table_list", "index_list", "index_info"})
+FUNCTIONS = frozenset({"min", "max", "count", "substr", "datetime", "group_concat", "ifnull", "coalesce", "upper"})
+READABLE = frozenset(
+    {"SQLITE_MASTER", "SQLITE_SCHEMA", *INFO, *REQUIRED_COLUMNS, *(table.name for table in TABLES)}
+    | {f"PRAGMA_{name.upper()}" for name in PRAGMAS}
+)
+"""Tables that statements may read, pragmas and functions that they may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +187,28 @@ class Copy:
         self.db.set_busy_timeout(int(BUSY_SECONDS * 1000))
         self._finished = finished
         self._block_indexes: dict[str, tuple[int, BlockIndex]] = {}
+        self._deadline = math.inf
         try:
+            _restrict(self.db)
+            self.db.set_progress_handler(self._is_late, OPCODES_PER_CHECK)
+            self.start_clock()
             self.db.execute(f"PRAGMA cache_size = -{CACHE_KIB}").fetchall()
+            _check_tables_only(self.db, path)
             self.schema = self._read_schema()
+            self.db.authorizer = _authorize
         except BaseException:
             self.db.close()
             raise
 
+    def start_clock(self) -> None:
+        """Allow QUERY_SECONDS from now on. After that SQLite ends a statement with an InterruptError."""
+        self._deadline = monotonic() + QUERY_SECONDS
+
+    def _is_late(self) -> bool:
+        return monotonic() > self._deadline
+
     def _read_schema(self) -> Schema:
-        sql = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type IN ('table', 'view')"
+        sql = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
         columns: dict[str, set[str]] = {}
         for table, column in self.db.execute(sql):
             columns.setdefault(table.upper(), set()).add(column.upper())
@@ -195,8 +229,8 @@ class Copy:
 
     @cached_property
     def _without_rowid(self) -> frozenset[str]:
-        """Views and tables without rowids, which only conditions can narrow down."""
-        return frozenset(name for (name,) in self.db.execute("SELECT upper(name) FROM pragma_table_list WHERE wr OR type <> 'table'"))
+        """Tables without rowids, which only conditions can narrow down."""
+        return frozenset(name for (name,) in self.db.execute("SELECT upper(name) FROM pragma_table_list WHERE wr"))
 
     def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
         """Return wanted.named, an array per column."""
@@ -235,7 +269,10 @@ class Copy:
         start, end = (self.db.execute(f"SELECT {edge}(rowid) FROM {name}").get or 0 for edge in ("min", "max"))
         size = max(BLOCK_ROWS, (end - start) // MAX_BLOCKS + 1)
         sql = f"SELECT coalesce(min(TS_ID), 1), coalesce(max(TS_ID), 0) FROM {name} WHERE rowid BETWEEN ? AND ?"
-        edges = [self.db.execute(sql, (at, at + size - 1)).get for at in range(start, end + 1, size)]
+        edges = []
+        for at in range(start, end + 1, size):
+            self.start_clock()
+            edges.append(self.db.execute(sql, (at, at + size - 1)).get)
         least, greatest = np.array(edges, np.int64).reshape(-1, 2).T
         return BlockIndex(start, size, least, greatest)
 
@@ -249,6 +286,52 @@ class Copy:
         sql = f"SELECT {', '.join(wanted.named)} FROM {wanted.table.name} WHERE {where}{wanted.of_operations}"
         rows = self.db.execute(sql)
         return np.fromiter(chain.from_iterable(rows), np.float64).reshape(-1, len(wanted.named)).T
+
+
+# A copy comes from elsewhere, and its schema is a program: a view, a virtual table, a trigger or a generated column runs any SQL when a
+# table is read. So nothing but tables and plain indexes is accepted, and the connection can do nothing but read LMT's tables.
+def _restrict(db: apsw.Connection) -> None:
+    for option, value in (
+        (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+        (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+    ):
+        db.config(option, value)
+    for limit, count in (
+        (apsw.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
+        (apsw.SQLITE_LIMIT_ATTACHED, 0),
+        (apsw.SQLITE_LIMIT_COMPOUND_SELECT, 2),
+    ):
+        db.limit(limit, count)
+    db.execute("PRAGMA cell_size_check = ON").fetchall()
+
+
+def _check_tables_only(db: apsw.Connection, path: Path) -> None:
+    """Raise Fatal for a file with anything but tables and plain indexes."""
+    entries = db.execute("SELECT type, name, upper(sql) FROM sqlite_master LIMIT ?", (MAX_SCHEMA_ENTRIES + 1,)).fetchall()
+    if len(entries) > MAX_SCHEMA_ENTRIES:
+        raise Fatal(f"{path} is not a copy of an LMT database: it has more than {MAX_SCHEMA_ENTRIES} tables and indexes")
+    for kind, name, sql in entries:
+        if kind not in {"table", "index"} or str(sql).startswith("CREATE VIRTUAL"):
+            what = kind if kind in {"view", "trigger"} else "virtual table"
+            raise Fatal(f"{path} has a {what}, {name!r}: only copies with nothing but tables are read")
+    generated = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' AND c.hidden"
+    for table, column in db.execute(generated):
+        raise Fatal(f"{path} has a generated column, {table}.{column}: only copies with nothing but tables are read")
+
+
+def _authorize(operation: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
+    """Permit what this module and collector.py execute."""
+    if operation == apsw.SQLITE_READ:
+        is_permitted = (first or "").upper() in READABLE
+    elif operation == apsw.SQLITE_FUNCTION:
+        is_permitted = (second or "").lower() in FUNCTIONS
+    elif operation == apsw.SQLITE_PRAGMA:
+        is_permitted = (first or "").lower() in PRAGMAS
+    else:
+        is_permitted = operation == apsw.SQLITE_SELECT
+    return apsw.SQLITE_OK if is_permitted else apsw.SQLITE_DENY
 
 
 def _parts(wanted: RowRange) -> Iterator[RowRange]:

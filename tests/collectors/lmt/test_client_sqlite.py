@@ -9,6 +9,7 @@ import sys
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+import apsw
 import lmt_database
 import numpy as np
 import pytest
@@ -449,7 +450,7 @@ def test_a_name_with_spaces_and_percent_signs_is_a_name(tmp_path):
 
 def test_a_long_query_ends_soon_after_it_was_cancelled(tmp_path):
     collector = saved(lmt_database.save(tmp_path / "copy", lmt_database.tables()))
-    forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    forever = f"SELECT count(*) FROM {', '.join(f'OST_DATA t{n}' for n in range(8))}"
 
     async def cancelled(c):
         with pytest.raises(TimeoutError):
@@ -477,3 +478,75 @@ def test_the_reader_of_a_write_ahead_log_sees_what_is_committed(tmp_path):
             )
         assert means(live(path), window) == lmt_database.meaning(whole, window)
         assert means(saved(path), window) == lmt_database.meaning(whole, window)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+
+
+def altered(path, *statements):
+    lmt_database.save(path, lmt_database.tables(steps=5))
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in statements:
+            db.execute(statement)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("statements", "what"),
+    [
+        (
+            ["DROP TABLE OST_INFO", "CREATE VIEW OST_INFO AS SELECT 1 OST_ID, 1 OSS_ID, printf('%.*c', 300000000, 'x') OST_NAME"],
+            "view, 'OST_INFO'",
+        ),
+        (
+            [
+                "DROP TABLE OST_INFO",
+                f"CREATE VIEW OST_INFO AS {ENDLESS} SELECT i OST_ID, 1 OSS_ID, 'x' OST_NAME FROM n",
+            ],
+            "view, 'OST_INFO'",
+        ),
+        (["CREATE VIRTUAL TABLE words USING fts5(x)"], "virtual table, 'words'"),
+        (["CREATE TRIGGER t AFTER INSERT ON OST_INFO BEGIN SELECT 1; END"], "trigger, 't'"),
+        (
+            ["DROP TABLE OST_INFO", "CREATE TABLE OST_INFO (OST_ID, OSS_ID, OST_NAME AS (printf('%.*c', 300000000, 'x')))"],
+            "generated column, OST_INFO.OST_NAME",
+        ),
+    ],
+)
+@pytest.mark.parametrize("opened", [saved, live])
+def test_a_copy_with_a_program_in_its_schema_is_refused(tmp_path, statements, what, opened):
+    with pytest.raises(Fatal, match="only copies with nothing but tables are read") as error:
+        means(opened(altered(tmp_path / "copy.sqlite3", *statements)), Window(START, START + 20))
+    assert what in str(error.value)
+
+
+def test_a_copy_s_own_indexes_and_other_tables_are_accepted(tmp_path):
+    path = altered(tmp_path / "copy.sqlite3", "CREATE INDEX i ON OST_DATA (TS_ID)", "CREATE TABLE notes (x)", "ANALYZE")
+    assert means(saved(path), Window(START, START + 20)) == lmt_database.meaning(lmt_database.tables(steps=5), Window(START, START + 20))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM notes", "SELECT printf('%.*c', 300000000, 'x')", "DELETE FROM OST_INFO",
+        "ATTACH ':memory:' AS m", "PRAGMA trusted_schema",
+        f"{ENDLESS} SELECT count(*) FROM n",
+    ],
+)  # fmt: skip
+def test_a_connection_can_only_read_the_tables_of_lmt(tmp_path, statement):
+    copy = Copy(altered(tmp_path / "copy.sqlite3", "CREATE TABLE notes (x)"), finished=True)
+    with closing(copy.db), pytest.raises(apsw.Error):
+        copy.db.execute(statement).fetchall()
+
+
+def test_a_value_is_no_longer_than_the_limit(tmp_path):
+    path = altered(tmp_path / "copy.sqlite3", f"UPDATE OST_INFO SET OST_NAME = zeroblob({17 << 20})")
+    with pytest.raises(Fatal, match="or is damaged: string or blob too big"):
+        means(saved(path), Window(START, START + 20))
+
+
+def test_a_query_that_does_not_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(client_sqlite, "QUERY_SECONDS", -1.0)
+    monkeypatch.setattr(client_sqlite, "OPCODES_PER_CHECK", 1)
+    with pytest.raises(Fatal, match="a query did not end within -1 s"):
+        means(saved(altered(tmp_path / "copy.sqlite3")), Window(START, START + 20))
