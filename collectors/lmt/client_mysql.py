@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
@@ -13,7 +14,7 @@ import asyncmy
 import msgspec
 import numpy as np
 from asyncmy.cursors import SSCursor
-from asyncmy.errors import MySQLError
+from asyncmy.errors import MySQLError, OperationalError
 
 from collectors.lmt.datasets import NULL_INTEGER
 from tokiod.errors import CollectError, Fatal, Transient
@@ -35,6 +36,8 @@ CONNECTIONS = 2
 LOGIN_DENIED = {1045, 1130, 1251, 1698}
 READING_DENIED = {1044, 1142, 1143}
 UNKNOWN_NAME = {1049, 1054, 1146}
+NEEDS_TLS = -1
+"""The number, no server's, of the error for a login that is refused without TLS."""
 CERTIFICATE_FAILED = "CERTIFICATE_VERIFY_FAILED"
 """The text of the ssl module within that of asyncmy."""
 
@@ -141,20 +144,22 @@ class Mysql:
             self._idle.pop().connection.close()
 
     async def _connect(self) -> Session:
-        server = self._server
-        async with asyncio.timeout(CONNECT_SECONDS):
-            connection = await asyncmy.connect(
-                host=server.host,
-                port=server.port,
-                user=server.user,
-                password=server.password(),
-                database=server.database,
-                charset="utf8mb4",
-                ssl=server.tls(),
-                autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                read_timeout=server.read_timeout,
-            )
+        server, tls = self._server, self._server.tls()
+        with _only_with_tls(tls):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                connection = await asyncmy.connect(
+                    host=server.host,
+                    port=server.port,
+                    user=server.user,
+                    password=server.password(),
+                    database=server.database,
+                    charset="utf8mb4",
+                    ssl=tls,
+                    autocommit=True,
+                    connect_timeout=CONNECT_SECONDS,
+                    read_timeout=server.read_timeout,
+                    **({} if tls else WITHOUT_TLS),
+                )
         try:
             return await _describe(connection)
         except BaseException:
@@ -167,6 +172,8 @@ class Mysql:
         user = self._server.user
         if number in LOGIN_DENIED:
             return Fatal(f"{self} rejects user {user}: {text}; check the user in url, its password, and the hosts that the server allows")
+        if number == NEEDS_TLS:
+            return Fatal(f"{self} asks for the password of {user} in a form that is safe with TLS only ({text}): set tls = true")
         if number in READING_DENIED:
             return Fatal(f"{user} may not read {self}: {text}; GRANT SELECT ON `{self._server.database}`.* TO that user")
         if number in UNKNOWN_NAME:
@@ -174,6 +181,35 @@ class Mysql:
         if CERTIFICATE_FAILED in text:
             return Fatal(f"{self}: the server's certificate is not trusted: {text}; check tls_ca and the host in url")
         return Transient(f"{self} does not answer: {text}")
+
+
+class _Refused:
+    """A method of login whose answer is the password, or enough to compute it: the server receives no answer."""
+
+    def __init__(self, connection: Any) -> None:
+        pass
+
+    def authenticate(self, _packet: Any) -> None:
+        raise OperationalError(NEEDS_TLS, "its method of login sends the password")
+
+
+# The server, or what answers in its place, may ask for any method. sha256_password encrypts the password for the key that the server sends,
+# and caching_sha2_password does so where its first step fails; without TLS it may be any key. A value that is not a key ends both.
+WITHOUT_TLS: dict[str, Any] = {
+    "auth_plugin_map": dict.fromkeys((b"mysql_clear_password", b"dialog", b"sha256_password", b"mysql_old_password"), _Refused),
+    "server_public_key": b"no key is trusted",
+}
+
+
+@contextmanager
+def _only_with_tls(tls: ssl.SSLContext | None) -> Iterator[None]:
+    """Give the error of an invalid key the number of a refused login."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if tls is None:
+            raise OperationalError(NEEDS_TLS, f"the password would be encrypted for any key: {error}") from None
+        raise
 
 
 async def _schema_of(session: Session) -> Schema:
