@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from elastic_transport import AsyncTransport, ConnectionTimeout, HttpHeaders, NodeConfig, Serializer, TlsError, TransportError
+from elastic_transport import (
+    AiohttpHttpNode,
+    AsyncTransport,
+    ConnectionTimeout,
+    HttpHeaders,
+    NodeConfig,
+    Serializer,
+    TlsError,
+    TransportError,
+)
 from elastic_transport.client_utils import url_to_node_config
 
 from tokiod.errors import CollectError, Fatal, Transient
@@ -20,6 +29,8 @@ from tokiod.runtime.secrets import remember
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+    import aiohttp
 
     from collectors.collectd_es.parse import Answer
     from collectors.collectd_es.parse_hits import Shards
@@ -34,11 +45,15 @@ PRODUCT = "x-elastic-product"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a server is and how to log in. authorization: the header's value, "" for none; timeout: seconds for a whole answer."""
+    """Where a server is and how to log in.
+
+    authorization: the header's value, "" for none; timeout: seconds for a whole answer; max_answer: its bytes after decompression.
+    """
 
     url: str
     user: str
     timeout: float
+    max_answer: int
     compress: bool
     authorization: Callable[[], str] = field(repr=False)
     tls: Callable[[], ssl.SSLContext | None] = field(repr=False)
@@ -54,6 +69,57 @@ class _Bytes(Serializer):
 
     def dumps(self, data: Any) -> bytes:
         return data if isinstance(data, bytes) else msgspec.json.encode(data)
+
+
+class _TooLargeError(ValueError):  # elastic_transport passes ValueErrors on
+    """An answer is larger than Access.max_answer."""
+
+
+class _Answer:
+    """An answer of aiohttp that is read as far as a number of bytes."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, max_bytes: int) -> None:
+        self._answer = answer
+        self._max_bytes = max_bytes
+        self.status = answer.status
+        self.headers = answer.headers
+
+    async def read(self) -> bytes:
+        body = bytearray()
+        async for chunk in self._answer.content.iter_chunked(1 << 16):
+            body += chunk
+            if len(body) > self._max_bytes:
+                raise _TooLargeError(
+                    f"the answer is larger than max_answer, {self._max_bytes >> 20} MiB: reduce page, or increase max_answer"
+                )
+        return bytes(body)
+
+
+class _Session:
+    """A session of aiohttp that follows no redirects and bounds answers."""
+
+    def __init__(self, session: aiohttp.ClientSession, max_answer: int) -> None:
+        self._session = session
+        self._max_answer = max_answer
+
+    @asynccontextmanager
+    async def request(self, method: str, url: str, **options: Any) -> AsyncIterator[_Answer]:
+        async with self._session.request(method, url, allow_redirects=False, **options) as answer:
+            yield _Answer(answer, self._max_answer)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+# Its base class follows redirects to any host, and reads answers of any size.
+class _Node(AiohttpHttpNode):
+    """The connections to a server."""
+
+    session: Any
+
+    def _create_aiohttp_session(self) -> None:
+        super()._create_aiohttp_session()
+        self.session = _Session(self.session, self.config._extras["max_answer"])  # noqa: SLF001 - meant for other classes of nodes
 
 
 # This is the transport of the official client without the client, which refuses all servers but its own major version (product check,
@@ -78,11 +144,16 @@ class Server:
             answer = await transport.perform_request(method, target, body=body, headers=self._headers)
         except ConnectionTimeout:
             raise Transient(f"{self} did not answer completely within {self._access.timeout:g} s") from None
+        except _TooLargeError as error:
+            raise Fatal(f"{self}: {error}") from None
         except TlsError as error:
             await self._disconnect()
             raise Fatal(f"{self}: the server's certificate is not trusted: {error.message}; check tls_ca and the host in url") from None
         except TransportError as error:
             raise Transient(f"{self} does not answer: {error.message}") from None
+        if answer.meta.status in REDIRECTS:
+            target = (answer.meta.headers.get("location") or "")[:_MAX_REASON_LENGTH].partition("?")[0]
+            raise Fatal(f"{self} redirects to {target!r}: redirects are not followed; set url to that address if it is the right one")
         if answer.meta.status != OK:
             problem = status_error(answer.meta.status, _bytes(answer.body), str(self), self._pattern, self._access.user)
             if answer.meta.status in DENIED:
@@ -129,11 +200,12 @@ class Server:
             self._headers["authorization"] = authorization
         config = url_to_node_config(access.url, use_default_ports_for_scheme=True)
         options: dict[str, Any] = {"request_timeout": access.timeout, "http_compress": access.compress}
+        options["_extras"] = {"max_answer": access.max_answer}
         if (tls := access.tls()) is not None:
             options["ssl_context"] = tls
         node = NodeConfig(config.scheme, config.host, config.port, config.path_prefix, **options)
         serializers = {mimetype: _Bytes() for mimetype in (JSON, "application/*", "text/*")}
-        return AsyncTransport([node], node_class="aiohttp", serializers=serializers, max_retries=0, retry_on_status=())
+        return AsyncTransport([node], node_class=_Node, serializers=serializers, max_retries=0, retry_on_status=())
 
     async def _disconnect(self) -> None:
         transport, self._transport = self._transport, None
@@ -159,6 +231,7 @@ def _bytes(body: Any) -> bytes:
     return body if isinstance(body, bytes) else b""
 
 
+REDIRECTS = {301, 302, 303, 307, 308}
 DENIED = {401, 403}
 NOT_FOUND = 404
 BUSY = {408, 429}

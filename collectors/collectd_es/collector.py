@@ -202,6 +202,7 @@ def connected(config: Config, site: Site) -> Collector:
         url=config.url.rstrip("/"),
         user=config.user or "",
         timeout=float(config.request_timeout),
+        max_answer=int(config.max_answer),
         compress=config.compress,
         authorization=lambda: _authorization(config, site),
         tls=lambda: client_context(config.tls_ca, config.tls_cert, config.tls_key) if config.url.startswith("https:") else None,

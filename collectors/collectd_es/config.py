@@ -13,7 +13,7 @@ from collectors.collectd_es.datasets import DATASETS, Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.query import Read  # noqa: TC001 - msgspec reads annotations
 from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
-from tokiod.units import Duration
+from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     host_prefix, device_prefix: beginnings of names, so that the server sends no others.
     fields: names of the documents' fields. interval: collectd's time step.
     source_filter, compress: the server omits unused fields and compresses: for slow links, at the server's cost.
+    max_answer: the size of one answer after decompression; a larger one is refused.
     user with password_file or password_env, or api_key_file or api_key_env; tls_ca, tls_cert, tls_key: for https.
     """
 
@@ -45,6 +46,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     page: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_HITS)] = MAX_PAGE_HITS
     keep_alive: Duration = Duration(60)
     request_timeout: Duration = Duration(30)
+    max_answer: Size = Size(128 << 20)
     settle: Duration = Duration(60)
     interval: Duration = Duration(10)
     collect: tuple[str, ...] = DATASETS
@@ -96,7 +98,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             yield "url: must begin with https:// if tls_ca, tls_cert or tls_key is set"
 
     def _other_faults(self) -> Iterator[str]:
-        for name in ("interval", "keep_alive", "request_timeout"):
+        for name in ("interval", "keep_alive", "request_timeout", "max_answer"):
             if getattr(self, name) <= 0:
                 yield f"{name}: must be greater than zero"
         if unknown := sorted(self.datasets() - set(DATASETS)):
