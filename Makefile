@@ -81,6 +81,7 @@ soak: install
 	@$(BIN)/python tests/system/soak.py --minutes $(MINUTES) --days $(DAYS) $(if $(SEED),--seed $(SEED))
 
 fuzz: install
+	@$(BIN)/python -m tests.fuzz --bombs
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
 
 constraints: install

@@ -1,5 +1,6 @@
 """`make fuzz`: damaged files of every kind, a million of them, and what they must never cause.
 
+    python -m tests.fuzz --bombs
     python -m tests.fuzz [--inputs N] [--seconds S] [--seed X] [--only KIND] [--processes P]
 
 crash      an exception other than an error with a message, or a batch that must not be sent
@@ -7,7 +8,7 @@ hang       an input that takes longer than ten seconds
 invented   a cell that the undamaged file does not have, of a file from which bytes were only removed
 
 Prints one line: fuzz inputs N crashes 0 hangs 0 invented 0 seconds S seed X; exits 1 if one of them isn't 0. What failed is kept in
-.fuzz/, one file each.
+.fuzz/, one file each. --bombs reads the files of bombs.py instead.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from tests.fuzz.bombs import BOMBS, failures
 from tests.fuzz.kinds import Kind, kinds, read, zipped
 from tests.fuzz.mutate import LOSSY, WILD
 
@@ -39,6 +41,8 @@ class Hang(BaseException):
 
 def main() -> int:
     arguments = _arguments()
+    if arguments.bombs:
+        return _bombs()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
     names = [arguments.only] if arguments.only else sorted({kind.name for kind in kinds()})
     begun, found, inputs = time.monotonic(), Counter(), 0
@@ -54,6 +58,13 @@ def main() -> int:
     figures = " ".join(f"{what} {found[what]}" for what in ("crashes", "hangs", "invented"))
     print(f"fuzz inputs {inputs} {figures} seconds {seconds} seed {seed}")
     return 1 if found else 0
+
+
+def _bombs() -> int:
+    found = {name: failures(name, 1.0) for name in BOMBS}
+    for name, failure in found.items():
+        print(f"{name}: {failure or 'within the limits'}")
+    return 1 if any(found.values()) else 0
 
 
 def _tasks(names: list[str], seed: int, chunks: int, deadline: float) -> tuple[list, ...]:
@@ -131,6 +142,7 @@ def _memory() -> str | None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bombs", action="store_true", help="read the bombs, each within its limits")
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--seed", type=int)
