@@ -72,7 +72,8 @@ def _place(metric: Metric, maps: Maps) -> Place | int:
         if not metric.ids:
             return UNKNOWN
         kind = maps.nsd(metric.ids[-1])
-        return NO_TYPE if kind is None else Place(f"{kind}targets/{dataset}", f"{metric.host}:{metric.ids[-1]}")
+        # Of a file system the cluster is a part of its name, as in pytokio: two clusters may have file systems of one name.
+        return NO_TYPE if kind is None else Place(f"{kind}targets/{dataset}", f"{metric.host}:{'|'.join(metric.ids)}")
     if not (dataset := OF_SERVER.get(metric.counter)) or bool(metric.ids) != (metric.counter in _NETWORK):
         return UNKNOWN
     if metric.ids == (_LOOPBACK,):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD
+from collectors.mmperfmon.parse_legend import CACHE_BYTES
 from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
 from collectors.mmperfmon.series import REASONS
 from tokiod.batch import Batch
+from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -79,7 +81,7 @@ class _Begins(NamedTuple):
 
 
 # Outputs of one hour have the same stamps, so most calls are answered from the cache.
-@lru_cache(maxsize=256)
+@cached_for_bytes(CACHE_BYTES)
 def _begins(stamps: bytes, buckets: Buckets) -> _Begins:
     end = to_instants(stamps, buckets.zone)
     exists = end != NEVER
@@ -128,7 +130,8 @@ def _other_length(end: NDArray[np.int64], step: int) -> str | None:
     steps = np.diff(end)
     if len(steps) and steps.min() < step:
         return "buckets shorter than the step"
-    if len(steps) >= MIN_ROWS_FOR_LENGTH - 1 and steps.min() == steps.max() > step:
+    # Buckets end at multiples of their length. Rows that are evenly further apart at other times have missing rows between them.
+    if len(steps) >= MIN_ROWS_FOR_LENGTH - 1 and steps.min() == steps.max() > step and not (end % math.gcd(int(steps[0]), 3600)).any():
         return "buckets longer than the step"
     return None
 

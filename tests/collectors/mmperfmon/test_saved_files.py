@@ -170,6 +170,20 @@ def test_buckets_of_another_length_are_not_put_into_rows(tmp_path, bucket, reaso
     assert (len(found["datatargets/readbytes"]), data.dropped) == (4, {})
 
 
+def test_rows_with_others_missing_between_them_are_stored(tmp_path):
+    times = ["2019-05-15-08:01:00", "2019-05-15-08:03:00", "2019-05-15-08:05:00"]
+    found, data = of(opened(written(tmp_path, [output({NSD: [5, 6, 7]}, times)])), Window(small.START, small.START + 86400))
+    assert (list(found["datatargets/readbytes"].values()), data.dropped) == ([5, 6, 7], {})
+
+
+def test_file_systems_of_one_name_in_two_clusters_are_two_columns(tmp_path):
+    columns = {
+        f"h1|GPFSFilesystem|{cluster}|fs1|gpfs_fs_bytes_read": [value] for cluster, value in (("A.nersc.gov", 1), ("B.nersc.gov", 2))
+    }
+    found, _ = of(opened(written(tmp_path, [output(columns, ["2019-05-15-00:01:00"])])))
+    assert found["datatargets/readbytes"] == {(small.START, "h1:A.nersc.gov|fs1"): 1.0, (small.START, "h1:B.nersc.gov|fs1"): 2.0}
+
+
 def test_cpu_figures_are_scaled_and_their_sum_with_them(tmp_path):
     texts = [one("nsd1|CPU|cpu_user", [0.25, 1.5]), one("nsd1|CPU|cpu_sys", [0.5, None])]
     found, _ = of(opened(written(tmp_path, texts), cpu_scale=100))
