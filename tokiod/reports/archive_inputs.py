@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
 from tokiod.collector import SourceConfig, collect_window
-from tokiod.errors import TokiodError
+from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile, NotLive
 from tokiod.tts.sealed.seal import seal, unseal
@@ -79,9 +79,12 @@ async def archive(
             result = await _fill(job, sink, calendar, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
         if not (live.exists() and (result.cells or filled_before)):
-            raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written")
+            reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
+            raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written{reasons}")
         with closing(LiveFile.open(live, UNSYNCED)) as file:
             seal(file, job.out, updated=now)
+    except Refusal as error:
+        raise Refusal(error.message.replace(str(live), str(job.out)), error.when) from None
     finally:
         live.unlink(missing_ok=True)
     return result

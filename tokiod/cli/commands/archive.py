@@ -192,5 +192,5 @@ def _report(given: dict[str, Any], window: Window, result: ImportResult) -> None
         echo_json(archived)
         return
     echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
-    for reason, cells in sorted(result.dropped.items()):
-        echo(f"dropped {cells} cells: {reason}", err=True)
+    for reason, count in sorted(result.dropped.items()):
+        echo(f"dropped {count}: {reason}", err=True)
