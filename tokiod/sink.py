@@ -50,7 +50,7 @@ class FileChange:
 
     change: str
     path: Path
-    error: OSError | None = None
+    error: Exception | None = None
 
 
 class Sink(Protocol):
@@ -92,7 +92,7 @@ class Sink(Protocol):
         ...
 
     def seal_reopened(self) -> list[FileChange]:
-        """Seal all files that were reopened or taken over, and wait for it; for a clean stop."""
+        """Try once to seal each file that was reopened or taken over, and wait for it; for a clean stop."""
         ...
 
     def close(self) -> None:

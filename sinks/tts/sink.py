@@ -29,7 +29,7 @@ from tokiod.tts.sealed.sealed_neighbour import SealedDay
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from sinks.tts.guard_rows import NeighbourDay
@@ -167,13 +167,13 @@ class TtsSink:
             self._distrust(day.slot, day.file, FileLost("it was unlinked or renamed", path))
 
     def seal_reopened(self) -> list[FileChange]:
-        """Seal all reopened files now, and wait for it; return what was done. Stops at the first failure."""
+        """Seal all reopened files now, and wait for it; return what was done. A file that can't be sealed stops no other."""
         done: list[FileChange] = []
-        while self._reopened.paths and not any(one.error for one in done):
+        while set(self._reopened.paths) - (failed := {one.path for one in done if one.error is not None}):
             for path in self._reopened.paths:
                 if (pending := self._rewrites.at(path)) is not None and pending.change != "sealed":
                     self._rewrites.cancel(path)
-            self._seal_idle(0.0)
+            self._seal_idle(0.0, failed)
             for pending in [pending for path in self._reopened.paths if (pending := self._rewrites.at(path)) is not None]:
                 while not pending.job.is_done(0.1):
                     self.pause()
@@ -186,15 +186,18 @@ class TtsSink:
         while self._open:
             self._open.popitem()[1].file.close()
 
-    def _seal_idle(self, idle_seconds: float) -> None:
-        """Begin to seal one of the reopened files that no window has come for so long."""
+    def _seal_idle(self, idle_seconds: float, failed: Collection[Path] = ()) -> None:
+        """Begin to seal one of the reopened files that no window has come for so long, except those that just failed."""
         for slot in self._reopened.idle(idle_seconds):
-            if self._rewrites.at(slot.path) is None:
+            if slot.path not in failed and self._rewrites.at(slot.path) is None:
                 self._reopened.note_use(slot)
-                # A kill may have come between marker and rewrite: then the file is sealed already, or missing.
-                if self._seal(slot):
-                    return
-                self._reopened.remove(slot.path)
+                try:
+                    # A kill may have come between marker and rewrite: then the file is sealed already, or missing.
+                    if self._seal(slot):
+                        return
+                    self._reopened.remove(slot.path)
+                except Exception as error:  # noqa: BLE001 - one file never stops the others; it comes again when it is idle again
+                    self._done.append(FileChange("sealed", slot.path, error))
 
     def _seal(self, slot: FileSlot) -> bool:
         if self._rewrites.at(slot.path) is not None or (day := self._open_file(slot, reopen=False)) is None:
@@ -210,7 +213,7 @@ class TtsSink:
             if not (pending.awaited and pending.has_failed):
                 try:
                     self._finish_rewrite(pending)
-                except OSError as error:
+                except Exception as error:  # noqa: BLE001 - a damaged file may raise anything; one file never stops the others
                     self._done.append(FileChange(pending.change, pending.slot.path, error))
         done, self._done = self._done, []
         return done

@@ -296,6 +296,19 @@ def test_a_live_file_that_others_overwrite_is_named_set_aside_and_collected_agai
     recovers(scene)
 
 
+def test_files_that_others_put_into_the_archive_are_named_and_end_no_writer(scene):
+    scene.start_daemon()
+    wait_stored(scene)
+    pid, (path,) = scene.pid("writer"), scene.files()
+    for number, start in enumerate(("noon", float("nan"), 1e300)):
+        with h5py.File(path.with_name(f"odd{number}.hdf5"), "w") as file:
+            file.attrs["start"] = start
+    wait_for(lambda: len(events(scene, "file.skipped")) == 3, 25, f"they go unnoticed; see {scene.log}")
+    wait_stored(scene)
+    assert scene.pid("writer") == pid
+    assert "Traceback" not in scene.log.read_text()
+
+
 # ---- disks
 
 

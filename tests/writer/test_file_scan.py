@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.create import create
 from tokiod.tts.sealed.seal import seal
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -15,7 +16,7 @@ SPEC = FileSpec(START, START + 3600, {"dataservers": GroupSpec(60, "lmt")}, {"da
 
 @pytest.fixture
 def scan():
-    return FileScan(lambda path, start: (path.stem, start))
+    return FileScan(lambda path, start: (path.stem, start), FakeClock(0))
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_between_two_windows_only_a_few_are_opened_the_youngest_first(scan, path
 
 def test_what_was_read_is_not_opened_again_and_is_seen_to_change(paths):
     opened, few = [], paths[:3]
-    scan = FileScan(lambda path, _start: opened.append(path))
+    scan = FileScan(lambda path, _start: opened.append(path), FakeClock(0))
     scan.begin(few, 1.0)
     assert scan.open_some(1.0)
     os.utime(few[1], (START + 99, START + 99))

@@ -2,9 +2,13 @@
 
 import asyncio
 import datetime as dt
+import errno
+import os
 
 import archive_model as model
+import h5py
 import msgspec
+import numpy as np
 import pytest
 from archive_model import NAMES
 from structlog.testing import capture_logs
@@ -336,3 +340,100 @@ def test_an_archive_that_is_moved_as_a_whole_has_lost_nothing(tmp_path):
     with capture_logs() as logs:
         moved.look(60.1)
     assert [log["path"] for log in logs if log["event"] == "file.gone"] == [str(moved.path(0))]
+
+
+@pytest.mark.parametrize("start", ["noon", float("nan"), float("inf"), 1e300, -(2**62), 2**62, [1, 2]], ids=str)
+def test_a_file_with_any_start_is_skipped_with_one_line_and_stops_nothing(tmp_path, start):
+    site = Site(tmp_path)
+    site.store(0, 25)
+    odd = site.path(0).with_name("odd.hdf5")
+    with h5py.File(odd, "w") as file:
+        file.attrs["start"] = start
+    mark(odd)
+    with capture_logs() as logs:
+        assert site.look(25) == sealed()
+    assert [log["path"] for log in logs if log["event"] == "file.skipped"] == [str(odd)]
+    assert list(marked_files(tmp_path)) == []
+
+
+def overwrite_spans(path):
+    """Fill the span of a counter with numbers that are no rows, in place."""
+    with h5py.File(path, "r") as file:
+        span = file[f"_tokiod/span/{model.COUNTER}"]
+        offset, shape = span.id.get_offset(), span.shape
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(np.full(shape, 2**40, np.int64).tobytes())
+
+
+def test_a_day_whose_sealing_raises_anything_is_named_and_holds_up_no_other(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 49)
+    overwrite_spans(site.path())
+    assert site.look(49) == [("sealed", "2018-01-29", "IndexError"), *sealed("2018-01-30")]
+    assert site.look_now() == []
+    asyncio.run(site.clock.advance(SEAL_RETRY_SECONDS))
+    assert site.look_now() == [("sealed", "2018-01-29", "IndexError")]
+
+
+def test_tomorrows_file_that_can_not_be_made_after_a_truncated_one_stops_nothing(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 23)
+    site.look(22.5)
+    with site.path().open("r+b") as file:
+        file.truncate(5000)
+    assert set(site.look(23.5)) == {("made", "2018-01-30", "NotLive")}
+
+
+class Denied(Files):
+    """A disk with files that this user may read and not write."""
+
+    def __init__(self, *paths):
+        self.paths = paths
+
+    def open(self, path, flags=os.O_RDWR):
+        if path in self.paths and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return super().open(path, flags)
+
+
+def marked_with_one_denied(directory):
+    site = Site(directory)
+    site.store(1, 49)
+    site.sink.close()
+    site.boot()
+    site.sink.files = Denied(site.path(0))
+    for day in (0, 1):
+        mark(site.path(day))
+    return site
+
+
+def test_a_marked_file_that_may_not_be_written_is_named_and_holds_up_no_other(tmp_path):
+    site = marked_with_one_denied(tmp_path)
+    done = site.look(49)
+    assert set(done) == {("sealed", "2018-01-29", "PermissionError"), *sealed("2018-01-30")}
+
+
+def test_at_a_stop_too_a_file_that_may_not_be_written_holds_up_no_other(tmp_path):
+    site = marked_with_one_denied(tmp_path)
+    site.maintenance.adopt()
+    done = site.sink.seal_reopened()
+    assert {(one.path.parent.name, type(one.error).__name__) for one in done} == {
+        ("2018-01-29", "PermissionError"),
+        ("2018-01-30", "NoneType"),
+    }
+
+
+def test_a_unit_of_maintenance_that_raises_anything_is_named_once_and_the_others_go_on(tmp_path, monkeypatch):
+    site = Site(tmp_path)
+    site.store(0, 25)
+
+    def fails(_self, _root):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Disk, "free_space", fails)
+    with capture_logs() as logs:
+        assert site.look(25) == sealed()
+    assert [(log["task"], log["error"]) for log in logs if log["event"] == "maintenance.failed"] == [
+        ("look at the disk", "RuntimeError: a fault")
+    ]

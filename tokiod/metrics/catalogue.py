@@ -100,6 +100,11 @@ FILE_CHANGES = Counter(
     result=("done", "failed"),
 )
 FILES_QUARANTINED = Counter("writer", "tokiod_files_quarantined_total", "Files that can no longer be trusted and were renamed.")
+MAINTENANCE_FAILURES = Counter(
+    "writer",
+    "tokiod_maintenance_failures_total",
+    "Units of maintenance that failed, such as a file that can't be sealed; each is tried again.",
+)
 BUS_DROPPED = Counter(
     "writer", "tokiod_bus_dropped_messages_total", "Messages on the inner bus that were malformed, stale, duplicate or too many."
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import structlog
+
+from tokiod.runtime.log import Repeats
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 
 if TYPE_CHECKING:
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.archive.layout import FileSlot
+    from tokiod.clock import Clock
+
+log = structlog.get_logger()
 
 FILES_PER_TURN = 16
 """Files that are opened between two windows: about 20 ms."""
@@ -35,8 +41,9 @@ class ScannedFile:
 class FileScan:
     """The files of an archive. slot_of: which slot a file is in that begins at an epoch second, None if it is in no slot."""
 
-    def __init__(self, slot_of: Callable[[Path, int], FileSlot | None]) -> None:
+    def __init__(self, slot_of: Callable[[Path, int], FileSlot | None], clock: Clock) -> None:
         self._slot_of = slot_of
+        self._repeats = Repeats(clock)
         self._scanned: dict[Path, ScannedFile] = {}
         self._unread: list[Path] = []
 
@@ -66,14 +73,22 @@ class FileScan:
         return not self._unread
 
     def inspect(self, path: Path, now: float) -> ScannedFile | None:
-        """Return what a file is; None for one that is not a TTS file of ours, which the process that needs it will report."""
+        """Return what a file is; None for one that is not a TTS file of ours, which the process that needs it will report.
+
+        Files of other programs may hold anything: whatever their reading raises is logged, and the next scan tries again.
+        """
         try:
             status = path.stat()
             with open_for_reading(path) as file:
                 start, is_live = int(file.attrs["start"]), form_of(file) == "live"
-        except (NotLive, KeyError, TypeError, OSError):
+            return ScannedFile(status.st_ino, start, is_live, self._slot_of(path, start), status.st_mtime_ns, now)
+        except (NotLive, KeyError, FileNotFoundError):
             return None
-        return ScannedFile(status.st_ino, start, is_live, self._slot_of(path, start), status.st_mtime_ns, now)
+        except Exception as error:  # noqa: BLE001 - see above
+            reason = f"{type(error).__name__}: {error}"
+            if times := self._repeats((path, reason)):
+                log.warning("file.skipped", path=str(path), error=reason, times=times)
+            return None
 
     def clear(self) -> None:
         """Forget all files: other systems are configured now."""

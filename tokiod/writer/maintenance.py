@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.archive.seal_marker import marked_files, unmark
-from tokiod.ledger.database import LedgerError
 from tokiod.ledger.known_files import KnownFile
 from tokiod.window import Window
 from tokiod.writer.file_scan import FileScan
 from tokiod.writer.seal_policy import DiskSpace, SealPolicy
+from tokiod.writer.work_units import WorkUnits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,13 +52,15 @@ class Maintenance:
     files: Files
     _scan: FileScan = field(init=False)
     _disk: DiskSpace = field(init=False)
+    _units: WorkUnits = field(init=False)
     _known_files: KnownFiles = field(init=False)
     _scan_began: float = field(default=float("-inf"), init=False)
     _is_scanning: bool = field(default=False, init=False)
     _seal_began: dict[Path, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._scan = FileScan(self._slot_of)
+        self._scan = FileScan(self._slot_of, self.clock)
+        self._units = WorkUnits(self.clock)
         self._disk = DiskSpace(self.config.archive.root, self.files)
         self._known_files = self.ledger.known_files(self.config.archive.root)
 
@@ -69,27 +71,32 @@ class Maintenance:
 
     def adopt(self, last_used: float | None = None) -> None:
         """Hand the sink every file with a marker: reopened by a predecessor, or to be sealed by request. last_used: see Sink.adopt()."""
-        for path in marked_files(self.config.archive.root):
-            file = self._scan.inspect(path, 0.0)
-            if file is None or file.slot is None:
-                unmark(path)
-            else:
-                self.sink.adopt(file.slot.system, file.slot.start, last_used)
+        with self._units.unit("find markers"):
+            for path in marked_files(self.config.archive.root):
+                with self._units.unit(f"adopt {path}"):
+                    self._adopt(path, last_used)
+
+    def _adopt(self, path: Path, last_used: float | None) -> None:
+        file = self._scan.inspect(path, 0.0)
+        if file is None or file.slot is None:
+            unmark(path)
+        else:
+            self.sink.adopt(file.slot.system, file.slot.start, last_used)
 
     def run(self) -> bool:
-        """Begin what is due; log what can't be begun (a full disk, a corrupt file) and go on.
+        """Begin what is due. A unit of work that fails (a full disk, a corrupt file) is logged, and the others go on.
 
         Returns whether windows that the ledger called stored are no longer.
         """
-        try:
-            if not self._scan_is_complete():
-                return False
+        is_scanned = forgotten = False
+        with self._units.unit("scan the files"):
+            is_scanned = self._scan_is_complete()
+        if is_scanned:
             now = self.clock.time()
             self._prepare_and_seal(now)
-            return self._forget_missing_files(now)
-        except (OSError, LedgerError) as error:
-            log.warning("maintenance.failed", path=getattr(error, "filename", None) or "", error=str(error))
-            return False
+            with self._units.unit("find missing files"):
+                forgotten = self._forget_missing_files(now)
+        return forgotten
 
     def _scan_is_complete(self) -> bool:
         """Begin a scan if it is time to, or go on with it; return whether it just ended."""
@@ -107,12 +114,16 @@ class Maintenance:
         self.adopt(last_used=float("-inf"))  # a file that was marked by request waits for no more windows
         live = [(file.slot, file) for _, file in self._scan.items() if file.is_live and file.slot is not None]
         current = [slot for slot, _ in live if slot.start <= now < slot.end]
-        disk_is_scarce = self._disk.is_scarce(current, now)
+        disk_is_scarce = False
+        with self._units.unit("look at the disk"):
+            disk_is_scarce = self._disk.is_scarce(current, now)
         for slot in current:
             if slot.end - now <= PREPARE_SECONDS:
-                self.sink.prepare(slot.system, slot.end)
+                with self._units.unit(f"prepare the day after {slot.path}"):
+                    self.sink.prepare(slot.system, slot.end)
         over = sorted([(slot, file) for slot, file in live if slot.end <= now], key=lambda one: one[0].start)
-        self._seal_one(over, now, disk_is_scarce=disk_is_scarce)
+        with self._units.unit("seal a day"):
+            self._seal_one(over, now, disk_is_scarce=disk_is_scarce)
 
     def _seal_one(self, over: list[tuple[FileSlot, ScannedFile]], now: float, *, disk_is_scarce: bool) -> None:
         """Begin to seal the oldest day that is due, except days that were begun lately: those would only fail again."""
@@ -122,9 +133,11 @@ class Maintenance:
         for slot, file in over:
             if policy is None or slot.path in self._seal_began or not policy.is_due(slot, file.changed_at):
                 continue
-            if self.sink.seal(slot.system, slot.start):
+            with self._units.unit(f"seal {slot.path}"):
                 self._seal_began[slot.path] = passed
-                return
+                if self.sink.seal(slot.system, slot.start):
+                    return
+                del self._seal_began[slot.path]
 
     def _forget_missing_files(self, now: float) -> bool:
         """Forget the windows of missing files; of days older than any retention, only the files. Returns whether windows were forgotten."""
