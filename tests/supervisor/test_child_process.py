@@ -235,3 +235,17 @@ def test_the_variables_of_all_sources_with_secrets_are_hidden_from_the_writer(tm
         return hidden
 
     assert asyncio.run(scene()) == {"writer": {"LMT_PASSWORD"}, "collectors": frozenset()}
+
+
+def test_a_child_that_dies_after_a_slow_start_is_started_later_and_later():
+    async def scene() -> None:
+        kept = child("import time; time.sleep(1.1)")
+        keeper = asyncio.create_task(kept.keep())
+        await until(lambda: kept.starts >= 4)
+        await kept.stop()
+        await keeper
+
+    with capture_logs() as logs:
+        asyncio.run(scene())
+    waits = [log["restart_in"] for log in logs if log["event"] == "child.died"]
+    assert waits == sorted(set(waits))

@@ -27,8 +27,9 @@ EXIT_NEEDS_OPERATOR = 2
 
 MIN_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
-STARTED_AFTER_SECONDS = 1.0
-"""Seconds after which a child counts as started: after its next death it is restarted at once. One that dies earlier waits longer."""
+STEADY_SECONDS = 10.0
+"""Seconds of work, counted from when it is ready, after which a child is restarted at once when it dies. One that dies earlier waits
+longer each time; the time that it takes to start doesn't count."""
 
 STOP_LIMIT_SECONDS = 15.0
 """Seconds that a child has to stop before it is killed."""
@@ -63,6 +64,7 @@ class ChildProcess:
     hidden: frozenset[str] = frozenset()
     on_exit: Callable[[], None] = field(default=lambda: None)
     progress: asyncio.Event = field(default_factory=asyncio.Event)
+    _ready_since: float | None = None
     _silence_limit: float = START_LIMIT_SECONDS
     _notified_at: float = 0.0
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,13 +96,12 @@ class ChildProcess:
         """
         backoff = MIN_BACKOFF_SECONDS
         while not self._stopping.is_set():
-            started = time.monotonic()
             code = await self._once()
             if self._stopping.is_set():
                 return
             if code == EXIT_NEEDS_OPERATOR:
                 raise TokiodError(f"the {self.name} failed to start (see above)")
-            if time.monotonic() - started > STARTED_AFTER_SECONDS:
+            if self._ready_since is not None and time.monotonic() - self._ready_since > STEADY_SECONDS:
                 backoff = MIN_BACKOFF_SECONDS
             log.warning("child.died", child=self.name, code=code, restart_in=round(backoff, 1))
             await self._pause(backoff)
@@ -145,6 +146,7 @@ class ChildProcess:
             with theirs:
                 self.process = await self._start(theirs.fileno())
             self.starts += 1
+            self._ready_since = None
             self._notified_at, self._silence_limit, self.status = time.monotonic(), START_LIMIT_SECONDS, ""
             log.info("child.started", child=self.name, pid=self.process.pid)
             if self._stopping.is_set():
@@ -200,6 +202,7 @@ class ChildProcess:
         self.status = notification.get("STATUS", self.status)
         if "READY" in notification:
             self.is_ready = True
+            self._ready_since = time.monotonic() if self._ready_since is None else self._ready_since
             self.progress.set()
 
     async def _pause(self, seconds: float) -> None:
