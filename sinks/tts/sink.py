@@ -21,7 +21,7 @@ from tokiod.errors import Refusal
 from tokiod.selection import Cells, Selection
 from tokiod.sink import Applied, FileChange
 from tokiod.tts.live.create import no_pause
-from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.files import REAL, Files, exists
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive
 from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
 from tokiod.tts.sealed.seal import is_sealed
@@ -57,6 +57,7 @@ class TtsSink:
     layout: which file holds a time. clock: its time is the `updated` attribute of datasets. compare: find out which cells change, for the
     feed (reads before it writes). max_open: files that stay open. max_columns: of a dataset, so that a faulty source can't fill the disk.
     units: those that a kind declares, by kind and dataset. pause: called between slices of work that is done inline.
+    before_create: called before a file is created in a slot without one; raises OSError where it must not be.
     """
 
     layout: Layout
@@ -68,6 +69,7 @@ class TtsSink:
     max_columns: int = 50_000
     units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pause: Pause = no_pause
+    before_create: Callable[[FileSlot], None] = lambda _slot: None
     _open: OrderedDict[Path, OpenDayFile] = field(default_factory=OrderedDict, init=False)
     _done: list[FileChange] = field(default_factory=list, init=False)
     _rewrites: RewriteQueue = field(init=False)
@@ -149,6 +151,7 @@ class TtsSink:
         before = None if slot is None else self.layout(system, slot.start - 1)
         if slot is None or before is None or self._exists(slot) or self._rewrites.at(slot.path) is not None:
             return
+        self.before_create(slot)
         self._rewrites.begin(slot, "made", CreateNextDay(slot.path, before.path, (slot.start, slot.end), self._now(), self.files))
 
     def seal(self, system: str, time: int) -> bool:
@@ -236,7 +239,7 @@ class TtsSink:
         return day
 
     def _exists(self, slot: FileSlot) -> bool:
-        return slot.path in self._open or slot.path.exists()
+        return slot.path in self._open or exists(slot.path)
 
     def _open_file(self, slot: FileSlot, *, reopen: bool = True) -> OpenDayFile | None:
         """Return the slot's file if it exists; None for a sealed one unless it is to be reopened, which may raise Refusal."""
@@ -245,7 +248,7 @@ class TtsSink:
             self._open.move_to_end(slot.path)
             return self._open[slot.path]
         self._quarantine.retry_rename(slot.path)
-        if not slot.path.exists():
+        if not exists(slot.path):
             return None
         try:
             file = LiveFile.open(slot.path, self.files)
@@ -286,6 +289,8 @@ class TtsSink:
             raise Refusal(f"{slot.path}: {error}", "never") from error
         _check_columns(slot.path, spec, self.max_columns)
         if day is None:
+            if self._rewrites.at(slot.path) is None:
+                self.before_create(slot)
             return self._await_rewrite(slot, "made", lambda: CreateFile(slot.path, spec, self._now(), self.files))
         live = day.file
         if (pending := self._rewrites.at(slot.path)) is not None and pending.change == "sealed":

@@ -309,6 +309,19 @@ def test_files_that_others_put_into_the_archive_are_named_and_end_no_writer(scen
     assert "Traceback" not in scene.log.read_text()
 
 
+def test_a_file_lost_while_the_daemon_was_down_is_collected_again_in_an_archive_of_many_files(scene):
+    scene.start_daemon()
+    wait_stored(scene)
+    assert scene.stop_daemon() == 0
+    (path,) = scene.files()
+    for number in range(60):
+        shutil.copy(path, path.with_name(f"copy{number}.hdf5"))
+    path.unlink()
+    scene.start_daemon()
+    wait_for(lambda: [event["path"] for event in events(scene, "file.gone")] == [str(path)], 12, f"it is not missed; see {scene.log}")
+    recovers(scene)
+
+
 # ---- disks
 
 

@@ -460,3 +460,13 @@ def test_two_parts_of_a_dataset_with_columns_of_their_own_are_both_stored(site):
     (answer,) = site.store(window_of(one, other))
     assert answer == Ack(EPOCH, "fs-lmt", *span(0, 1), 1, 2, {})
     assert filled(held(site.tts, (GAUGE,))) == {(0, GAUGE, "OST0000"): {0: 1.0}, (0, GAUGE, "OST0001"): {0: 2.0}}
+
+
+def test_what_maintenance_quarantines_is_forgotten_without_another_window(site):
+    site.store(model.window(SAMPLES, 0, 4))
+    path = site.tts / "2018-01-29" / "fs.hdf5"
+    path.unlink()
+    site.sink.miss(path)
+    site.writer.turn(0)
+    assert site.stored() == []
+    assert site.answers(1) == [Reload(EPOCH)]

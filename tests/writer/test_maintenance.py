@@ -19,6 +19,7 @@ from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.config.watched_folder import watched
+from tokiod.errors import Refusal
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
@@ -60,6 +61,8 @@ class Site:
         layout = daily(model.CALENDAR, self.config.archive.file)
         self.sink = TtsSink(layout, self.clock)
         self.maintenance = Maintenance(self.config, layout, self.sink, self.ledger, self.clock, self.disk)
+        self.sink.before_create = self.maintenance.before_create
+        self.maintenance.forget_missing_files()
         self.maintenance.adopt()
 
     def store(self, first, last, source="l"):
@@ -68,6 +71,7 @@ class Site:
             collected = model.window(SAMPLES, hour, hour + 1)
             self.sink.apply(collected)
             assert self.sink.commit() == []
+            self.maintenance.note_stored([collected.meta])
             self.ledger.store([StoredEntry(WindowMeta(source, "lmt", "fs", collected.meta.window), 1)], self.clock.time())
         self.sink.run_maintenance()
 
@@ -437,3 +441,82 @@ def test_a_unit_of_maintenance_that_raises_anything_is_named_once_and_the_others
     assert [(log["task"], log["error"]) for log in logs if log["event"] == "maintenance.failed"] == [
         ("look at the disk", "RuntimeError: a fault")
     ]
+
+
+def hours(first, last):
+    return (model.EPOCH + first * HOUR, model.EPOCH + last * HOUR)
+
+
+def test_in_an_archive_of_many_files_a_missing_one_is_reported_at_the_start_before_any_window(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.sink.close()
+    for number in range(60):
+        site.path(0).with_name(f"{number}.hdf5").write_bytes(site.path(0).read_bytes())
+    site.path(1).unlink()
+    with capture_logs() as logs:
+        site.boot()
+    assert [(log["event"], log["path"]) for log in logs] == [("file.gone", str(site.path(1)))]
+    site.store(30, 31)
+    assert list(site.ledger.stored("l")) == [hours(0, 24), hours(30, 31)]
+    assert site.maintenance.run()
+
+
+def test_a_missing_file_is_forgotten_before_another_is_created_under_its_name(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.sink.close()
+    site.path(1).unlink()
+    seen = []
+    create = site.sink.before_create
+
+    def before_create(slot):
+        create(slot)
+        seen.append((slot.path.exists(), list(site.ledger.stored("l"))))
+
+    site.sink.before_create = before_create
+    site.store(30, 31)
+    assert seen == [(False, [hours(0, 24)])]
+    assert list(site.ledger.stored("l")) == [hours(0, 24), hours(30, 31)]
+    assert [site.maintenance.run(), site.maintenance.run()] == [True, False]
+
+
+def test_where_the_ledger_can_not_forget_a_missing_file_no_other_is_created(tmp_path):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.sink.close()
+    site.path(1).unlink()
+    site.ledger._database.sql.execute("PRAGMA query_only = ON")
+    with pytest.raises(Refusal, match="its file is missing, which the ledger can't record"):
+        site.sink.apply(model.window(SAMPLES, 30, 31))
+    assert not site.path(1).exists()
+    site.ledger._database.sql.execute("PRAGMA query_only = OFF")
+    site.store(30, 31)
+    assert list(site.ledger.stored("l")) == [hours(0, 24), hours(30, 31)]
+
+
+def test_nothing_is_created_where_the_archive_is_not_mounted(tmp_path):
+    site = Site(tmp_path)
+    away = tmp_path.with_name(f"{tmp_path.name}-away")
+    tmp_path.rename(away)
+    with pytest.raises(Refusal, match="the archive is not there"):
+        site.sink.apply(model.window(SAMPLES, 0, 1))
+    assert not tmp_path.exists()
+    away.rename(tmp_path)
+    site.store(0, 1)
+
+
+def test_a_disk_that_can_not_be_looked_up_has_lost_nothing(tmp_path, monkeypatch):
+    site = Site(tmp_path)
+    site.store(0, 30)
+    site.sink.close()
+
+    def stale(path, **_):
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("pathlib.Path.stat", stale)
+        site.maintenance.forget_missing_files()
+        with pytest.raises(Refusal, match="Stale file handle"):
+            site.sink.apply(model.window(SAMPLES, 30, 31))
+    assert list(site.ledger.stored("l")) == [hours(0, 30)]

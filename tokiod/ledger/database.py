@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,6 +143,20 @@ class Database:
             if self.sql.in_transaction:
                 self.sql.execute("ROLLBACK")
             raise
+
+    @contextmanager
+    def durable_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit all statements of the block, or none of them, and sync them to the disk, whatever other transactions do."""
+        with self.transaction() as sql:
+            yield sql
+        try:
+            # SQLite locks the file and -shm, so that another descriptor of -wal may be closed.
+            with Path(f"{self.path}-wal").open("rb") as log:
+                os.fsync(log.fileno())
+        except FileNotFoundError:
+            return  # all of it is in the file
+        except OSError as error:
+            raise LedgerError(f"the ledger can't be synced: {error}") from error
 
 
 def quarantine(path: Path, now: float) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tokiod.tts.live.files import exists
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -47,9 +48,13 @@ class KnownFiles:
                 sql.executemany("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?)", rows)
             self._files |= {one.path: one for one in new}
 
+    def at(self, path: Path) -> KnownFile | None:
+        """Return the known file of a path, whether it exists or not."""
+        return self._files.get(path)
+
     def missing(self) -> list[KnownFile]:
-        """Return the files that no longer exist, oldest first."""
-        return sorted((one for one in self._files.values() if not one.path.exists()), key=lambda one: one.window)
+        """Return the files that no longer exist, oldest first. One stat per file; a file that can't be looked up is not missing."""
+        return sorted((one for one in self._files.values() if _is_missing(one.path)), key=lambda one: one.window)
 
     def remove(self, one: KnownFile) -> None:
         """Remove a file; its windows stay stored."""
@@ -59,3 +64,10 @@ class KnownFiles:
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self._root))
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        return not exists(path)
+    except OSError:
+        return False

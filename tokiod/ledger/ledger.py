@@ -122,8 +122,9 @@ class Ledger:
         """Record a window of a system, or of one of its sources, as not stored; return what was stored of it, by source.
 
         Received files with samples in the window count as new, so that they are collected again.
+        Durably: another file may be created under the lost one's name next, and then nothing else would show the loss.
         """
-        with self._database.transaction() as sql:
+        with self._database.durable_transaction() as sql:
             names = [name for name in sources.names(sql, system) if source in (None, name)]
             for name in names:
                 received_files.forget_window(sql, name, window)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -22,13 +23,14 @@ from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tokiod.bus.feed import Feed
     from tokiod.bus.receiver import Arrived, Receiver
     from tokiod.clock import Clock
     from tokiod.ledger.ledger import Ledger
     from tokiod.sink import Applied, QuarantinedFile, Sink
+    from tokiod.window_data import WindowMeta
 
 log = structlog.get_logger()
 
@@ -76,9 +78,39 @@ class Heartbeat:
         catalogue.BUS_DROPPED.inc(by=self._dropped - dropped)
 
 
+class Upkeep(Protocol):
+    """What looks after the archive's files between windows: tokiod.writer.maintenance.Maintenance."""
+
+    def run(self) -> bool:
+        """Begin what is due; return whether windows are no longer stored."""
+        ...
+
+    def note_stored(self, metas: Iterable[WindowMeta]) -> None:
+        """Note the files of windows that are about to be recorded as stored. Raises LedgerError, OSError."""
+        ...
+
+    def note_forgotten(self, path: Path) -> None:
+        """Note that the windows of a file are no longer recorded as stored. Raises LedgerError."""
+        ...
+
+
+class NoUpkeep:
+    """Does nothing: for an archive that is only written."""
+
+    def run(self) -> bool:
+        """Return that all stored windows are."""
+        return False
+
+    def note_stored(self, metas: Iterable[WindowMeta]) -> None:
+        """Do nothing."""
+
+    def note_forgotten(self, path: Path) -> None:
+        """Do nothing."""
+
+
 @dataclass(slots=True)
 class Writer:
-    """The writer's loop. run_maintenance: begins what is due between windows; returns whether windows are no longer stored."""
+    """The writer's loop."""
 
     receiver: Receiver
     sink: Sink
@@ -86,7 +118,7 @@ class Writer:
     feed: Feed
     clock: Clock
     heartbeat: Heartbeat
-    run_maintenance: Callable[[], bool] = field(default=lambda: False)
+    upkeep: Upkeep = field(default_factory=NoUpkeep)
     _stored: int = field(default=0)
     _unrecorded: list[QuarantinedFile] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
@@ -121,11 +153,10 @@ class Writer:
         try:
             with catalogue.WRITER_STAGE.timing("ledger"):
                 self._forget()
+                self.upkeep.note_stored(one.collected.meta for one, _ in stored)
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
-        except LedgerError as error:
-            raise_if_corrupt(error)
-            if times := self._repeats(str(error)):
-                log.error("ledger.failed", error=str(error), times=times)  # noqa: TRY400 - a full disk needs no traceback
+        except (LedgerError, OSError) as error:
+            self._report_ledger_failure(error)
             self._refuse(applied, f"ledger: {error}")
             return
         for one, done in stored:
@@ -135,15 +166,30 @@ class Writer:
             self.heartbeat.status = f"{self._stored} windows stored, the last {one.collected.meta.source} {one.collected.meta.window}"
         self._refuse([pair for pair in applied if pair not in stored], "its file was quarantined")
 
+    def _report_ledger_failure(self, error: LedgerError | OSError) -> None:
+        if isinstance(error, LedgerError):
+            raise_if_corrupt(error)
+        if times := self._repeats(str(error)):
+            log.error("ledger.failed", error=str(error), times=times)
+
     def _maintain(self) -> None:
-        if self.run_maintenance():
+        if self.upkeep.run():
             self.receiver.reload()
+        self._record_quarantined()
         for done in self.sink.run_maintenance():
             catalogue.count_file_change(done)
             if done.error is None:
                 log.info(_DONE[done.change], path=str(done.path))
             elif times := self._repeats((done.change, done.path, str(done.error))):
                 log.warning(_NOT_DONE[done.change], path=str(done.path), error=str(done.error), times=times)
+
+    def _record_quarantined(self) -> None:
+        """Record what maintenance quarantined: the next window may come in an hour, and a kill before."""
+        self._unrecorded += self._commit()
+        try:
+            self._forget()
+        except (LedgerError, OSError) as error:
+            self._report_ledger_failure(error)
 
     def _apply(self, one: Arrived) -> Applied | None:
         meta = one.collected.meta
@@ -182,6 +228,7 @@ class Writer:
         """Forget the windows of quarantined files in the ledger; if that fails, before any other window is recorded."""
         for one in (one for one in self._unrecorded if not one.salvaged):
             self.ledger.forget(one.system, one.window)
+            self.upkeep.note_forgotten(Path(one.path))
         if self._unrecorded:
             self._unrecorded.clear()
             self.receiver.reload()

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.archive.seal_marker import marked_files, unmark
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.known_files import KnownFile
+from tokiod.tts.live.files import exists
 from tokiod.window import Window
 from tokiod.writer.file_scan import FileScan
 from tokiod.writer.seal_policy import DiskSpace, SealPolicy
 from tokiod.writer.work_units import WorkUnits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tokiod.archive.layout import FileSlot, Layout
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.ledger import Ledger
     from tokiod.sink import Sink
     from tokiod.tts.live.files import Files
+    from tokiod.window_data import WindowMeta
     from tokiod.writer.file_scan import ScannedFile
 
 log = structlog.get_logger()
@@ -56,6 +60,7 @@ class Maintenance:
     _known_files: KnownFiles = field(init=False)
     _scan_began: float = field(default=float("-inf"), init=False)
     _is_scanning: bool = field(default=False, init=False)
+    _has_forgotten: bool = field(default=False, init=False)
     _seal_began: dict[Path, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -88,15 +93,50 @@ class Maintenance:
 
         Returns whether windows that the ledger called stored are no longer.
         """
-        is_scanned = forgotten = False
+        is_scanned = False
         with self._units.unit("scan the files"):
             is_scanned = self._scan_is_complete()
         if is_scanned:
             now = self.clock.time()
             self._prepare_and_seal(now)
-            with self._units.unit("find missing files"):
-                forgotten = self._forget_missing_files(now)
+            with self._units.unit("note the files"):
+                self._known_files.add(_known(file.slot) for _, file in self._scan.items() if file.slot is not None)
+            self.forget_missing_files()
+        forgotten, self._has_forgotten = self._has_forgotten, False
         return forgotten
+
+    def forget_missing_files(self) -> None:
+        """Forget the windows of missing files; of days older than any retention, only the files.
+
+        Also called before the first window: a new file under the name of a missing one would hide the loss.
+        """
+        with self._units.unit("find missing files"):
+            missing = self._known_files.missing()
+            if missing:
+                self._check_mounted()
+            for one in missing:
+                with self._units.unit(f"forget {one.path}"):
+                    self._forget_missing(one)
+
+    def before_create(self, slot: FileSlot) -> None:
+        """Forget the windows of a file that is missing before another is created under its name. Raises OSError; then create none."""
+        self._check_mounted()
+        if (one := self._known_files.at(slot.path)) is not None:
+            try:
+                self._forget_missing(one)
+            except LedgerError as error:
+                raise OSError(errno.EIO, f"its file is missing, which the ledger can't record: {error}", str(slot.path)) from error
+
+    def note_stored(self, metas: Iterable[WindowMeta]) -> None:
+        """Note the files of windows that are about to be recorded as stored, so that their loss is noticed. Raises LedgerError, OSError."""
+        slots = {self.layout(meta.system, meta.window.start) for meta in metas}
+        new = [slot for slot in slots if slot is not None and self._known_files.at(slot.path) is None]
+        self._known_files.add(_known(slot) for slot in new if exists(slot.path))
+
+    def note_forgotten(self, path: Path) -> None:
+        """Note that the ledger no longer records windows of a file. Raises LedgerError."""
+        if (one := self._known_files.at(path)) is not None:
+            self._known_files.remove(one)
 
     def _scan_is_complete(self) -> bool:
         """Begin a scan if it is time to, or go on with it; return whether it just ended."""
@@ -139,31 +179,25 @@ class Maintenance:
                     return
                 del self._seal_began[slot.path]
 
-    def _forget_missing_files(self, now: float) -> bool:
-        """Forget the windows of missing files; of days older than any retention, only the files. Returns whether windows were forgotten."""
-        self._known_files.add(
-            KnownFile(path, file.slot.system, Window(file.slot.start, file.slot.end))
-            for path, file in self._scan.items()
-            if file.slot is not None
-        )
-        missing = self._known_files.missing()
-        if missing and not self.ledger.path.exists():
-            # The file system is not mounted: nothing is lost.
+    def _check_mounted(self) -> None:
+        """Raise FileNotFoundError if the archive's file system is not mounted: nothing is lost then, and nothing may be written."""
+        if not exists(self.ledger.path):
             raise FileNotFoundError(errno.ENOENT, "the archive is not there", str(self.config.archive.root))
-        forgotten = False
-        for one in missing:
-            retention = max((int(source.retention) for source in self.config.source if source.system == one.system), default=0)
-            if one.window.end <= now - retention:
-                self._known_files.remove(one)
-                continue
+
+    def _forget_missing(self, one: KnownFile) -> None:
+        retention = max((int(source.retention) for source in self.config.source if source.system == one.system), default=0)
+        if one.window.end > self.clock.time() - retention:
             log.error("file.gone", path=str(one.path), reason="the file is missing; its windows are collected again")
             self.sink.miss(one.path)
             self.ledger.forget(one.system, one.window)
-            self._known_files.remove(one)
-            forgotten = True
-        return forgotten
+            self._has_forgotten = True
+        self._known_files.remove(one)
 
     def _slot_of(self, path: Path, start: int) -> FileSlot | None:
         systems = sorted({source.system for source in self.config.source})
         slots = (self.layout(system, start) for system in systems)
         return next((slot for slot in slots if slot is not None and slot.path == path), None)
+
+
+def _known(slot: FileSlot) -> KnownFile:
+    return KnownFile(slot.path, slot.system, Window(slot.start, slot.end))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from tokiod.archive.layout import FileSlot
     from tokiod.clock import Clock
     from tokiod.config.load import Config
     from tokiod.runtime.process_setup import SignalFlag
@@ -80,13 +81,19 @@ class WriterProcess:
         rebuild_if_untrusted(config, self._ledger, clock)
         heartbeat = Heartbeat(self._receiver, self._feed, time.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
-        self._sink = TtsSink(layout, clock, REAL, "threads", max_columns=columns, units=_units(config), pause=heartbeat)
+        self._sink = TtsSink(
+            layout, clock, REAL, "threads", max_columns=columns, units=_units(config), pause=heartbeat, before_create=self._before_create
+        )
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
+        self._maintenance.forget_missing_files()
         self._maintenance.adopt()
-        self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance.run)
+        self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance)
         log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
         self._notifier.ready()
+
+    def _before_create(self, slot: FileSlot) -> None:
+        self._maintenance.before_create(slot)
 
     def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
         """Store windows until stopping() is true; then seal the reopened days."""

@@ -135,6 +135,18 @@ REAL = Files()
 UNSYNCED = UnsyncedFiles()
 
 
+def exists(path: Path) -> bool:
+    """Return whether there is a file of this name. Raises OSError where that can't be found out: a disk that fails proves nothing.
+
+    Path.exists() returns False then in Python 3.14.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def temporary_path(target: Path) -> Path:
     """Return the path of the temporary file that replaces `target`, next to it."""
     return target.with_name(f".{target.name}.tmp")
