@@ -1,6 +1,7 @@
 """A real reader process over real files, and over files that would stop it."""
 
 import asyncio
+import gzip
 import os
 import signal
 from pathlib import Path
@@ -74,6 +75,24 @@ def test_a_file_that_needs_too_much_memory_is_fatal(tmp_path):
         file.truncate(800 << 20)
     with pytest.raises(Fatal):
         run(lambda: everything(FileReader(task(tmp_path / "huge", "lustre"))))
+
+
+def test_a_small_bomb_holds_up_no_other_source(tmp_path):
+    """Its lines have no end: an expression that is quadratic holds one thread for minutes."""
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"BEGIN" * 200_000))
+
+    async def scenario():
+        reading = asyncio.ensure_future(everything(FileReader(task(tmp_path / "bomb.gz", "lustre", seconds=3))))
+        pauses, loop = [], asyncio.get_running_loop()
+        while not reading.done():
+            before = loop.time()
+            await asyncio.sleep(0.01)
+            pauses.append(loop.time() - before)
+        return reading.exception(), max(pauses)
+
+    error, longest = run(scenario)
+    assert isinstance(error, Fatal)
+    assert longest < 2
 
 
 def test_a_response_that_is_too_long_is_fatal(copy, monkeypatch):
