@@ -157,7 +157,7 @@ def test_what_falls_out_of_reach_is_lost_window_by_window(polled):
 
 
 def test_a_span_that_is_lost_at_once_is_as_many_windows_as_are_in_it(polled):
-    found = polled(Transient("down"), seconds=60, retention=600, jump=1800.0)
+    found = polled(None, seconds=120, retention=600, jump=1800.0)
     assert counted(found, "tokiod_windows_total")["lost",] == pytest.approx((1800 - 600) / 60, abs=2)
 
 
