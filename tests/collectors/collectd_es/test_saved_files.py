@@ -272,9 +272,9 @@ def test_closing_while_the_files_are_read_ends_soon_and_leaves_no_process(large)
 
 
 def children():
-    """Processes of ours, but for multiprocessing's own, which stays for the next pool."""
+    """Parse workers of this process, which may have started servers for other tests too."""
     found = [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
-    return [pid for pid in found if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture
