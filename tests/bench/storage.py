@@ -12,7 +12,7 @@ from tests.bench.measure import Row, paired, rated, timed
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
 from tokiod.bus import wire
-from tokiod.bus.wire import pieces
+from tokiod.bus.pieces import pieces
 from tokiod.clock import SystemClock
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from tokiod.batch import Batch
 from tokiod.bus.reassembly import MAX_SETTLED_WINDOWS, PIECE_OVERHEAD_BYTES, Reassembly
 from tokiod.bus.wire import Header, Piece
-from tokiod.errors import Malformed
+from tokiod.errors import Malformed, Refusal
 from tokiod.window import Window
 
 
-def batch(mark, cells=1):
-    return Batch("g/d", "gauge", 1, ("a",), np.zeros(cells, np.int64), np.zeros(cells, np.uint32), np.full(cells, float(mark)))
+def batch(mark, cells=1, dataset=None):
+    return Batch(
+        dataset or f"g/{mark}", "gauge", 1, ("a",), np.zeros(cells, np.int64), np.zeros(cells, np.uint32), np.full(cells, float(mark))
+    )
 
 
 def header(start=0, attempt=1, part=0, parts=1, source="src", system="s", kind="lmt", end=None):
@@ -98,12 +100,22 @@ def test_the_windows_that_waited_longest_are_dropped_when_all_take_too_much_memo
     assert reassembly.add(b"p", header(120, part=1, parts=2), batch(0)) is not None
 
 
-def test_pieces_without_cells_are_not_free():
+def test_a_window_that_is_too_large_is_refused_for_good_and_pieces_without_cells_are_not_free():
     reassembly = Reassembly(10 * PIECE_OVERHEAD_BYTES)
-    for part in range(1000):
+    for part in range(10):
         reassembly.add(b"p", header(part=part, parts=1001), None)
-        reassembly.pop_excess()
-    assert reassembly.nbytes <= 10 * PIECE_OVERHEAD_BYTES
+    with pytest.raises(Refusal, match=r"source src: a window of .* the limit is .*: set a shorter `window`") as refused:
+        reassembly.add(b"p", header(part=10, parts=1001), None)
+    assert refused.value.when == "never"
+    assert reassembly.nbytes == 11 * PIECE_OVERHEAD_BYTES
+
+
+def test_pieces_of_a_batch_come_out_as_one():
+    reassembly = Reassembly(10**6)
+    assert reassembly.add(b"p", header(part=1, parts=3), batch(2, cells=2, dataset="g/d")) is None
+    assert reassembly.add(b"p", header(part=2, parts=3), batch(3)) is None
+    arrived = reassembly.add(b"p", header(part=0, parts=3), batch(1, dataset="g/d"))
+    assert marks(arrived) == [[1.0, 2.0, 2.0], [3.0]]
 
 
 def test_the_number_of_settled_windows_is_bounded():

@@ -20,7 +20,7 @@ REASONS = {"frames", "header", "version", "topic", "shape", "step", "columns", "
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 seconds = st.integers(0, 250_000_000_000 - 1)
-column_names = st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), min_size=1, max_size=10)
+column_names = st.text(st.characters(exclude_categories=["C", "Zl", "Zp", "Zs"]), min_size=1, max_size=10)
 
 
 @st.composite

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tokiod.bus.pieces import joined, too_large
 from tokiod.errors import Malformed
 from tokiod.window_data import Collected
 
@@ -42,11 +43,11 @@ class PartialWindow:
     nbytes: int = 0
 
     def completed(self) -> Arrived | None:
-        """Return the window if it has all of its parts, its batches in their order."""
+        """Return the window if it has all of its parts, its batches in their order. Raises Malformed for pieces that don't fit together."""
         if len(self.batches) < self.piece.parts:
             return None
-        batches = [batch for _, batch in sorted(self.batches.items()) if batch is not None]
-        return Arrived(Collected(self.meta, batches), self.piece, self.peer)
+        in_order = (self.batches[part] for part in range(self.piece.parts))
+        return Arrived(Collected(self.meta, joined(batch for batch in in_order if batch is not None)), self.piece, self.peer)
 
 
 class Reassembly:
@@ -55,7 +56,8 @@ class Reassembly:
     Repetition and order do not matter: only the newest attempt at each window is kept; a piece that is known already, or belongs to a
     settled attempt (completed or refused), is dropped and counted. The settled attempts of the last MAX_SETTLED_WINDOWS windows are known;
     an older one would be stored again, which changes nothing either.
-    Memory is bounded: pop_excess() drops the windows that have waited longest while the pieces take more than `max_bytes`.
+    Memory is bounded: a window is refused once its pieces take more than `max_bytes`, and pop_excess() drops the windows that have waited
+    longest while all pieces take more than that.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -69,7 +71,10 @@ class Reassembly:
         return len(self._partial)
 
     def add(self, peer: bytes, header: Header, batch: Batch | None) -> Arrived | None:
-        """Add a piece; return its window if it is complete now. Raises Malformed for a piece that contradicts itself or others."""
+        """Add a piece; return its window if it is complete now.
+
+        Raises Malformed for a piece that contradicts itself or others, Refusal for one that makes its window too large.
+        """
         piece, meta = _checked(header)
         key = _key(peer, piece)
         if self._is_stale(key, piece):
@@ -88,6 +93,8 @@ class Reassembly:
         arrived = partial.completed()
         if arrived:
             self.settle(peer, piece)
+        elif partial.nbytes > self.max_bytes:
+            raise too_large(piece.source, partial.nbytes, self.max_bytes)
         return arrived
 
     def settle(self, peer: bytes, piece: Piece) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod.bus import protocol, wire
+from tokiod.bus.pieces import MAX_WINDOW_BYTES
 from tokiod.bus.reassembly import Arrived, Reassembly
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import Malformed, Refusal
@@ -25,8 +26,11 @@ __all__ = ["Arrived", "Receiver"]
 
 MAX_MESSAGES_PER_POLL = 256
 """So that a flood of messages can't keep the writer from committing."""
-MAX_MESSAGE_BYTES = 256 << 20
-"""Of one frame; libzmq ends the connection of a client that announces a longer one, because it allocates the memory at once."""
+MAX_RECEIVED_FRAME_BYTES = 2 << 20
+"""Of one frame on the wire, also during the handshake; libzmq ends the connection of a client that announces a longer one, because it
+allocates the memory at once, before any key is checked. Pieces have frames of MAX_FRAME_BYTES, and encryption adds to them."""
+MAX_INCOMPLETE_BYTES = MAX_WINDOW_BYTES + (64 << 20)
+"""Of the pieces of all incomplete windows: the largest window, and what is counted for each of its pieces."""
 SILENCE_SECONDS = 60.0
 """After which a connection is forgotten, with its incomplete windows."""
 
@@ -53,7 +57,7 @@ class Receiver:
         endpoint: str,
         epoch: str,
         *,
-        max_incomplete_bytes: int = 256 << 20,
+        max_incomplete_bytes: int = MAX_INCOMPLETE_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
         keys: ServerKeys | None = None,
     ) -> None:
@@ -62,7 +66,7 @@ class Receiver:
         self._reassembly = Reassembly(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
         self._server = ServerSocket(
-            "bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
+            "bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
         )
 
     @property
@@ -148,11 +152,11 @@ class Receiver:
         header = wire.decode_header(message)
         try:
             arrived = self._reassembly.add(peer, header, wire.decode_batch(header, message))
-        except Malformed as error:
+        except (Malformed, Refusal) as error:
             if header.piece:
                 self._reassembly.settle(peer, header.piece)
                 self._refuse(peer, header.piece, Refusal(str(error), "never"))
-            raise
+            raise error if isinstance(error, Malformed) else Malformed("size", str(error)) from None
         for partial in self._reassembly.pop_excess():
             self._refuse(partial.peer, partial.piece, Refusal(f"over {self._reassembly.max_bytes} bytes of incomplete windows", "retry"))
         return arrived

@@ -16,7 +16,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from tokiod.bus import protocol
 from tokiod.bus.in_flight import InFlightWindows
-from tokiod.bus.wire import pieces
+from tokiod.bus.pieces import pieces, refusal
 from tokiod.clock import SystemClock
 from tokiod.errors import Malformed, Refusal
 from tokiod.metrics import catalogue
@@ -124,11 +124,11 @@ class Sender:
     async def submit(self, collected: Collected) -> Answer:
         """Take a window once there is room for it, and return the future of the writer's answer, however long that takes.
 
-        The batches must not change before the answer. The future is cancelled when run() ends first. A window with rows of a table is
-        refused at once: the bus only transports matrices.
+        The batches must not change before the answer. The future is cancelled when run() ends first. A window that can never cross the
+        bus is refused at once: one with rows of a table, with names that the writer would not accept, or that is too large.
         """
-        if collected.tables:
-            return _refused(collected)
+        if (never := tables_unstored(collected) if collected.tables else refusal(collected)) is not None:
+            return _refused(never)
         begun = asyncio.get_running_loop().time()
         if not self._windows:
             self._last_progress = begun
@@ -257,9 +257,9 @@ class Sender:
                 log.error("bus.access_denied", reason=reason, times=times)
 
 
-def _refused(collected: Collected) -> Answer:
+def _refused(reason: Refusal) -> Answer:
     answer: Answer = asyncio.get_running_loop().create_future()
-    answer.set_result(tables_unstored(collected))
+    answer.set_result(reason)
     return answer
 
 

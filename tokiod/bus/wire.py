@@ -1,4 +1,4 @@
-"""The wire form of batches, and of a window as a sequence of messages.
+"""The wire form of batches.
 
 A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all arrays little-endian, C order):
 
@@ -11,30 +11,28 @@ A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all 
 
 On the inner bus the usual case, whole rows one step apart, needs no time and column: the header contains `rows`, and value is the last of
 four frames. Two messages consist of the first two frames: a window without data (inner bus; its topic ends in "/"), and a heartbeat
-(feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them.
+(feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them. Names of columns
+are 1 to 400 printable characters.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 import numpy as np
 
-from tokiod.batch import Batch, Count, Extent, Form, Rows, Second, even_rows
+from tokiod.batch import Batch, Count, Extent, Form, Rows, Second
 from tokiod.errors import Malformed
 from tokiod.window import LATEST, Window
 from tokiod.window_data import WindowMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from tokiod.window_data import Collected
 
 VERSION = 1
 FRAMES = 6
@@ -49,6 +47,10 @@ Name = Annotated[str, msgspec.Meta(max_length=200)]
 """What _is_name matches; of a dataset, _is_dataset. Checked once, not per message."""
 Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
+MAX_NAME_LENGTH = 400
+"""Characters of a column's name."""
+MAX_FEW_COLUMNS, MAX_FEW_BYTES = 1_000, 16 << 10
+"""Up to which the names of a dataset are kept for 256 datasets; longer ones only for 8."""
 """These types bound an external client's header: valid file names, printable words, numbers that fit both a float and an int64, times
 before the end of the year 9999."""
 
@@ -203,27 +205,14 @@ def _array(frame: Frame, dtype: np.dtype[Any], cells: int) -> NDArray[Any]:
     return array if array.flags.aligned else array.copy()
 
 
-def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
-    """Yield the frames of each message; a window without data is one message, too."""
-    batches: Sequence[Batch | None] = collected.batches or [None]
-    latest: Batch | None = None
-    for part, batch in enumerate(batches):
-        latest = None if batch is None else _with_rows(batch, latest)
-        yield encode(collected.meta.system, latest, Piece.of(collected.meta, attempt, part, len(batches)))
+def check_dataset(system: str, dataset: str, columns: tuple[str, ...]) -> None:
+    """Raise Malformed if the names of a dataset and its columns could not be decoded."""
+    _checked_topic(system, dataset)
+    _check_columns(columns)
 
 
-def _with_rows(batch: Batch, before: Batch | None) -> Batch:
-    """Return a batch with its rows, those of the batch before if both share their times and columns."""
-    if before is not None and batch.time is before.time and batch.column is before.column and _shape(batch) == _shape(before):
-        return replace(batch, rows=before.rows)
-    return replace(batch, rows=even_rows(batch))
-
-
-def _shape(batch: Batch) -> tuple[int, int]:
-    return batch.step, len(batch.columns)
-
-
-# A source's names are the same in every window: matching, joining and splitting them is done once, not per message.
+# A source's names are the same in every window: matching, joining and splitting them is done once, not per message. Each cache is small
+# enough for frames from a peer that sends other names each time.
 @lru_cache(maxsize=256)
 def _check_names(*names: str) -> None:
     for name in names:
@@ -239,17 +228,36 @@ def _checked_topic(system: str, dataset: str) -> bytes:
     return topic(system, dataset)
 
 
-@lru_cache(maxsize=256)
 def _joined(columns: tuple[str, ...]) -> bytes:
+    return (_joined_few if len(columns) <= MAX_FEW_COLUMNS else _joined_many)(columns)
+
+
+def _names(frame: bytes) -> tuple[str, ...]:
+    return (_names_few if len(frame) <= MAX_FEW_BYTES else _names_many)(frame)
+
+
+@lru_cache(maxsize=64)
+def _check_columns(columns: tuple[str, ...]) -> None:
+    for number, name in enumerate(columns):
+        if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+            shown = repr(name) if len(name) <= MAX_NAME_LENGTH else f"{name[:40]!r}... of {len(name)} characters"
+            raise Malformed("columns", f"column {number}, {shown}: expected 1 to {MAX_NAME_LENGTH} printable characters")
+    if len(set(columns)) != len(columns):
+        raise Malformed("columns", "a column name is a duplicate")
+
+
+def _join_names(columns: tuple[str, ...]) -> bytes:
     return "\n".join(columns).encode()
 
 
-@lru_cache(maxsize=256)
-def _names(frame: bytes) -> tuple[str, ...]:
+def _split_names(frame: bytes) -> tuple[str, ...]:
     try:
         columns = tuple(frame.decode().split("\n")) if frame else ()
     except UnicodeDecodeError as error:
         raise Malformed("columns", str(error)) from None
-    if len(set(columns)) != len(columns) or any(not c or "\0" in c for c in columns):
-        raise Malformed("columns", "a column name is empty, a duplicate, or contains a NUL")
+    _check_columns.__wrapped__(columns)
     return columns
+
+
+_joined_few, _joined_many = lru_cache(maxsize=256)(_join_names), lru_cache(maxsize=8)(_join_names)
+_names_few, _names_many = lru_cache(maxsize=256)(_split_names), lru_cache(maxsize=8)(_split_names)
