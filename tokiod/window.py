@@ -75,9 +75,24 @@ class Calendar:
         """Cut a span at the aligned edges of windows of `length` seconds, oldest first."""
         start = span.start
         while start < span.end:
-            end = min(self.window(start, length).end, span.end)
-            yield Window(start, end)
-            start = end
+            day = self.day(start)
+            yield from cut(Window(start, min(day.end, span.end)), day.start, length)
+            start = day.end
+
+
+def cut(span: Window, origin: int, length: int) -> Iterator[Window]:
+    """Cut a span at origin + k x length, oldest first: of windows so cut, each row of a file that begins at `origin` is in one only."""
+    start = span.start
+    while start < span.end:
+        end = min(start + length - (start - origin) % length, span.end)
+        yield Window(start, end)
+        start = end
+
+
+def whole_rows(span: Window, file: Window, step: int) -> Window:
+    """Widen a span within a file to whole rows of `step` seconds, which are counted from the file's start."""
+    start, end = span.start - (span.start - file.start) % step, span.end + (file.start - span.end) % step
+    return Window(start, max(span.end, min(end, file.end)))
 
 
 LATEST = 250_000_000_000

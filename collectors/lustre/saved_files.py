@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from collectors.lustre.config import Saved
     from tokiod.collector import SavedCollector, Site
-    from tokiod.window import Calendar, Window
+    from tokiod.window import Window
 
 T = TypeVar("T")
 
@@ -36,11 +36,11 @@ UNRECOGNISED = "unrecognised line"
 MAX_EPOCH = 253_000_000_000
 
 
-def opened(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:
+def opened(inputs: Sequence[str | Path], options: Saved, _site: Site) -> SavedCollector:
     """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
     for fault in options.faults():
         raise TokiodError(f"--{fault}")
-    return SavedOutputs(readable(inputs), options, site.calendar)
+    return SavedOutputs(readable(inputs), options)
 
 
 class SavedOutputs:
@@ -49,18 +49,17 @@ class SavedOutputs:
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
-    def __init__(self, paths: Sequence[Path], options: Saved, calendar: Calendar) -> None:
+    def __init__(self, paths: Sequence[Path], options: Saved) -> None:
         self.step = options.step
         self._paths = paths
         self._options = options
-        self._calendar = calendar
         self._columns = Columns()
         self._files = Loading(self._load)
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset. Raises Fatal for a file with neither output."""
         moments = _within(await self._files.loaded(), window)
-        cells = [(row, moment.cells) for row, moment in moments]
+        cells = _rows(moments, window, self.step)
         found = list(batches(cells, self.step, self._columns, sorted(self._options.datasets())))
         dropped = sum((moment.dropped for _, moment in moments), Counter[str]())
         return WindowData(found, sum(moment.records for _, moment in moments), dropped)
@@ -71,20 +70,20 @@ class SavedOutputs:
 
     async def spans(self) -> list[Window]:
         """Return the spans with outputs."""
-        return spans_of(np.array([row for row, _ in await self._files.loaded()], np.int64), self.step)
+        return spans_of(np.array([time for time, _ in await self._files.loaded()], np.int64), 1)
 
     async def close(self) -> None:
         """Wait until a read that has begun ends."""
         await self._files.close()
 
     def _load(self) -> list[tuple[int, _Moment]]:
-        """Read all files into rows, oldest first; of outputs in one row the last in time counts."""
+        """Read all outputs, oldest first, with their times."""
         outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
         homes = Homes(dict(one.split("=", 1) for one in self._options.home))
-        moments: dict[int, _Moment] = defaultdict(_Moment)
+        moments: list[tuple[int, _Moment]] = []
         served = []
         for time, text in outputs:
-            moment = moments[self._calendar.window(time, self.step).start]
+            moments.append((time, moment := _Moment()))
             listing, devices = parse_df.parse(text), parse_dl.parse(text)
             seen, targets = self._wanted(devices.served), self._wanted(listing.targets)
             served.append((moment, seen))
@@ -93,11 +92,11 @@ class SavedOutputs:
         for moment, seen in served:
             moment.take(0, Counter(), failover(homes.away(seen), moment.dropped))
         seen_cells: Cells = {}
-        for moment in moments.values():
+        for _, moment in moments:
             for dataset, values in moment.cells.items():
                 seen_cells.setdefault(dataset, {}).update(values)
         self._columns.add(seen_cells)
-        return sorted(moments.items(), key=lambda one: one[0])
+        return moments
 
     def _wanted(self, targets: Mapping[str, T]) -> dict[str, T]:
         chosen = self._options.filesystem
@@ -109,8 +108,18 @@ def _within(moments: list[tuple[int, _Moment]], window: Window) -> list[tuple[in
     return moments[first:last]
 
 
+def _rows(moments: list[tuple[int, _Moment]], window: Window, step: int) -> list[tuple[int, Cells]]:
+    """Return the cells of each row, counted from the window's start; of outputs in one row the last in time counts."""
+    rows: dict[int, Cells] = defaultdict(dict)
+    for time, moment in moments:
+        row = rows[window.start + (time - window.start) // step * step]
+        for dataset, values in moment.cells.items():
+            row.setdefault(dataset, {}).update(values)
+    return list(rows.items())
+
+
 class _Moment:
-    """What was seen in one row."""
+    """What one output showed."""
 
     def __init__(self) -> None:
         self.records = 0

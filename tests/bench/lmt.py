@@ -47,7 +47,7 @@ def archived(copy: Path, output: Path, hours: int = 1) -> None:
     collector = lmt.saved([copy], lmt.Saved(), Site(CALENDAR, SystemClock()))
 
     async def run() -> None:
-        await archive(ImportJob("lmt", collector, Window(START, START + 3600 * hours), None, output), CALENDAR, SystemClock())
+        await archive(ImportJob("lmt", collector, Window(START, START + 3600 * hours), None, output), SystemClock())
         await collector.close()
 
     asyncio.run(run())

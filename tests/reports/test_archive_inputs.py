@@ -6,13 +6,15 @@ from itertools import pairwise
 import h5py
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tokiod.batch import Batch
 from tokiod.errors import Fatal, TokiodError
 from tokiod.reports.archive_inputs import ImportJob, archive
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.schema import missing
-from tokiod.window import Calendar, Window
+from tokiod.window import Window
 from tokiod.window_data import WindowData
 
 STEP = 60
@@ -49,7 +51,7 @@ def run(source, out, first, last, file_span=None):
     """Archive minutes [first, last) after noon."""
     span = Window(NOON + first * STEP, NOON + last * STEP)
     done = []
-    result = asyncio.run(archive(ImportJob("lmt", source, span, file_span, out), Calendar("UTC"), FakeClock(NOON + 7200), done.append))
+    result = asyncio.run(archive(ImportJob("lmt", source, span, file_span, out), FakeClock(NOON + 7200), done.append))
     assert sum(done) == span.seconds
     return result
 
@@ -85,8 +87,46 @@ def test_a_quarter_of_an_hour_at_a_time_is_collected_and_then_the_step_after_it(
 def test_no_more_than_a_day_is_collected_at_a_time(out, monkeypatch):
     monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_ROWS", 2000)
     source = Source(needs_sample_at_end=False)
-    run(source, out, 0, 1440)
-    assert source.asked == [Window(NOON, NOON + 12 * 3600), Window(NOON + 12 * 3600, NOON + 24 * 3600)]
+    run(source, out, 0, 2000)
+    assert source.asked == [Window(NOON, NOON + 24 * 3600), Window(NOON + 24 * 3600, NOON + 2000 * STEP)]
+
+
+class Irregular:
+    """A gauge with samples at any second, whose value is that second. It counts rows from a window's start, as the kinds do."""
+
+    replayable = True
+    needs_sample_at_end = False
+
+    def __init__(self, step, times):
+        self.step = step
+        self.times = np.array(sorted(times), np.int64)
+
+    async def collect(self, window):
+        value = self.times[(self.times >= window.start) & (self.times < window.end)]
+        rows = window.start + (value - window.start) // self.step * self.step
+        time, last = np.unique(rows[::-1], return_index=True)
+        column = np.zeros(len(time), np.uint32)
+        return WindowData([Batch(GAUGE, "gauge", self.step, ("oss0",), time, column, value[::-1][last].astype(np.float64))])
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), step=st.sampled_from([5, 7, 10, 60, 600, 86400]), rows=st.integers(2, 40))
+def test_each_sample_is_in_its_row_of_the_file_wherever_the_span_and_the_file_begin(tmp_path_factory, data, step, rows):
+    out = tmp_path_factory.mktemp("grid") / "out.hdf5"
+    begin = NOON + data.draw(st.integers(0, 90_000), "begin of the file")
+    file = Window(begin, begin + rows * step)
+    times = data.draw(st.lists(st.integers(file.start, file.end - 1), min_size=1), "samples")
+    first = data.draw(st.integers(file.start, file.end - 1), "start")
+    span = Window(first, data.draw(st.integers(first + 1, file.end), "end"))
+    expected = {(time - begin) // step: float(time) for time in sorted(times)}
+    touched = range((span.start - begin) // step, -(-(span.end - begin) // step))
+    expected = {row: value for row, value in expected.items() if row in touched}
+    assume(expected)
+    result = asyncio.run(archive(ImportJob("lmt", Irregular(step, times), span, file, out), FakeClock(NOON)))
+    with h5py.File(out, "r") as stored:
+        value = stored[GAUGE][:, 0]
+    assert {int(row): float(value[row]) for row in np.flatnonzero(~missing(value))} == expected
+    assert (result.span.start - begin, result.span.end - begin) == (touched.start * step, touched.stop * step)
 
 
 def test_no_step_after_the_span_is_collected_where_no_cell_needs_it(out):

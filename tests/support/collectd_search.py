@@ -48,7 +48,7 @@ def meaning(collector, window):
 def archived(collector, window, out):
     """Write a window as `tokioctl archive` does it, to a new file."""
     job = ImportJob("collectd_es", collector, window, None, out)
-    return collector_contract.within(collector, lambda _: archive(job, SITE.calendar, SITE.clock))
+    return collector_contract.within(collector, lambda _: archive(job, SITE.clock))
 
 
 def none_open(server, seconds=5):

@@ -17,7 +17,7 @@ from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile, NotLive
 from tokiod.tts.sealed.seal import seal, unseal
-from tokiod.window import Window, iso
+from tokiod.window import Window, cut, iso, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.collector import Collector
     from tokiod.sink import Applied
-    from tokiod.window import Calendar
 
 WINDOW_ROWS = 180
 """Rows collected at a time, so that memory does not grow with the span: 180 rows of a large site are some 10 MB. The cost of a window
-depends on its rows, not on its seconds. No window is longer than a day."""
+depends on its rows, not on its seconds."""
+
+MAX_WINDOW_SECONDS = 86400
+"""No window of rows that are shorter than a day is longer than a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportJob:
-    """What to import: `span` of `collector` into the file `out`.
+    """What to import: `span` of `collector` into the file `out`. Rows of the file that the span touches are imported whole.
 
     file_span: the span of the file (None: that of the existing file, or else `span`). units: those that the kind declares.
     """
@@ -55,16 +57,15 @@ class ImportJob:
 
 @dataclass(slots=True)
 class ImportResult:
-    """What was imported: cells, dropped cells by reason."""
+    """What was imported: whole rows of the file, cells, dropped cells by reason."""
 
+    span: Window
     cells: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-async def archive(
-    job: ImportJob, calendar: Calendar, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None
-) -> ImportResult:
-    """Collect the span into the sealed file `out`; an existing file keeps its other cells.
+async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None) -> ImportResult:
+    """Collect the rows of the span into the sealed file `out`; an existing file keeps its other cells.
 
     progress is called with the seconds of the span that are done. Raises CollectError, Refusal, TokiodError or OSError; `out` is
     then untouched.
@@ -75,8 +76,9 @@ async def archive(
     filled_before = job.out.exists()
     try:
         file_span = _prepare(job, live, now)
+        job = replace(job, span=whole_rows(job.span, file_span, job.collector.step))
         with closing(TtsSink(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units})) as sink:
-            result = await _fill(job, sink, calendar, progress)
+            result = await _fill(job, file_span.start, sink, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
         if not (live.exists() and (result.cells or filled_before)):
             reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
@@ -113,9 +115,9 @@ def _unsealed(out: Path, live: Path, now: int) -> Window:
         raise TokiodError(f"{out} is not a TTS file and can't be filled: {error}; name another file") from error
 
 
-async def _fill(job: ImportJob, sink: TtsSink, calendar: Calendar, progress: Callable[[int], None]) -> ImportResult:
-    result = ImportResult()
-    for window in calendar.split(job.span, WINDOW_ROWS * job.collector.step):
+async def _fill(job: ImportJob, origin: int, sink: TtsSink, progress: Callable[[int], None]) -> ImportResult:
+    result, step = ImportResult(job.span), job.collector.step
+    for window in cut(job.span, origin, max(min(WINDOW_ROWS, MAX_WINDOW_SECONDS // step), 1) * step):
         applied = await _store(job, window, sink)
         result.cells += applied.cells
         result.dropped.update(applied.dropped)

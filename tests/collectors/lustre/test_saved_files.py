@@ -106,6 +106,13 @@ def test_of_two_outputs_in_a_row_the_later_one_counts(tmp_path):
     )
 
 
+def test_rows_are_counted_from_the_start_of_the_window(tmp_path):
+    (tmp_path / "a").write_text("".join(f"BEGIN {START + STEP * m + 7}\n{df(listing(m))}" for m in range(4)))
+    window = Window(START + STEP // 2, START + STEP // 2 + 3 * STEP)
+    times = sorted({time for time, _, _ in cells_of(saved(tmp_path / "a"), window)["fullness/bytes"]})
+    assert times == [window.start, window.start + STEP, window.start + 2 * STEP]
+
+
 def test_only_the_wanted_file_systems_are_read(tmp_path):
     (tmp_path / "a").write_text(f"BEGIN {START}\n" + df(listing(0)) + df({"other-OST0000": (10, 1)}, "/other"))
     cells = cells_of(saved(tmp_path / "a", filesystem=("other",)), WHOLE)

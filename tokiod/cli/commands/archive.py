@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Archived(msgspec.Struct, frozen=True):
-    """The result for [start, end), UTC epoch seconds. cells: stored; dropped: cells that were not stored, by reason."""
+    """The result for the rows [start, end), UTC epoch seconds. cells: stored; dropped: cells that were not stored, by reason."""
 
     output: str
     start: int
@@ -107,7 +107,12 @@ _COMMON: list[click.Parameter] = [
         type=click.Path(path_type=Path, dir_okay=False),
         help="The TTS file. An existing file is filled further.",
     ),
-    click.Option(["--start"], metavar="TIME", required=True, help="Start time, ISO 8601, local to --timezone or with an offset."),
+    click.Option(
+        ["--start"],
+        metavar="TIME",
+        required=True,
+        help="Start time, ISO 8601, local to --timezone or with an offset. Rows that the span touches are filled whole.",
+    ),
     click.Option(["--end"], metavar="TIME", required=True, help="End time (exclusive), formats as --start."),
     click.Option(["--init-start"], metavar="TIME", help="Start of the file.  [default: --start]"),
     click.Option(["--init-end"], metavar="TIME", help="End of the file (exclusive).  [default: --end]"),
@@ -138,8 +143,8 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
     with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
         job = ImportJob(kind, _collector(kind, given, site), span, file_span, given["output"], plugins.load(kind).Saved.units)
-        result = asyncio.run(_closing(job, calendar, bar.update))
-    _report(given, span, result)
+        result = asyncio.run(_closing(job, bar.update))
+    _report(given, result)
 
 
 def _check_directory(directory: Path) -> None:
@@ -172,9 +177,9 @@ def _collector(kind: str, given: dict[str, Any], site: Site) -> Collector:
     return plugin.saved(list(given["inputs"]), plugin.Saved(**options), site)
 
 
-async def _closing(job: ImportJob, calendar: Calendar, progress: Callable[[int], None]) -> ImportResult:
+async def _closing(job: ImportJob, progress: Callable[[int], None]) -> ImportResult:
     try:
-        return await archive(job, calendar, SystemClock(), progress)
+        return await archive(job, SystemClock(), progress)
     finally:
         await job.collector.close()
 
@@ -186,11 +191,11 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
     return Window(first, last)
 
 
-def _report(given: dict[str, Any], window: Window, result: ImportResult) -> None:
+def _report(given: dict[str, Any], result: ImportResult) -> None:
     if given["as_json"]:
-        archived = Archived(str(given["output"]), window.start, window.end, result.cells, dict(result.dropped))
+        archived = Archived(str(given["output"]), result.span.start, result.span.end, result.cells, dict(result.dropped))
         echo_json(archived)
         return
-    echo(f"{given['output']}: {result.cells} cells of {iso(window.start)} to {iso(window.end)}")
+    echo(f"{given['output']}: {result.cells} cells of {iso(result.span.start)} to {iso(result.span.end)}")
     for reason, count in sorted(result.dropped.items()):
         echo(f"dropped {count}: {reason}", err=True)
