@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -57,3 +58,20 @@ def test_a_stop_flag_is_set_by_sigterm():
     finally:
         for number, action in before.items():
             signal.signal(number, action)
+
+
+def test_a_process_makes_no_file_that_others_can_read_and_no_core_dump(tmp_path):
+    code = """
+        import os, pathlib, resource, sys
+        from tokiod.runtime.process_setup import restrict_rights
+        os.umask(int(sys.argv[2], 8))
+        restrict_rights()
+        pathlib.Path(sys.argv[1]).touch()
+        assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
+        print("ready", flush=True)
+    """
+    modes = {"000": 0o640, "002": 0o640, "077": 0o600}
+    for mask in modes:
+        with start(code, str(tmp_path / mask), mask):
+            pass
+    assert {mask: stat.S_IMODE((tmp_path / mask).stat().st_mode) for mask in modes} == modes

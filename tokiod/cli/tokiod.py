@@ -15,7 +15,7 @@ from tokiod.archive.lock import ArchiveLocked, lasting_owner
 from tokiod.cli.common.base import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.config import load as configuration
 from tokiod.runtime import log
-from tokiod.runtime.process_setup import SignalFlag, die_with_parent, raise_descriptor_limit, use_one_heap
+from tokiod.runtime.process_setup import SignalFlag, die_with_parent, raise_descriptor_limit, restrict_rights, use_one_heap
 from tokiod.runtime.sd_notify import Notifier
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
 
     Exit 0 stopped, 2 could not start.
     """
+    restrict_rights()
     log.setup(log_level or "info", json=log_json)
     config = configuration.load(config_path)
     if (owner := lasting_owner(config.archive.lock)) is not None:
@@ -119,6 +120,7 @@ def _set_level(level: str | None, config: Config) -> None:
 def _begin(level: str | None, parent: int | None, *, log_json: bool) -> None:
     if parent is not None:
         die_with_parent(parent)
+    restrict_rights()
     use_one_heap()
     log.setup(level or "info", json=log_json)
 

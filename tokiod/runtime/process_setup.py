@@ -1,4 +1,4 @@
-"""Setup of a process of the daemon: end with the parent, one heap, the descriptor limit, flags that signals set."""
+"""Setup of a process of the daemon: how it is started, its rights, its end with the parent, one heap, limits, flags that signals set."""
 
 from __future__ import annotations
 
@@ -6,9 +6,23 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 
 PR_SET_PDEATHSIG = 1
 M_ARENA_MAX = -8
+UMASK = 0o027
+"""What a process of the daemon never grants by itself: the group may not write its files, and other users may not access them."""
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of tokiod. -P: it imports nothing from the current directory, nor do its own children."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def restrict_rights() -> None:
+    """Make no file that other users can read, and no core dump, which would contain passwords; a stricter umask stays."""
+    os.umask(os.umask(UMASK) | UMASK)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def die_with_parent(parent: int) -> None:

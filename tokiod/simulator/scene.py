@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
+from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.compare import Comparison, compare
 from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
@@ -246,7 +246,7 @@ class Scene:
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                python_command(module, *arguments), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tokiod.errors import TokiodError
+from tokiod.runtime.process_setup import python_command
 from tokiod.supervisor import subreaper
 from tokiod.supervisor.child_process import ChildProcess
 from tokiod.supervisor.control_socket import Process
@@ -33,12 +33,12 @@ class ChildGroup:
 
     def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset()) -> None:
         """Start both. arguments: of both commands; secrets: environment variables that the writer does not get."""
-        base, tail = [sys.executable, "-m", "tokiod.cli.tokiod"], [*arguments, "--parent", str(os.getpid())]
+        tail = [*arguments, "--parent", str(os.getpid())]
         starts = {child.name: child.starts for child in self._children}
         self._children = [
             ChildProcess(
                 name,
-                [*base, name, *tail],
+                python_command("tokiod.cli.tokiod", name, *tail),
                 self._watchdog,
                 starts=starts.get(name, 0),
                 hidden=secrets if name == "writer" else frozenset(),

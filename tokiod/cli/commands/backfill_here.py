@@ -17,6 +17,7 @@ from tokiod.cli.common.output import echo
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.polling.process import backfill
 from tokiod.runtime import log
+from tokiod.runtime.process_setup import python_command
 from tokiod.supervisor.child_process import ChildProcess
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ async def _alone(config: Config, config_path: Path, clock: Clock, section: Sourc
 def _writer(config_path: Path, clock: Clock) -> ChildProcess:
     arguments = ["--config", str(config_path), "--log-level", "warning", "--parent", str(os.getpid())]
     arguments += ["--clock", str(clock)] if "Simulated" in type(clock).__name__ else []
-    return ChildProcess("writer", [sys.executable, "-m", "tokiod.cli.tokiod", "writer", *arguments])
+    return ChildProcess("writer", python_command("tokiod.cli.tokiod", "writer", *arguments))
 
 
 async def _show(job: Job, jobs: Jobs, until: set[asyncio.Task[None]]) -> None:

@@ -30,7 +30,7 @@ from tokiod.clock import SystemClock
 from tokiod.collector import SavedOptions, Site
 from tokiod.config import plugins
 from tokiod.errors import Fatal, TokiodError, Transient
-from tokiod.runtime.process_setup import die_with_parent
+from tokiod.runtime.process_setup import die_with_parent, python_command
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowData
 
@@ -203,7 +203,7 @@ class FileReader:
 async def _start() -> asyncio.subprocess.Process:
     """Start a reader. Raises Transient if the machine can't."""
     environment = {key: value for key, value in os.environ.items() if key in ENVIRONMENT}
-    command = [sys.executable, "-P", "-m", "tokiod.polling.watch.reader", str(os.getpid())]
+    command = python_command("tokiod.polling.watch.reader", str(os.getpid()))
     pipe = asyncio.subprocess.PIPE
     try:
         return await asyncio.create_subprocess_exec(
