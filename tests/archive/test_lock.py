@@ -8,6 +8,7 @@ import textwrap
 import threading
 
 import pytest
+from users import READERS, SERVICE, USERS, need_users, open_directory
 
 from tokiod.archive.lock import ArchiveLock, ArchiveLocked, lasting_owner, lock_owner
 from tokiod.errors import TokiodError
@@ -25,6 +26,24 @@ HOLD = """
     with ArchiveLock(pathlib.Path(sys.argv[1])):
         print("ready", flush=True)
         signal.pause()
+"""
+
+
+HOLD_SHOWN = """
+    import sys, signal, pathlib
+    from tokiod.archive.lock import ArchiveLock
+    path, shown = map(pathlib.Path, sys.argv[1:])
+    with ArchiveLock(path, owner=shown):
+        print("ready", flush=True)
+        signal.pause()
+"""
+READ_LOCK = """
+    import fcntl, os, signal, struct, sys
+    fd = os.open(sys.argv[1], os.O_RDONLY)
+    fcntl.fcntl(fd, fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
+    fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    print("locked", flush=True)
+    signal.pause()
 """
 
 
@@ -98,3 +117,38 @@ def test_a_directory_that_cannot_be_made_is_a_sentence_with_the_way_out(tmp_path
 
 def test_no_lock_file_means_no_owner(tmp_path):
     assert lock_owner(tmp_path / "none") is None
+
+
+def test_users_who_may_not_open_the_lock_see_its_owner_and_can_not_stop_it():
+    need_users()
+    with open_directory() as directory:
+        path, shown = directory / "private" / "lock", directory / "shown" / "writer.pid"
+        with start(HOLD_SHOWN, str(path), str(shown)) as owner:
+            shown.parent.chmod(0o755)
+            os.chown(shown, 0, READERS)
+            assert lock_owner(path, shown) == owner.pid
+            ask = "import sys, pathlib; from tokiod.archive.lock import lock_owner; print(lock_owner(*map(pathlib.Path, sys.argv[1:])))"
+            assert USERS["reader"].python(ask, path, shown).stdout == f"{owner.pid}\n"
+            assert USERS["outsider"].python(ask, path, shown).stdout == "None\n"
+            attack = ["flock", "--shared", "--nonblock", str(path), "echo", "locked"]
+            assert USERS["reader"].run(*attack).returncode != 0
+            owner.send_signal(signal.SIGKILL)
+            owner.wait()
+            assert USERS["reader"].python(ask, path, shown).stdout == "None\n"
+        # A reader that locks what it can read does not keep the next owner from its lock, nor from being seen.
+        holder = subprocess.Popen(USERS["reader"].command(sys.executable, "-c", textwrap.dedent(READ_LOCK), shown), stdout=subprocess.PIPE)
+        with holder:
+            assert holder.stdout.readline() == b"locked\n"
+            with ArchiveLock(path, timeout=0, owner=shown):
+                os.chown(shown, 0, READERS)
+                assert USERS["reader"].python(ask, path, shown).stdout == f"{os.getpid()}\n"
+            holder.kill()
+
+
+def test_root_does_not_write_to_the_archive_of_another_user():
+    need_users()
+    with open_directory() as directory:
+        os.chown(directory, SERVICE, SERVICE)
+        with pytest.raises(TokiodError, match=f"belongs to user {SERVICE}: run this as that user"), ArchiveLock(directory / "lock"):
+            pass
+        assert list(directory.iterdir()) == []

@@ -217,11 +217,11 @@ def test_zeromq_heartbeats_which_can_abort_the_process_are_not_used(tcp):
             assert one._server.socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 
-def test_unix_sockets_are_for_owner_and_group(endpoint):
+def test_the_bus_is_for_its_owner_and_the_feed_for_the_group_too(endpoint):
     path = Path(endpoint.removeprefix("ipc://"))
-    for opened in (Feed, Receiver):
+    for opened, mode in ((Feed, "srw-rw----"), (Receiver, "srw-------")):
         with opened(endpoint, EPOCH):
-            assert stat.filemode(path.stat().st_mode) == "srw-rw----"
+            assert stat.filemode(path.stat().st_mode) == mode
 
 
 def test_a_message_that_is_no_subscription_is_counted_and_a_long_one_ends_its_connection(endpoint, raw):

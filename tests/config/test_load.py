@@ -155,7 +155,7 @@ def test_what_may_be_left_out_has_the_defaults_of_the_design(load, tmp_path):
     assert load(HEAD) == Config(
         timezone="America/Los_Angeles",
         archive=ArchiveConfig(path="/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5"),
-        bus=BusConfig(endpoint="ipc:///run/tokiod/bus", max_windows=4, max_bytes=64 * 2**20),
+        bus=BusConfig(endpoint="ipc:///run/tokiod/private/bus", max_windows=4, max_bytes=64 * 2**20),
         feed=FeedConfig(endpoint="ipc:///run/tokiod/feed"),
         source=(),
         secrets=tmp_path,

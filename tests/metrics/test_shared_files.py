@@ -163,7 +163,7 @@ def test_a_directory_that_cannot_be_created_is_logged_and_stops_no_process(tmp_p
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
 def test_a_full_disk_means_no_metrics_and_no_sigbus(tmp_path):
     (tmp_path / "metrics").mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path / "metrics")]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(tmp_path / "metrics")]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a small disk can't be mounted here")
     try:

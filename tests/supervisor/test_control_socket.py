@@ -44,8 +44,8 @@ def test_requests_are_answered(served):
     assert ask(served, Reload(), 5) == Reloaded(added=["a"], restarted=True)
 
 
-def test_only_owner_and_group_may_connect(served):
-    assert stat.S_IMODE(served.stat().st_mode) == 0o660
+def test_only_the_owner_may_connect(served):
+    assert stat.S_IMODE(served.stat().st_mode) == 0o600
 
 
 def test_the_umask_of_other_tasks_is_not_changed_while_the_socket_is_bound(tmp_path):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tokiod.archive.rights import PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, SHARED_DIRECTORY_MODE, SHARED_FILE_MODE, refuse_root
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ ORPHAN_RELEASE_SECONDS = 60.0
 """The same for a writer whose supervisor has ended: the writer is stopping and finishes its commit, on a disk that may be slow."""
 POLL_SECONDS = 0.1
 
+_FLOCK = struct.Struct("hhqqi4x")
+"""struct flock: type, whence, start, length, pid."""
 _PAUSE = threading.Event()
 
 
@@ -31,17 +36,20 @@ class ArchiveLock:
     """The right to write an archive: an flock that the kernel releases when its owner dies, taken before any file or socket is opened.
 
     Sockets can't replace it: a second bind of an ipc path succeeds and silently replaces the first one.
+    owner: the file that shows the owner to users who may not open the lock.
     """
 
-    def __init__(self, path: Path, timeout: float = RELEASE_SECONDS) -> None:
+    def __init__(self, path: Path, timeout: float = RELEASE_SECONDS, *, owner: Path | None = None) -> None:
         self.path = path
         self.timeout = timeout
-        self._fd = -1
+        self._owner = owner
+        self._fd = self._owner_fd = -1
 
     def __enter__(self) -> Self:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self.path.parent.mkdir(PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+            refuse_root(self.path.parent)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
         except OSError as error:
             raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
         if not self._acquire():
@@ -50,6 +58,9 @@ class ArchiveLock:
             raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        if self._owner is not None:
+            with suppress(OSError):  # on a full disk, readers don't see the owner
+                self._owner_fd = _shown(self._owner)
         return self
 
     def _acquire(self) -> bool:
@@ -64,6 +75,8 @@ class ArchiveLock:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+        if self._owner_fd >= 0:
+            os.close(self._owner_fd)
 
 
 def lasting_owner(path: Path, timeout: float = RELEASE_SECONDS) -> int | None:
@@ -77,10 +90,15 @@ def lasting_owner(path: Path, timeout: float = RELEASE_SECONDS) -> int | None:
     return lock_owner(path)
 
 
-def lock_owner(path: Path) -> int | None:
-    """Return the process that holds the archive's lock; None if no process does, or the lock can't be read."""
+def lock_owner(path: Path, shown: Path | None = None) -> int | None:
+    """Return the process that holds the archive's lock; None if no process does, or the lock can't be read.
+
+    shown: the file that shows the owner to users who may not open the lock.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        return None if shown is None else _shown_owner(shown)
     except OSError:
         return None
     try:
@@ -90,6 +108,40 @@ def lock_owner(path: Path) -> int | None:
     finally:
         os.close(fd)
     return None
+
+
+# Readers may open this file, and a lock on it that they could take would not harm the owner: it is write-locked before it gets its name
+# and their right, and nothing waits for it.
+def _shown(path: Path) -> int:
+    """Replace the file that shows the owner, and lock it until its descriptor is closed. Raises OSError."""
+    path.parent.mkdir(SHARED_DIRECTORY_MODE, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+    try:
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.fchmod(fd, SHARED_FILE_MODE)
+        temporary.replace(path)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _shown_owner(path: Path) -> int | None:
+    """Return the process that a file shows, while that process holds its lock. It asks for the lock's state and takes none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)))
+        return None if kind == fcntl.F_UNLCK else _recorded_pid(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _recorded_pid(fd: int) -> int:

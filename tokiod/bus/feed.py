@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod.bus import wire
-from tokiod.bus.server_socket import ServerSocket
+from tokiod.bus.server_socket import SHARED_SOCKET_MODE, ServerSocket
 from tokiod.bus.wire import Stored
 from tokiod.metrics import catalogue
 
@@ -52,7 +52,7 @@ class Feed:
             zmq.RCVHWM: MAX_SUBSCRIPTIONS_PER_POLL,
             zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES,
         }
-        self._server = ServerSocket("feed", zmq.XPUB, endpoint, keys, options)
+        self._server = ServerSocket("feed", zmq.XPUB, endpoint, keys, options, mode=SHARED_SOCKET_MODE)
 
     @property
     def refused(self) -> Counter[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tokiod.bus.curve import ServerKeys
 
-SOCKET_MODE = 0o660
+PRIVATE_SOCKET_MODE, SHARED_SOCKET_MODE = 0o600, 0o660
 """Of a Unix socket: a client needs the right to write to it."""
 MAX_NEW_CONNECTIONS = 1024
 """Connections that may come at the same moment: those of all subscribers, after a restart of the writer."""
@@ -44,14 +44,22 @@ class ServerSocket:
     """A bound socket in a context of its own, with an audit of its connections where it is on TCP or has keys.
 
     kind, options: of the ZeroMQ socket; keys: of the clients that may connect, all where there are none. refused: connections that were
-    not accepted, by reason, since the process began. Raises TokiodError for an endpoint that can't be bound.
+    not accepted, by reason, since the process began. mode: of a Unix socket. Raises TokiodError for an endpoint that can't be bound.
     """
 
-    def __init__(
-        self, name: str, kind: int, endpoint: str, keys: ServerKeys | None = None, options: Mapping[int, int] | None = None
+    def __init__(  # noqa: PLR0913 - the socket's options
+        self,
+        name: str,
+        kind: int,
+        endpoint: str,
+        keys: ServerKeys | None = None,
+        options: Mapping[int, int] | None = None,
+        *,
+        mode: int = PRIVATE_SOCKET_MODE,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self._name, self._kind, self._endpoint, self._keys = name, kind, endpoint, keys
+        self._mode = mode
         is_tcp = endpoint.startswith("tcp://")
         self._options: dict[int, int] = {zmq.LINGER: 0, zmq.IPV6: int("[" in endpoint), zmq.BACKLOG: MAX_NEW_CONNECTIONS}
         self._options |= (_TCP_OPTIONS if is_tcp else {}) | dict(options or {})
@@ -92,7 +100,7 @@ class ServerSocket:
             self.socket.bind(self._endpoint)
             if self._endpoint.startswith("ipc://"):
                 # Not by the umask, which all threads share. Until here the umask applies, which lets no others connect.
-                Path(self._endpoint.removeprefix("ipc://")).chmod(SOCKET_MODE)
+                Path(self._endpoint.removeprefix("ipc://")).chmod(self._mode)
         except (zmq.ZMQError, OSError) as error:
             self.close()
             reason = zmq.strerror(error.errno or 0)

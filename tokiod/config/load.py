@@ -52,14 +52,29 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
         return Path(*takewhile(lambda part: not set("%{") & set(part), Path(self.path).parent.parts))
 
     @property
+    def private(self) -> Path:
+        """The directory of the ledger and the lock, for the daemon's user alone."""
+        return self.root / ".tokiod"
+
+    @property
     def ledger(self) -> Path:
         """The archive's SQLite ledger."""
-        return self.root / ".tokiod" / "ledger.sqlite3"
+        return self.private / "ledger.sqlite3"
 
     @property
     def lock(self) -> Path:
         """The file that the archive's one writer holds an flock on."""
-        return self.root / ".tokiod" / "lock"
+        return self.private / "lock"
+
+    @property
+    def ledger_copy(self) -> Path:
+        """The copy of the ledger for the readers of the archive."""
+        return self.root / ".tokiod-readers" / "ledger.sqlite3"
+
+    @property
+    def owner(self) -> Path:
+        """The file that shows the readers of the archive which process writes it."""
+        return self.root / ".tokiod-readers" / "writer.pid"
 
     def file(self, day: Day, system: str) -> Path:
         """Return the TTS file of a system and a site day."""
@@ -78,7 +93,7 @@ class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
     public keys of further clients. See tokiod.bus.curve.
     """
 
-    endpoint: str = "ipc:///run/tokiod/bus"
+    endpoint: str = "ipc:///run/tokiod/private/bus"
     secret_key_file: str | None = None
     client_secret_key_file: str | None = None
     clients: str | None = None
@@ -117,13 +132,13 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def run(self) -> Path:
-        """The directory of the daemon's sockets: that of the bus, or that of the ledger if the bus is on TCP."""
+        """The directory of what only the daemon's user may reach: that of the bus, or that of the ledger if the bus is on TCP."""
         kind, _, path = self.bus.endpoint.partition("://")
-        return Path(path).parent if kind == "ipc" else self.archive.ledger.parent
+        return Path(path).parent if kind == "ipc" else self.archive.private
 
     @property
     def control(self) -> Path:
-        """The Unix socket on which a daemon takes commands. Its permissions decide which users may send them."""
+        """The Unix socket on which a daemon takes commands of its own user."""
         return self.run / "control"
 
     def secret(self, reference: str) -> str:
@@ -175,6 +190,10 @@ def warnings(config: Config) -> list[str]:
         directory = Path(endpoint.removeprefix("ipc://")).parent
         if not checks.is_tcp(endpoint) and checks.is_writable_by_others(directory):
             found.append(f"{name}.endpoint: all users can write to {directory} and replace the socket")
+    if config.run == Path(config.feed.endpoint.removeprefix("ipc://")).parent:
+        found.append(
+            f"bus.endpoint: readers of the feed can enter {config.run}: give the bus a directory of its own, such as private/ there"
+        )
     for source in config.source:
         found += [f"source {source.name}: {warning}" for warning in source.warnings()]
     return found

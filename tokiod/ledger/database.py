@@ -100,7 +100,7 @@ class Database:
 
         Raises LedgerCorrupt, LedgerUnreadable, and TokiodError for any other file that can't be opened or that a newer tokiod wrote.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         return cls(path, _connect(path, "rwc", ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")))
 
     @classmethod

@@ -24,12 +24,13 @@ from tokiod.ledger.database import Database, LedgerCorrupt, LedgerError, LedgerN
 from tokiod.ledger.integrity import Generation
 from tokiod.ledger.jobs import Jobs
 from tokiod.ledger.known_files import KnownFiles
+from tokiod.ledger.published_copy import PublishedCopy
 from tokiod.ledger.received_files import ReceivedFiles
 from tokiod.ledger.sources import SourceRow
 from tokiod.ledger.spans import StoredEntry, Unstored, UnstoredState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
@@ -99,6 +100,10 @@ class Ledger:
     def received_files(self, source: str) -> ReceivedFiles:
         """Return the files that a source received in its watched folder."""
         return ReceivedFiles(self._database, source)
+
+    def published_copy(self, path: Path, monotonic: Callable[[], float]) -> PublishedCopy:
+        """Return what keeps a copy of the ledger for readers at `path`."""
+        return PublishedCopy(self._database, path, monotonic)
 
     def known_files(self, root: Path) -> KnownFiles:
         """Return the files of the archive below `root`."""

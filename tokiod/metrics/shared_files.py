@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tokiod.archive.lock import ArchiveLock
+from tokiod.archive.rights import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ def begin(directory: Path, role: Role, metrics: Iterable[Metric], sources: Seque
 
     Raises TokiodError where another process has the role, OSError where the disk has no space for the files.
     """
-    directory.mkdir(mode=0o700, exist_ok=True)
+    _make(directory)
     with ExitStack() as cleanup:
         alive = cleanup.enter_context(ArchiveLock(_lock_path(directory, role), LOCK_TRIES))
         # prometheus_client chooses between files and memory when it is imported, and the names of files when it creates the first metric.
@@ -53,8 +54,11 @@ def begin(directory: Path, role: Role, metrics: Iterable[Metric], sources: Seque
 
 
 def clear(directory: Path, roles: Iterable[Role]) -> None:
-    """Create the directory if it is missing, and delete the files of roles without a process, so that their counts begin at zero."""
-    directory.mkdir(mode=0o700, exist_ok=True)
+    """Create the directory if it is missing, and delete the files of roles without a process, so that their counts begin at zero.
+
+    Raises OSError, and TokiodError for a directory of another user.
+    """
+    _make(directory)
     for role in roles:
         _delete(directory, role, PREFIXES)
 
@@ -77,6 +81,11 @@ def process(directory: Path, role: Role) -> int | None:
             return owner
     except OSError:
         return None
+
+
+def _make(directory: Path) -> None:
+    make_private(directory.parent)
+    make_private(directory)
 
 
 def _delete(directory: Path, role: Role, prefixes: Iterable[str]) -> None:

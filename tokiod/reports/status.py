@@ -9,6 +9,7 @@ import msgspec
 from tokiod.archive.lock import lock_owner
 from tokiod.ledger.database import LedgerError, to_ledger_error
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
+from tokiod.ledger.published_copy import readable_ledger
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
     known = {} if ledger is None else {s.name: s for s in ledger.sources()}
     calendar = Calendar(config.timezone)
     sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
-    writer = lock_owner(config.archive.lock)
+    writer = lock_owner(config.archive.lock, config.archive.owner)
     healthy = not any(map(_is_stale, sources, config.source))
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
     files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
@@ -104,16 +105,16 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
 
 
 def read(config: Config, now: float) -> Status:
-    """Return the status from the ledger's file. Raises TokiodError where that can't be read."""
-    if not config.archive.ledger.exists():
+    """Return the status from the ledger's file, or from its copy. Raises TokiodError where neither can be read."""
+    if (path := readable_ledger(config.archive)) is None:
         return status(config, None, now)
     try:
-        with Ledger.open_readonly(config.archive.ledger, checked=False) as ledger:  # a check of all pages takes 10 ms and more for a year
+        with Ledger.open_readonly(path, checked=False) as ledger:  # a check of all pages takes 10 ms and more for a year
             return status(config, ledger, now)
     except LedgerNotReady:
         return status(config, None, now)
     except LedgerError as error:
-        raise to_ledger_error(error, config.archive.ledger) from None
+        raise to_ledger_error(error, path) from None
 
 
 def stale(now: Status, config: Config) -> list[str]:

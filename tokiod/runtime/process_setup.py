@@ -10,6 +10,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 M_ARENA_MAX = -8
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 UMASK = 0o027
 """What a process of the daemon never grants by itself: the group may not write its files, and other users may not access them."""
 
@@ -23,6 +24,17 @@ def restrict_rights() -> None:
     """Make no file that other users can read, and no core dump, which would contain passwords; a stricter umask stays."""
     os.umask(os.umask(UMASK) | UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def leave_network() -> str:
+    """Move this process, which has one thread, to a network without any interface; return why it could not be moved, empty if it was.
+
+    That needs a user namespace of its own, which a kernel or a unit may deny, or root. Files are accessed as before.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 or libc.unshare(CLONE_NEWNET) == 0:
+        return ""
+    return os.strerror(ctypes.get_errno())
 
 
 def die_with_parent(parent: int) -> None:

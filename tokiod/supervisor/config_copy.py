@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from tokiod.archive.lock import lock_owner
+from tokiod.archive.rights import make_private
 from tokiod.bus import curve
 from tokiod.config import load as configuration
 from tokiod.config.load import Config
@@ -60,9 +61,10 @@ class ConfigCopy:
 
     def _write(self, text: str) -> None:
         try:
-            if self._copy.parent == self.config.archive.ledger.parent:
+            if self._copy.parent == self.config.archive.private:
                 # The bus has no directory of its own. The writer would create this one for its lock, but has not started yet.
-                self._copy.parent.mkdir(parents=True, exist_ok=True)
+                self.config.archive.root.mkdir(parents=True, exist_ok=True)
+            make_private(self._copy.parent)
             # A copy that a power loss takes away is made again by the next start.
             with contextlib.suppress(NameNotDurable):
                 replace_file(self._copy, text.encode())

@@ -86,7 +86,7 @@ Answer = Pong | Reloaded | Refused
 
 @asynccontextmanager
 async def serve_control(path: Path, answer: Callable[[Request], Awaitable[Answer]]) -> AsyncIterator[None]:
-    """Answer requests at a Unix socket that only its owner and group can open. Raises OSError, also if another daemon serves it."""
+    """Answer requests at a Unix socket that only its owner can open. Raises OSError, also if another daemon serves it."""
     if _is_served(path):
         raise FileExistsError(f"another daemon answers at {path}")
 
@@ -142,6 +142,8 @@ def ask(path: Path, request: Request, seconds: float) -> Answer:
                 return answer
         except (FileNotFoundError, ConnectionRefusedError):
             raise TokiodError(f"no daemon answers at {path}: is it running with this configuration? {TWO_UNITS}") from None
+        except PermissionError:
+            raise TokiodError(f"no permission to connect to {path}: only root and the daemon's user have it") from None
         except TimeoutError:
             raise TokiodError(f"the daemon at {path} did not answer within {seconds:.0f} s") from None
         except (OSError, msgspec.DecodeError) as error:
@@ -149,9 +151,9 @@ def ask(path: Path, request: Request, seconds: float) -> Answer:
 
 
 def _bound(path: Path) -> socket.socket:
-    """Return a bound socket with mode 0660. The umask is the whole process's: nothing may be awaited while it is changed."""
+    """Return a bound socket with mode 0600. The umask is the whole process's: nothing may be awaited while it is changed."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o117)
+    mask = os.umask(0o177)
     try:
         if path.is_socket():
             path.unlink()

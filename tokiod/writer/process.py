@@ -11,16 +11,19 @@ from uuid import uuid4
 import structlog
 
 from sinks.tts.sink import TtsSink
+from tokiod.archive import rights
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ArchiveLock
+from tokiod.archive.rights import make_private
 from tokiod.bus.curve import bus_server_keys, feed_server_keys
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
-from tokiod.errors import ConfigError
-from tokiod.ledger.database import LedgerUnreadable
+from tokiod.errors import ConfigError, TokiodError
+from tokiod.ledger.database import LedgerError, LedgerUnreadable
 from tokiod.ledger.integrity import IntegrityCheck, LedgerLost
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
+from tokiod.runtime.log import Repeats
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Calendar
 from tokiod.writer.loop import Heartbeat, Writer
@@ -71,11 +74,14 @@ class WriterProcess:
 
     def _open(self, config: Config, clock: Clock, stack: ExitStack) -> None:
         epoch, opened = uuid4().hex, stack.enter_context
-        opened(ArchiveLock(config.archive.lock))
+        self._repeats = Repeats(clock)
+        opened(ArchiveLock(config.archive.lock, owner=config.archive.owner))
+        _separate_rights(config)
         _remove_temporary_files(config.archive.root)
         self._ledger = opened(_open_ledger(config, clock))
         self._receiver = opened(Receiver(config.bus.endpoint, epoch, keys=bus_server_keys(config)))
         self._feed = opened(Feed(config.feed.endpoint, epoch, keys=feed_server_keys(config)))
+        self._published = self._ledger.published_copy(config.archive.ledger_copy, time.monotonic)
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
         catalogue.start_counting(config, "writer")
         rebuild_if_untrusted(config, self._ledger, clock)
@@ -100,6 +106,7 @@ class WriterProcess:
 
         def must_stop() -> bool:
             self._check_ledger()
+            self._publish_ledger(self._published.refresh_if_due)
             if reloading():
                 reloading.clear()
                 self.reload()
@@ -109,11 +116,19 @@ class WriterProcess:
             self._writer.run(must_stop)
             self._notifier.stopping()
             self._sink.seal_reopened()
+            self._publish_ledger(self._published.refresh)
         except LedgerLost as error:
             reason = f"{error}; the writer starts again and rebuilds it from the files"
             log.critical("ledger.lost", path=str(self._ledger.path), reason=reason)
             # Closing the ledger would write to it, and delete the write-ahead log of the one that has its name now.
             os._exit(RESTART_EXIT_CODE)
+
+    def _publish_ledger(self, refresh: Callable[[], None]) -> None:
+        try:
+            refresh()
+        except (LedgerError, OSError) as error:
+            if times := self._repeats(str(error)):
+                log.warning("ledger.not_published", path=str(self._published.path), error=str(error), times=times)
 
     def reload(self) -> None:
         """Read the configuration again: other sources, and which keys are allowed. Other changes need another writer."""
@@ -145,6 +160,24 @@ def _open_ledger(config: Config, clock: Clock) -> Ledger:
     if ledger.quarantined is not None:
         log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.quarantined), reason="it is corrupt")
     return ledger
+
+
+def _separate_rights(config: Config) -> None:
+    """Make the directory of the bus, and take an archive of a version without separate rights over."""
+    try:
+        make_private(config.run)
+    except OSError as error:
+        raise TokiodError(f"{config.run} can't be made: {error.strerror}; its parent must exist and be writable") from None
+    if (changed := rights.upgrade(config.archive)) is not None:
+        log.warning(
+            "archive.rights_changed",
+            path=str(config.archive.root),
+            files=changed.files,
+            directories=changed.directories,
+            failed=changed.failed,
+            group=os.getegid(),
+            reason="only the daemon's user may use bus, control socket, ledger and lock; its group reads the rest, see docs/security.md",
+        )
 
 
 def _remove_temporary_files(root: Path) -> None:

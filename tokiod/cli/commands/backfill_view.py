@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +17,7 @@ from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.ledger.jobs import JobState  # noqa: TC001 - a field's type
 from tokiod.ledger.ledger import Ledger
+from tokiod.ledger.published_copy import readable_ledger
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -53,10 +55,14 @@ class Backfill(msgspec.Struct, frozen=True):
 
 
 def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
-    """Open the ledger. Listing jobs needs only the right to read it. Raises Failed if it does not exist."""
-    if not config.archive.ledger.exists():
+    """Open the ledger, or its copy if the user may only read. Raises Failed if it does not exist, or must be written and can't be."""
+    if (path := readable_ledger(config.archive)) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
-    return Ledger.open(config.archive.ledger) if to_write else Ledger.open_readonly(config.archive.ledger)
+    if not to_write:
+        return Ledger.open_readonly(path)
+    if not os.access(config.archive.ledger, os.W_OK):
+        raise Failed(f"no permission to write to {config.archive.ledger}: run the command as the daemon's user")
+    return Ledger.open(config.archive.ledger)
 
 
 def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
@@ -75,7 +81,7 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
             echo_json([_json_of(job, jobs) for job in shown])
         elif shown:
             show(_table(shown, jobs))
-            if lock_owner(config.archive.lock) is None and not all(job.finished for job in shown):
+            if lock_owner(config.archive.lock, config.archive.owner) is None and not all(job.finished for job in shown):
                 echo("not running: start the daemon or repeat the command")
         else:
             echo("no backfills")

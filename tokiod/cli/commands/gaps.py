@@ -15,6 +15,7 @@ from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger
+from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reports.gaps import gaps, seconds
 from tokiod.window import iso
 
@@ -44,9 +45,9 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     for name in sources:
         polled_source(config, name, NOT_POLLED)
     now = clock.time()
-    if not config.archive.ledger.exists():
+    if (path := readable_ledger(config.archive)) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
-    with Ledger.open_readonly(config.archive.ledger) as ledger:
+    with Ledger.open_readonly(path) as ledger:
         found = gaps(config, ledger, now, sources)
     if as_json:
         echo_json(found)

@@ -136,7 +136,7 @@ def _is_sealed(path: Path) -> bool:
 
 
 def _seal_here(config: Config, paths: list[Path], clock: Clock) -> None:
-    with ArchiveLock(config.archive.lock):
+    with ArchiveLock(config.archive.lock, owner=config.archive.owner):
         for path in paths:
             with Console(stderr=True).status(f"sealing {path}"):
                 try:

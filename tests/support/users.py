@@ -1,0 +1,73 @@
+"""Users of a test: the daemon's, a reader in its group, an outsider. They need no entry in /etc/passwd, but a test that runs as root."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+SERVICE, READERS, READER, OUTSIDER = 61001, 61002, 61003, 61004
+"""User ids; READERS is the group of the daemon's processes."""
+
+
+@dataclass(frozen=True)
+class User:
+    """A user with its groups."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+    def command(self, *words):
+        """Return the command that runs another one as this user, without any capability."""
+        groups = f"--groups={','.join(map(str, self.groups))}" if self.groups else "--clear-groups"
+        return ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", groups, "--inh-caps=-all", *map(str, words)]
+
+    def run(self, *words, **options):
+        """Run a command as this user and return the result."""
+        environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/"}
+        options = {"capture_output": True, "text": True, "timeout": 60, "cwd": "/", "env": environment} | options
+        return subprocess.run(self.command(*words), check=False, **options)
+
+    def python(self, code, *arguments, **options):
+        """Run Python code as this user and return the result."""
+        return self.run(sys.executable, "-P", "-c", code, *arguments, **options)
+
+
+USERS = {
+    "root": User(0, 0),
+    "service": User(SERVICE, READERS),
+    "reader": User(READER, READER, (READERS,)),
+    "outsider": User(OUTSIDER, OUTSIDER),
+}
+
+
+@lru_cache
+def obstacle():
+    """Return why other users can't be played here; empty where they can."""
+    if os.geteuid() != 0:
+        return "only root can run commands as other users"
+    if shutil.which("setpriv") is None:
+        return "setpriv (util-linux) is missing"
+    done = USERS["outsider"].python("import tokiod.cli.tokioctl, zmq, numpy")
+    return f"another user can't run {sys.executable}: {done.stderr.strip().splitlines()[-1:]}" if done.returncode else ""
+
+
+def need_users():
+    """Skip the test where other users can't be played."""
+    if reason := obstacle():
+        pytest.skip(reason)
+
+
+@contextmanager
+def open_directory():
+    """A directory that every user can enter, unlike tmp_path."""
+    with tempfile.TemporaryDirectory(prefix="users-") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)

@@ -1,0 +1,101 @@
+"""The rights on an archive and on the daemon's sockets.
+
+    the daemon's user         writes all of it
+    its group, the readers    reads the files of the days and .tokiod-readers, and connects to the feed
+    other users               nothing
+
+    .tokiod                   0700: the ledger and the lock
+    .tokiod-readers           0750: which process writes the archive, and a copy of the ledger
+    the bus's directory       0700: the bus, the control socket, the running configuration, the counts of metrics
+
+A right to read is a right to lock: a reader with the lock open could keep the daemon from starting, and one with the ledger's shared
+memory open could keep it from recording. So readers get copies of both.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tokiod.config.load import ArchiveConfig
+
+PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
+SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory for this user alone, or accept an existing one. Raises OSError, and TokiodError for one of another user."""
+    directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, exist_ok=True)
+    status = directory.stat()
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & stat.S_IWOTH:
+        raise TokiodError(f"{directory} must belong to the daemon's user, and other users must not be able to write to it")
+
+
+def refuse_root(directory: Path) -> None:
+    """Raise TokiodError for root in the archive of another user, to whom the files that root makes would be foreign."""
+    owner = directory.stat().st_uid
+    if os.geteuid() == 0 != owner:
+        raise TokiodError(f"{directory} belongs to user {owner}: run this as that user, for example with `runuser -u NAME -- COMMAND`")
+
+
+@dataclass(slots=True)
+class RightsChanged:
+    """How many files and directories got another group or mode. failed: those that could not."""
+
+    files: int = 0
+    directories: int = 0
+    failed: int = 0
+
+
+def upgrade(archive: ArchiveConfig) -> RightsChanged | None:
+    """Set groups and modes in an archive of a version without separate rights; return None where they were set before.
+
+    Only what belongs to this user is changed. The mode of .tokiod is set last: a kill before that repeats all of it, and afterwards an
+    administrator may grant other rights.
+    """
+    if stat.S_IMODE(archive.private.stat().st_mode) == PRIVATE_DIRECTORY_MODE:
+        return None
+    changed = RightsChanged()
+    for path in _entries(archive.root, archive.private):
+        _set(path, SHARED_DIRECTORY_MODE, SHARED_FILE_MODE, changed)
+    for path in archive.private.iterdir():
+        _set(path, PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, changed)
+    _set(archive.private, PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, changed)
+    return changed
+
+
+def _entries(root: Path, private: Path) -> Iterator[Path]:
+    """Yield a directory and all that is below it, without the private directory."""
+    yield root
+    for entry in root.iterdir():
+        if entry == private:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _entries(entry, private)
+        else:
+            yield entry
+
+
+def _set(path: Path, directory_mode: int, file_mode: int, changed: RightsChanged) -> None:
+    try:
+        status = path.lstat()
+        is_directory = stat.S_ISDIR(status.st_mode)
+        mode = directory_mode if is_directory else file_mode
+        is_right = stat.S_IMODE(status.st_mode) == mode and status.st_gid == os.getegid()
+        if is_right or status.st_uid != os.geteuid() or not (is_directory or stat.S_ISREG(status.st_mode)):
+            return
+        os.chown(path, -1, os.getegid(), follow_symlinks=False)
+        path.chmod(mode)
+    except OSError:
+        changed.failed += 1
+        return
+    changed.files += not is_directory
+    changed.directories += is_directory
