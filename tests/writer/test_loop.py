@@ -5,6 +5,7 @@ import json
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 
 import archive_model as model
 import numpy as np
@@ -12,18 +13,22 @@ import pytest
 import zmq
 from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
 
+from collectors import lmt
 from tokiod.batch import Batch
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.wire import Piece
+from tokiod.config.load import ArchiveConfig, Config
 from tokiod.ledger.ledger import Ledger
 from tokiod.subscribe.subscriber import Gap, Reader, Update
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
+from tokiod.units import Duration
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
+from tokiod.writer.admission import Admission
 from tokiod.writer.loop import Heartbeat, Writer
 
 EPOCH = "this-run"
@@ -417,6 +422,24 @@ def test_a_window_that_can_never_be_stored_is_refused_by_name_for_good_and_the_n
     assert sentence in refused.message
     assert site.stored() == [span(0, 16)]
     assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 16)
+
+
+def test_a_window_that_the_configuration_does_not_cover_is_refused_and_counted_and_makes_no_file(site):
+    source = lmt.Config(name="fs-lmt", kind="lmt", system="fs", url="sqlite:///x", interval=Duration(HOUR), window=Duration(HOUR))
+    archive = ArchiveConfig(path=f"{site.tts}/%Y-%m-%d/{{system}}.hdf5")
+    site.writer.admission = Admission(Config(timezone="UTC", archive=archive, source=(source,)), site.ledger.jobs, site.clock)
+    meta = replace(rows(0, 8).meta, source="nobody", system="forged")
+    forged = [Collected(meta, rows(0, 8).batches), rows(48, 49), rows(0, 8)]
+    refused, future, stored = site.store(*forged)
+    assert (refused.message, refused.retry) == ("not covered by the configuration: there is no source 'nobody'", True)
+    assert (future.message.partition(": ")[0], future.retry) == ("not covered by the configuration", True)
+    assert stored == ack(0, 8)
+    assert site.stored("nobody") == []
+    assert sorted(path.stem for path in site.tts.rglob("*.hdf5")) == ["fs"]
+    assert site.writer.heartbeat.status == (
+        "1 windows stored, the last fs-lmt [2018-01-29T00:00:00Z, 2018-01-29T08:00:00Z); "
+        "refused, because the configuration does not cover them: future day 1, unknown source 1"
+    )
 
 
 IMPOSSIBLE = {

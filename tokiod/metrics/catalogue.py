@@ -37,6 +37,7 @@ OUTCOMES = ("stored", *get_args(Outcome), "lost")
 STATES = ("new", "unknown", "running", "waiting", "fatal", "stopped")
 DAYS = ("yesterday", "today", "tomorrow")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
+NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
 CHANGES = ("made", "grown", "opened", "sealed")
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -107,6 +108,12 @@ MAINTENANCE_FAILURES = Counter(
 )
 BUS_DROPPED = Counter(
     "writer", "tokiod_bus_dropped_messages_total", "Messages on the inner bus that were malformed, stale, duplicate or too many."
+)
+WINDOWS_NOT_COVERED = Counter(
+    "writer",
+    "tokiod_windows_not_covered_total",
+    "Windows that the writer refused because its configuration does not cover them.",
+    reason=NOT_COVERED,
 )
 REFUSED_CONNECTIONS = Counter(
     "writer",

@@ -21,6 +21,7 @@ from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
+from tokiod.writer.admission import NotCovered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.ledger.ledger import Ledger
     from tokiod.sink import Applied, QuarantinedFile, Sink
-    from tokiod.window_data import WindowMeta
+    from tokiod.window_data import Collected, WindowMeta
 
 log = structlog.get_logger()
 
@@ -94,6 +95,21 @@ class Upkeep(Protocol):
         ...
 
 
+class Checks(Protocol):
+    """What decides whether a window may be stored: tokiod.writer.admission.Admission."""
+
+    def check(self, collected: Collected) -> None:
+        """Raise NotCovered for a window that may not. Raises LedgerError."""
+        ...
+
+
+class NoAdmission:
+    """Admits every window: for an archive that only its owner's code writes."""
+
+    def check(self, collected: Collected) -> None:
+        """Do nothing."""
+
+
 class NoUpkeep:
     """Does nothing: for an archive that is only written."""
 
@@ -119,7 +135,10 @@ class Writer:
     clock: Clock
     heartbeat: Heartbeat
     upkeep: Upkeep = field(default_factory=NoUpkeep)
+    admission: Checks = field(default_factory=NoAdmission)
+    _not_covered: Counter[str] = field(default_factory=Counter)
     _stored: int = field(default=0)
+    _last: str = field(default="")
     _unrecorded: list[QuarantinedFile] = field(default_factory=list)
     _repeats: Repeats = field(init=False)
 
@@ -163,7 +182,8 @@ class Writer:
             self.receiver.ack(one, done.cells, _dropped(one, done))
             self._publish(one, done)
             self._stored += 1
-            self.heartbeat.status = f"{self._stored} windows stored, the last {one.collected.meta.source} {one.collected.meta.window}"
+            self._last = f", the last {one.collected.meta.source} {one.collected.meta.window}"
+        self._set_status()
         self._refuse([pair for pair in applied if pair not in stored], "its file was quarantined")
 
     def _report_ledger_failure(self, error: LedgerError | OSError) -> None:
@@ -171,6 +191,16 @@ class Writer:
             raise_if_corrupt(error)
         if times := self._repeats(str(error)):
             log.error("ledger.failed", error=str(error), times=times)
+
+    def _count_not_covered(self, error: NotCovered) -> None:
+        catalogue.WINDOWS_NOT_COVERED.inc(error.reason)
+        self._not_covered[error.reason] += 1
+        self._set_status()
+
+    def _set_status(self) -> None:
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._not_covered.items()))
+        refused = f"; refused, because the configuration does not cover them: {counts}" if counts else ""
+        self.heartbeat.status = f"{self._stored} windows stored{self._last}{refused}"
 
     def _maintain(self) -> None:
         if self.upkeep.run():
@@ -194,9 +224,16 @@ class Writer:
     def _apply(self, one: Arrived) -> Applied | None:
         meta = one.collected.meta
         try:
+            self.admission.check(one.collected)
             with catalogue.WRITER_STAGE.timing("apply"):
                 applied = self.sink.apply(one.collected)
+        except LedgerError as error:
+            self._report_ledger_failure(error)
+            self.receiver.refuse(one, Refusal(f"ledger: {error}", "retry"))
+            return None
         except Refusal as error:
+            if isinstance(error, NotCovered):
+                self._count_not_covered(error)
             fields = {"source": meta.source, "window": str(meta.window), "reason": str(error)}
             if error.when == "busy":
                 log.debug("window.refused", **fields)

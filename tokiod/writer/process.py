@@ -26,6 +26,7 @@ from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Calendar
+from tokiod.writer.admission import Admission
 from tokiod.writer.loop import Heartbeat, Writer
 from tokiod.writer.maintenance import Maintenance
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
@@ -94,7 +95,8 @@ class WriterProcess:
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
         self._maintenance.forget_missing_files()
         self._maintenance.adopt()
-        self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance)
+        self._admission = Admission(config, self._ledger.jobs, clock)
+        self._writer = Writer(self._receiver, self._sink, self._ledger, self._feed, clock, heartbeat, self._maintenance, self._admission)
         log.info("writer.ready", epoch=epoch, archive=str(config.archive.root))
         self._notifier.ready()
 
@@ -136,6 +138,7 @@ class WriterProcess:
         try:
             config = self._load()
             self._maintenance.reconfigure(config)
+            self._admission.reconfigure(config)
             self._sink.units = _units(config)
             self._receiver.reload_allowed_keys()
             self._feed.reload_allowed_keys()

@@ -1,0 +1,81 @@
+"""Which windows the writer stores: those that its configuration covers.
+
+A process that may send on the bus could otherwise fill the disk with systems and days that no source has. A refused window may come again,
+because the collectors may be reading another configuration at that moment, or the clock may be wrong: only a day before the retention
+stays refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tokiod.errors import Refusal
+from tokiod.window import Calendar, iso
+
+if TYPE_CHECKING:
+    from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+    from tokiod.ledger.jobs import Jobs
+    from tokiod.window import Window
+    from tokiod.window_data import Collected
+
+SLACK_SECONDS = 86400
+"""How much older than the retention, or than a backfill, a window may be: it may have waited, and seams lie outside of a backfill."""
+
+
+class NotCovered(Refusal):
+    """A window that the configuration does not cover. reason: a word of tokiod.metrics.catalogue.NOT_COVERED."""
+
+    def __init__(self, reason: str, message: str, *, is_final: bool = False) -> None:
+        super().__init__(f"not covered by the configuration: {message}", "never" if is_final else "retry")
+        self.reason = reason
+
+
+class Admission:
+    """Checks windows against the configuration."""
+
+    def __init__(self, config: Config, jobs: Jobs, clock: Clock) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Check against another configuration from now on."""
+        self._sources = {source.name: source for source in config.source}
+        self._calendar = Calendar(config.timezone)
+
+    def check(self, collected: Collected) -> None:
+        """Raise NotCovered for a window that may not be stored. Raises LedgerError."""
+        source = self._source(collected)
+        _check_batches(source, collected)
+        self._check_day(source, collected.meta.window)
+
+    def _source(self, collected: Collected) -> SourceConfig:
+        meta = collected.meta
+        if (source := self._sources.get(meta.source)) is None:
+            raise NotCovered("unknown source", f"there is no source {meta.source!r}")
+        if (meta.system, meta.kind) != (source.system, source.kind):
+            there = f"{source.kind!r} of {source.system!r}, not {meta.kind!r} of {meta.system!r}"
+            raise NotCovered("another system or kind", f"source {source.name} is {there}")
+        return source
+
+    def _check_day(self, source: SourceConfig, window: Window) -> None:
+        now = int(self._clock.time())
+        tomorrow = self._calendar.day(self._calendar.day(now).end)
+        if window.end > tomorrow.end:
+            raise NotCovered("future day", f"{iso(window.end)} is more than a day ahead of {iso(now)}")
+        if source.polled and window.end <= now - source.retention - SLACK_SECONDS and not self._is_backfilled(source, window):
+            raise NotCovered("day before the retention", f"{iso(window.start)} is before the retention and in no backfill", is_final=True)
+
+    def _is_backfilled(self, source: SourceConfig, window: Window) -> bool:
+        jobs = self._jobs.unfinished(source.name)
+        return any(job.start - SLACK_SECONDS < window.end and window.start < job.end + SLACK_SECONDS for job in jobs)
+
+
+def _check_batches(source: SourceConfig, collected: Collected) -> None:
+    for batch in collected.batches:
+        if batch.dataset not in source.datasets():
+            raise NotCovered("unknown dataset", f"source {source.name} does not fill {batch.dataset!r}")
+        if batch.step != source.step:
+            raise NotCovered("another step", f"source {source.name} has steps of {source.step} s, not {batch.step} s")
