@@ -171,6 +171,29 @@ def test_other_paths_list_the_paths_and_metrics_are_read_only(open_site):
     assert site.get("/healthz", method="HEAD") == (200, "")
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:{port}", 200), ("localhost:{port}", 200), ("LOCALHOST", 200), ("[::1]:{port}", 200), ("192.0.2.1", 200), ("", 200),
+     ("evil.example:{port}", 403), ("evil.example", 403), ("127.0.0.1.evil.example:{port}", 403), ("localhost.evil.example", 403),
+     ("{machine}:{port}", 403)],
+)  # fmt: skip
+def test_a_page_whose_name_resolves_to_the_address_reads_nothing(open_site, host, status):
+    site = open_site("one")
+    host = host.format(port=site.port, machine=socket.gethostname())
+    for path in ("/metrics", "/healthz", "/readyz"):
+        with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)) as connection:
+            connection.putrequest("GET", path, skip_host=True)
+            connection.putheader("Host", host)
+            connection.endheaders()
+            assert connection.getresponse().status == status
+
+
+def test_beyond_loopback_the_machines_own_name_is_accepted_too():
+    name = socket.gethostname().partition(".")[0]
+    hosts = [f"{name}:9464", f"{name}.example.org:9464", "evil.example:9464", "10.0.0.1:9464"]
+    assert [metrics_http._is_own_name(host, "0.0.0.0:9464") for host in hosts] == [True, True, False, True]
+
+
 def test_a_client_chooses_names_compression_and_openmetrics(open_site):
     site = open_site("a")
     chosen = site.get("/metrics?name[]=tokiod_alive&name[]=tokiod_source_stale")[1]

@@ -9,6 +9,8 @@ Everything is read-only. The server never ends the daemon: it retries an address
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import re
 import socket
 import threading
 from collections import Counter
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.config.checks import is_loopback
 from tokiod.metrics import catalogue, shared_files
 from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_snapshot import ArchiveCollector, Snapshots, join_names
@@ -111,6 +114,8 @@ class MetricsServer:
                 server.abort()
 
     async def _respond(self, registry: CollectorRegistry, request: web.BaseRequest) -> web.StreamResponse:
+        if not _is_own_name(request.headers.get("Host", ""), self._address):
+            return _plain(403, "forbidden: use the address of this server, or its host's name, as Host")
         try:
             match request.path:
                 case "/metrics":
@@ -160,6 +165,19 @@ class MetricsServer:
     def _count_ended(self, reason: str) -> None:
         self._ended[reason] += 1
         log.debug("metrics.connection_ended", reason=reason)
+
+
+# A page of another site can have its own name resolve to this address, and then read the answers in a browser on this machine. The
+# browser sends that name. An IP address as Host shows that no name was resolved.
+def _is_own_name(host: str, address: str) -> bool:
+    """Return whether a Host header names this server: an IP address, localhost, and beyond loopback this machine's name."""
+    name = host.rpartition(":")[0] if re.search(r":\d*$", host) and not host.endswith("]") else host
+    with suppress(ValueError):
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        return True
+    if name.lower() in {"", "localhost"}:
+        return True
+    return not is_loopback(address) and name.lower().partition(".")[0] == socket.gethostname().lower().partition(".")[0]
 
 
 def _bound(address: str) -> socket.socket:
