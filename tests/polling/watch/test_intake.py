@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from tokiod.batch import Batch
 from tokiod.clock import SimulatedClock
@@ -42,7 +43,7 @@ class Lines:
     step, replayable, needs_sample_at_end = STEP, True, False
 
     def __init__(self, path, site):
-        self.path, self.site = path, site
+        self.path, self.site, self.exposure = path, site, site.exposure
         site.opened.append(path.name)
         self.behave = site.behaviours.get(path.name)
         if self.behave:
@@ -77,6 +78,7 @@ class Site:
         self.folder.mkdir()
         self.ledger = Ledger.open(directory / "ledger.sqlite3")
         self.clock = SimulatedClock(NOON, time.time(), 100.0)
+        self.exposure = ""
         self.opened, self.closed, self.windows, self.behaviours, self.answers = [], [], [], {}, []
 
     async def submit(self, collected):
@@ -213,6 +215,23 @@ def test_a_malformed_file_is_rejected_with_the_reason_and_the_others_are_collect
     assert sorted(Counter(path.suffix for path in apart.iterdir()).values()) == [1, 1, 2]
     assert sorted(path.name for path in site.folder.iterdir()) == ["good", REJECTED]
     assert site.cells == {(NOON, 1.0)}
+
+
+def test_files_that_are_read_with_access_to_the_network_are_reported_once_and_in_the_status(site):
+    site.exposure = "Operation not permitted"
+
+    async def scenario():
+        async with site.running():
+            for count in (1, 2):
+                site.put(f"file{count}", lines(count))
+                await site.until(Totals(count, 0))
+            return site.state
+
+    with capture_logs() as logs:
+        state = asyncio.run(scenario())
+    assert state == ("running", f"2 files of {site.folder} collected; read with access to the network: Operation not permitted")
+    reported = [log["reason"] for log in logs if log["event"] == "reader.not_isolated"]
+    assert reported == ["files are read with access to the network: Operation not permitted"]
 
 
 def test_a_rejected_file_that_is_moved_back_is_tried_again(site):

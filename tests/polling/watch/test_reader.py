@@ -3,7 +3,12 @@
 import asyncio
 import gzip
 import os
+import shlex
+import shutil
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import lmt_database
@@ -17,6 +22,8 @@ from tokiod.errors import Fatal
 from tokiod.polling.watch import reader
 from tokiod.polling.watch.reader import FileReader, Task
 from tokiod.window import Calendar
+
+SUPPORT = Path(__file__).parents[2] / "support"
 
 
 def task(path, kind="lmt", seconds=60):
@@ -56,6 +63,44 @@ def test_a_reader_process_returns_what_the_collector_does(copy):
         assert (batch.dataset, batch.form, batch.step, batch.columns) == (other.dataset, other.form, other.step, other.columns)
         for name in ("time", "column", "value"):
             np.testing.assert_array_equal(getattr(batch, name), getattr(other, name))
+
+
+def test_a_reader_has_no_network(copy):
+    """The listener is on this machine: what can't reach it reaches no other."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        code = (
+            "import socket, sys; from tokiod.runtime.process_setup import leave_network\n"
+            "socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()\nprint(leave_network() or 'left')\n"
+            "try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)\nexcept OSError as error: print(error.strerror)\n"
+            "print(len(open(sys.argv[3], 'rb').read()))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code, *map(str, address), copy], check=True, capture_output=True, text=True)
+    left, refused, size = done.stdout.splitlines()
+    if left != "left":
+        pytest.skip(f"this machine permits no network namespace: {left}")
+    assert (refused, int(size)) == ("Network is unreachable", copy.stat().st_size)
+
+
+def exposures(copy):
+    reader = FileReader(task(copy))
+    run(lambda: everything(reader))
+    return reader.exposure
+
+
+def test_a_reader_reports_that_it_keeps_the_network_where_the_kernel_denies_it_another(copy):
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]\nfrom pathlib import Path\nimport test_reader\n"
+        "print(repr(test_reader.exposures(Path(sys.argv[1]))))"
+    )
+    command = shlex.join([sys.executable, "-c", code, str(copy), *map(str, (Path(__file__).parent, SUPPORT))])
+    deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_net_namespaces"
+    outside = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    if shutil.which("unshare") is None or subprocess.run([*outside, deny], check=False, capture_output=True).returncode:
+        pytest.skip("this machine permits no user namespace whose limits can be set")
+    assert subprocess.run([*outside, command], check=True, capture_output=True, text=True).stdout == "''\n"
+    denied = subprocess.run([*outside, f"{deny} && {command}"], check=True, capture_output=True, text=True)
+    assert denied.stdout == "'No space left on device'\n"
 
 
 def test_a_file_that_is_not_of_the_kind_is_fatal_with_the_collectors_reason(tmp_path):

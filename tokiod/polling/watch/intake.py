@@ -79,6 +79,7 @@ class Intake:
         self._rng = rng
         self._watching: Folder | None = None
         self._reloads = 0
+        self._exposure = ""
         self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
@@ -107,7 +108,7 @@ class Intake:
         self._watching = folder = Folder(self._folder, self._clock, float(self._config.scan))
         with folder.watched():
             while True:
-                self._set_state("running", _summary(self._received.totals(), folder.path))
+                self._set_state("running", _summary(self._received.totals(), folder.path, self._exposure))
                 waiting = [found for found in await folder.finished() if not self._is_known(found)]
                 for number, found in enumerate(waiting, start=1):
                     self._set_state("running", f"collecting {printable(found.path.name)}, file {number} of {len(waiting)}")
@@ -194,6 +195,7 @@ class Intake:
         collector = self._make(copy.path)
         try:
             spans = [self._aligned(span, collector.step) for span in await collector.spans()]
+            self._note_exposure(getattr(collector, "exposure", ""))
             for span in spans:
                 for window in self._calendar.split(span, WINDOW_ROWS * collector.step):
                     stored, lost = await self._store(collector, window)
@@ -215,6 +217,11 @@ class Intake:
                 raise refused_by_writer(outcome, window)
             times += 1
             await self._clock.sleep(busy_wait(times))
+
+    def _note_exposure(self, reason: str) -> None:
+        self._exposure = reason
+        if reason and (times := self._repeats(("reader.not_isolated", reason))):
+            self._log.warning("reader.not_isolated", reason=f"files are read with access to the network: {reason}", times=times)
 
     def _aligned(self, span: Window, step: int) -> Window:
         return Window(self._calendar.window(span.start, step).start, self._calendar.window(span.end - 1, step).end)
@@ -247,6 +254,7 @@ class Intake:
             self._log.warning("ledger.failed", error=str(error))
 
 
-def _summary(totals: Totals, folder: Path) -> str:
+def _summary(totals: Totals, folder: Path, exposure: str) -> str:
+    exposed = f"; read with access to the network: {exposure}" if exposure else ""
     rejected = f", {totals.rejected} rejected: see {folder / REJECTED}" if totals.rejected else ""
-    return f"{totals.collected} files of {folder} collected{rejected}"
+    return f"{totals.collected} files of {folder} collected{rejected}{exposed}"

@@ -6,7 +6,8 @@
                                 <-  Spans, Data or Failure, as MessagePack
 
 The parent decodes no pickle from the reader, because a file may have taken it over. The reader has no secrets, and its environment only
-what it needs. Its death, and the end of its time, are errors of the file.
+what it needs. It has no network, where the kernel permits that (docs/decisions). Its death, and the end of its time, are errors of the
+file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tokiod.clock import SystemClock
 from tokiod.collector import SavedOptions, Site
 from tokiod.config import plugins
 from tokiod.errors import Fatal, TokiodError, Transient
-from tokiod.runtime.process_setup import die_with_parent, python_command
+from tokiod.runtime.process_setup import die_with_parent, leave_network, python_command
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowData
 
@@ -98,9 +99,10 @@ def _value_type(form: Form) -> Any:
 
 
 class Spans(msgspec.Struct, tag=True, frozen=True):
-    """Where a file has samples."""
+    """Where a file has samples. exposure: why its reader has access to the network, empty if it has not."""
 
     spans: list[Window]
+    exposure: str
 
 
 class Data(msgspec.Struct, tag=True, frozen=True):
@@ -122,13 +124,17 @@ Response = Spans | Data | Failure
 
 
 class FileReader:
-    """The collector of one file in a reader process, which the first request starts."""
+    """The collector of one file in a reader process, which the first request starts.
+
+    exposure: why the reader has access to the network; empty if it has not, and until spans() is called.
+    """
 
     replayable: ClassVar[bool] = True
     needs_sample_at_end: ClassVar[bool] = False
 
     def __init__(self, task: Task) -> None:
         self.step = task.options.step
+        self.exposure = ""
         self._task = task
         self._seconds_left = float(task.seconds)
         self._process: asyncio.subprocess.Process | None = None
@@ -138,6 +144,7 @@ class FileReader:
         response = await self._request(None)
         if not isinstance(response, Spans):
             raise self._malformed()
+        self.exposure = response.exposure
         return response.spans
 
     async def collect(self, window: Window) -> WindowData:
@@ -215,13 +222,14 @@ async def _start() -> asyncio.subprocess.Process:
 
 def main() -> None:
     """Respond to the requests on standard input until it ends."""
+    exposure = leave_network()
     die_with_parent(int(sys.argv[1]))
     # What a library prints must not get between the responses.
     with os.fdopen(os.dup(1), "wb") as responses:
         os.dup2(2, 1)
         task: Task = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
         _limit(task)
-        asyncio.run(_serve(task, sys.stdin.buffer, responses))
+        asyncio.run(_serve(task, sys.stdin.buffer, responses, exposure))
 
 
 def _limit(task: Task) -> None:
@@ -240,7 +248,7 @@ def _limit(task: Task) -> None:
         resource.setrlimit(limit, (allowed, allowed))
 
 
-async def _serve(task: Task, requests: BinaryIO, responses: BinaryIO) -> None:
+async def _serve(task: Task, requests: BinaryIO, responses: BinaryIO, exposure: str) -> None:
     collector: SavedCollector | None = None
     while True:
         try:
@@ -251,7 +259,7 @@ async def _serve(task: Task, requests: BinaryIO, responses: BinaryIO) -> None:
         try:
             if collector is None:
                 collector = plugins.load(task.kind).saved([task.path], task.options, Site(Calendar(task.timezone), SystemClock()))
-            response = await _respond(collector, request)
+            response = await _respond(collector, request, exposure)
         except Exception as error:  # noqa: BLE001 - the parent decides what follows
             response = _failure(task, error)
         encoded = msgspec.msgpack.encode(response)
@@ -259,9 +267,9 @@ async def _serve(task: Task, requests: BinaryIO, responses: BinaryIO) -> None:
         responses.flush()
 
 
-async def _respond(collector: SavedCollector, request: Window | None) -> Spans | Data:
+async def _respond(collector: SavedCollector, request: Window | None, exposure: str) -> Spans | Data:
     if request is None:
-        return Spans(await collector.spans())
+        return Spans(await collector.spans(), exposure)
     data = await collector.collect(request)
     if any(map(len, data.tables)):
         raise TokiodError("rows of a table can't be stored yet")
