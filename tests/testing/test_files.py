@@ -120,6 +120,43 @@ def test_the_nth_call_of_an_operation_fails_as_it_was_told_and_the_next_does_not
     files.stat(disk / "a")
 
 
+def test_the_nth_operation_of_any_kind_fails_and_the_next_does_not(disk):
+    files = FaultyFiles(disk)
+    files.stat(disk / "a")
+    files.fail_at(2, errno.EIO)
+    files.stat(disk / "a")
+    with pytest.raises(OSError, match="Input/output error"):
+        files.fsync_directory(disk)
+    files.fsync_directory(disk)
+
+
+def test_another_process_finds_what_the_killed_one_wrote_and_renamed_and_a_power_loss_may_still_take_it(disk):
+    def act(files):
+        for fd in opened(files, disk / "a"):
+            files.pwrite(fd, NEW, 0)
+        files.rename(disk / "a", disk / "b")
+        files.kill_at(1)
+        with pytest.raises(SimulatedKill):
+            files.fsync_directory(disk)
+        other = files.revive()
+        assert pages(disk / "b") == (2, 1)
+        with pytest.raises(SimulatedKill):
+            files.stat(disk / "b")
+        if syncs:
+            for fd in opened(other, disk / "b"):
+                other.fdatasync(fd)
+            other.fsync_directory(disk)
+
+    def found():
+        ((name, content),) = [(path.name, pages(path)) for path in disk.iterdir()]
+        return name, content
+
+    syncs = False
+    assert outcomes(disk, act, found) == {("a", (1, 1)), ("a", (2, 1)), ("b", (1, 1)), ("b", (2, 1))}
+    syncs = True
+    assert outcomes(disk, act, found) == {("b", (2, 1))}
+
+
 def test_after_the_kill_nothing_has_an_effect_but_descriptors_are_closed(disk):
     files = FaultyFiles(disk)
     fd = files.open(disk / "a")

@@ -27,9 +27,12 @@ class SimulatedKill(BaseException):
 class FaultyFiles(Files):
     """File operations of a process on a machine that may fail, over the files below `root`.
 
-    fail(operation, nth, code) lets the nth call of an operation raise OSError(code). kill_at(n) makes the nth operation of any kind
-    the last: it does nothing (a write stores half of its cells) and raises SimulatedKill, and so does every later one. `operations` lists
-    the names of all operations so far: a test can count the steps of a procedure and then kill it at each.
+    fail(operation, nth, code) lets the nth call of an operation raise OSError(code), fail_at(n, code) the nth operation of any kind.
+    kill_at(n) makes the nth operation of any kind the last: it does nothing (a write stores half of its cells) and raises SimulatedKill,
+    and so does every later one. `operations` lists the names of all operations so far: a test can count the steps of a procedure and then
+    fail it, or kill it, at each.
+
+    revive() returns the operations of a process that starts after this one ended: it finds what the kernel has, synced or not.
 
     power_loss(seed) leaves what a disk could hold if the machine stopped now. Each page that differs from the last synced state is any of
     its versions since then; the length is the old or the new one. Names are certain if an fsync_directory followed; later renames and
@@ -37,32 +40,32 @@ class FaultyFiles(Files):
     files are compared: the content at the last sync is kept, and so is the inode of a removed name.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: _Disk | None = None) -> None:
         self.root = root
         self.operations: list[str] = []
         self._counts: Counter[str] = Counter()
         self._faults: dict[tuple[str, int], int] = {}
+        self._fault_at: dict[int, int] = {}
         self._kill_at = 0
         self._dead = False
-        self._held: dict[int, int] = {}
-        self._synced: dict[int, bytes] = {}
-        self._versions: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
-        self._journal: list[tuple[Path, Callable[[Names], object]]] = []
-        self._names = self._present()
-        for inode in self._names.values():
-            self._synced[inode] = self._content(inode)
-
-    def __del__(self) -> None:
-        for fd in self._held.values():
-            os.close(fd)
+        self._disk = disk or _Disk(root)
 
     def fail(self, operation: str, nth: int, code: int) -> None:
         """Let the nth call of an operation from now on raise OSError(code)."""
         self._faults[operation, self._counts[operation] + nth] = code
 
+    def fail_at(self, n: int, code: int) -> None:
+        """Let the nth operation from now on, of whatever kind, raise OSError(code)."""
+        self._fault_at[len(self.operations) + n] = code
+
     def kill_at(self, n: int) -> None:
         """Make the nth operation from now on the last one."""
         self._kill_at = len(self.operations) + n
+
+    def revive(self) -> FaultyFiles:
+        """End this process; return the operations of another one on the same file system, which fail nowhere yet."""
+        self._dead = True
+        return FaultyFiles(self.root, self._disk)
 
     def close(self, fd: int) -> None:
         """Close the file, after a kill too, as the kernel does."""
@@ -80,48 +83,104 @@ class FaultyFiles(Files):
                 os.pwrite(fd, data.tobytes()[: data.nbytes // 16 * 8], offset)
             raise
         super().pwrite(fd, data, offset)
-        inode = self._hold(os.dup(fd))
-        for page in range(offset // PAGE, -(-(offset + data.nbytes) // PAGE)):
-            self._versions[inode, page].append(os.pread(self._held[inode], PAGE, page * PAGE))
+        self._disk.written(fd, offset, data.nbytes)
 
     def fdatasync(self, fd: int) -> None:
         """Sync, and keep a copy of what is on the disk now."""
         self._step("fdatasync")
-        self._sync(fd)
+        self._disk.synced(fd)
 
     def fsync(self, fd: int) -> None:
         """Sync, and keep a copy of what is on the disk now."""
         self._step("fsync")
-        self._sync(fd)
+        self._disk.synced(fd)
 
     def fsync_directory(self, path: Path) -> None:
         """Sync a directory: its names are durable now."""
         self._step("fsync_directory")
         super().fsync_directory(path)
-        self._journal = [entry for entry in self._journal if entry[0] != path]
-        elsewhere = {name: inode for name, inode in self._names.items() if name.parent != path}
-        self._names = elsewhere | {name: inode for name, inode in self._present().items() if name.parent == path}
+        self._disk.synced_directory(path)
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename, not yet durably."""
         self._step("rename")
-        self._present()
+        self._disk.hold_present()
         super().rename(source, target)
-        inode = self._hold(os.open(target, os.O_RDONLY))
-        self._journal.append((target.parent, lambda names: (names.pop(source, None), names.update({target: inode}))))
+        self._disk.renamed(source, target)
 
     def unlink(self, path: Path) -> None:
         """Unlink, not yet durably."""
         self._step("unlink")
-        self._present()
+        self._disk.hold_present()
         super().unlink(path)
-        self._journal.append((path.parent, lambda names: names.pop(path, None)))
+        self._disk.unlinked(path)
 
     def power_loss(self, seed: int) -> None:
         """Leave below `root` what a disk could hold after a power loss now; the process has ended."""
         self._dead = True
-        chance = random.Random(seed)  # noqa: S311 - chosen by the test's seed
-        present = self._present()
+        self._disk.lose_power(random.Random(seed))  # noqa: S311 - chosen by the test's seed
+
+    def _step(self, operation: str) -> None:
+        if self._dead:
+            raise SimulatedKill(operation)
+        self.operations.append(operation)
+        self._counts[operation] += 1
+        if len(self.operations) == self._kill_at:
+            self._dead = True
+            raise SimulatedKill(operation)
+        code = self._faults.get((operation, self._counts[operation])) or self._fault_at.get(len(self.operations))
+        if code is not None:
+            raise OSError(code, os.strerror(code))
+
+
+class _Disk:
+    """What is durable of the files below `root`, and what was changed since: it outlives the processes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._held: dict[int, int] = {}
+        self._synced: dict[int, bytes] = {}
+        self._versions: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
+        self._journal: list[tuple[Path, Callable[[Names], object]]] = []
+        self._names = self.hold_present()
+        for inode in self._names.values():
+            self._synced[inode] = self._content(inode)
+
+    def __del__(self) -> None:
+        for fd in self._held.values():
+            os.close(fd)
+
+    def written(self, fd: int, offset: int, nbytes: int) -> None:
+        """Note that some bytes of a file were written."""
+        inode = self._hold(os.dup(fd))
+        for page in range(offset // PAGE, -(-(offset + nbytes) // PAGE)):
+            self._versions[inode, page].append(os.pread(self._held[inode], PAGE, page * PAGE))
+
+    def synced(self, fd: int) -> None:
+        """Note that a file's content is durable."""
+        inode = self._hold(os.dup(fd))
+        self._synced[inode] = self._content(inode)
+        for key in [key for key in self._versions if key[0] == inode]:
+            del self._versions[key]
+
+    def synced_directory(self, path: Path) -> None:
+        """Note that the names in a directory are durable."""
+        self._journal = [entry for entry in self._journal if entry[0] != path]
+        elsewhere = {name: inode for name, inode in self._names.items() if name.parent != path}
+        self._names = elsewhere | {name: inode for name, inode in self.hold_present().items() if name.parent == path}
+
+    def renamed(self, source: Path, target: Path) -> None:
+        """Note a rename that was done."""
+        inode = self._hold(os.open(target, os.O_RDONLY))
+        self._journal.append((target.parent, lambda names: (names.pop(source, None), names.update({target: inode}))))
+
+    def unlinked(self, path: Path) -> None:
+        """Note that a name was removed."""
+        self._journal.append((path.parent, lambda names: names.pop(path, None)))
+
+    def lose_power(self, chance: random.Random) -> None:
+        """Replace all files by what the disk could hold."""
+        present = self.hold_present()
         names = self._names | {n: i for n, i in present.items() if i not in self._names.values() and chance.random() < 0.5}  # noqa: PLR2004
         for _, change in self._journal[: chance.randint(0, len(self._journal))]:
             change(names)
@@ -134,23 +193,9 @@ class FaultyFiles(Files):
             os.close(fd)
         self._held.clear()
 
-    def _step(self, operation: str) -> None:
-        if self._dead:
-            raise SimulatedKill(operation)
-        self.operations.append(operation)
-        self._counts[operation] += 1
-        if len(self.operations) == self._kill_at:
-            self._dead = True
-            raise SimulatedKill(operation)
-        code = self._faults.get((operation, self._counts[operation]))
-        if code is not None:
-            raise OSError(code, os.strerror(code))
-
-    def _sync(self, fd: int) -> None:
-        inode = self._hold(os.dup(fd))
-        self._synced[inode] = self._content(inode)
-        for key in [key for key in self._versions if key[0] == inode]:
-            del self._versions[key]
+    def hold_present(self) -> Names:
+        """Return the present names; the inode of each is held open from now on."""
+        return {path: self._hold(os.open(path, os.O_RDONLY)) for path in self._root.rglob("*") if path.is_file()}
 
     def _left_of(self, inode: int, chance: random.Random) -> bytes:
         synced, now = self._synced.get(inode, b""), self._content(inode)
@@ -160,10 +205,6 @@ class FaultyFiles(Files):
             versions = [synced[part], *self._versions[inode, page], now[part]]
             pages.append(chance.choice(versions).ljust(PAGE, b"\0"))
         return b"".join(pages)[: chance.choice((len(synced), len(now)))]
-
-    def _present(self) -> Names:
-        """Return the present names; the inode of each is held open from now on."""
-        return {path: self._hold(os.open(path, os.O_RDONLY)) for path in self.root.rglob("*") if path.is_file()}
 
     def _hold(self, fd: int) -> int:
         inode = os.fstat(fd).st_ino
