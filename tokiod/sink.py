@@ -45,6 +45,19 @@ class QuarantinedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsyncedFile:
+    """A file that can't be committed at present and stays in use: no window of `system` in `window` since its last commit is stored.
+
+    window: the file's span with those of its neighbours, whose windows wrote to it too. The next commit tries again.
+    """
+
+    system: str
+    window: Window
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FileChange:
     """A file that was made, grown, opened (reopened) or sealed; error: the reason why it was not."""
 
@@ -64,8 +77,8 @@ class Sink(Protocol):
         """Store a window, not yet durably. Raises Refusal; then nothing of it counts as stored."""
         ...
 
-    def commit(self) -> list[QuarantinedFile]:
-        """Make all that was applied durable; return the quarantined files, whose windows since the last commit are not stored."""
+    def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
+        """Make all that was applied durable; return the files whose windows since the last commit are not stored."""
         ...
 
     def run_maintenance(self) -> list[FileChange]:

@@ -1,4 +1,15 @@
-"""Quarantine: a file that is not trusted is renamed and never written again; where only a sync failed, a copy takes its place."""
+"""Quarantine: a file that is not trusted is renamed and never written again; where only a sync failed, a copy takes its place.
+
+The copy is made first, then the file is renamed to `aside`, then the copy is renamed into its place.
+
+    failure             under the name          outcome
+    copy                nothing                 its windows are collected again
+    rename to `aside`   the copy                aside is empty: the copy replaced the file
+                        the file, no copy       its windows are collected again; the rename is tried again before the name is used
+    rename of the copy  nothing                 its windows are collected again
+    directory sync      the copy, for now       the next commit syncs the directory
+    kill                the file, or nothing    the next process examines the file, or collects its windows again
+"""
 
 from __future__ import annotations
 
@@ -6,8 +17,8 @@ import errno
 from typing import TYPE_CHECKING
 
 from tokiod.sink import QuarantinedFile
-from tokiod.tts.live.live_file import FileLost, set_aside
-from tokiod.tts.live.rewrite import copy
+from tokiod.tts.live.live_file import NotLive, SyncFailed, set_aside
+from tokiod.tts.live.rewrite import CopyFile
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -30,13 +41,22 @@ class Quarantine:
         self._reports: list[QuarantinedFile] = []
         self._not_renamed: set[Path] = set()
 
-    def add(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
-        """Quarantine the file in a slot, if there is one; file: the one that was open there, which is closed."""
+    def add(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> LiveFile | None:
+        """Quarantine the file in a slot, if there is one; return the copy that took its place, opened.
+
+        file: the one that was open there, which is closed.
+        """
+        made = self._copy(file) if file is not None and isinstance(error, SyncFailed) else None
         aside = self._rename(slot.path)
-        salvaged = file is not None and not isinstance(error, FileLost) and self._salvage(slot, file)
-        self._reports.append(QuarantinedFile(slot.system, Window(slot.start, slot.end), str(slot.path), aside, str(error), salvaged))
+        copied = None if made is None else self._put_in_place(made)
+        if copied is not None and slot.path in self._not_renamed:
+            self._not_renamed.remove(slot.path)
+            aside = ""
+        window = Window(slot.start, slot.end)
+        self._reports.append(QuarantinedFile(slot.system, window, str(slot.path), aside, str(error), salvaged=copied is not None))
         if file is not None:
             file.close()
+        return copied
 
     def take_reports(self) -> list[QuarantinedFile]:
         """Return the files that were quarantined since the last call."""
@@ -59,12 +79,21 @@ class Quarantine:
             self._not_renamed.add(path)
             return str(path)
 
-    def _salvage(self, slot: FileSlot, file: LiveFile) -> bool:
+    def _copy(self, file: LiveFile) -> CopyFile | None:
+        copying = CopyFile(file, self._now())
         try:
-            copy(file, slot.path, file.spec, created=self._now(), pause=self._pause).close()
+            copying.work(self._pause)
+        except (OSError, NotLive):
+            copying.abandon()
+            return None
+        return copying
+
+    def _put_in_place(self, copying: CopyFile) -> LiveFile | None:
+        try:
+            return copying.finish()
         except OSError:
-            return False
-        return True
+            copying.abandon()
+            return None
 
     def _now(self) -> int:
         return int(self._clock.time())

@@ -8,6 +8,7 @@ or after a kill, leaves the same files.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -19,13 +20,14 @@ from sinks.tts.rewrite_worker import InlineExecutor, ThreadExecutor
 from sinks.tts.rewrites import RewriteQueue
 from tokiod.errors import Refusal
 from tokiod.selection import Cells, Selection
-from tokiod.sink import Applied, FileChange
+from tokiod.sink import Applied, FileChange, UnsyncedFile
 from tokiod.tts.live.create import no_pause
 from tokiod.tts.live.files import REAL, Files, exists
-from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive
+from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
 from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
 from tokiod.tts.sealed.seal import is_sealed
 from tokiod.tts.sealed.sealed_neighbour import SealedDay
+from tokiod.window import Window
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
@@ -93,17 +95,29 @@ class TtsSink:
             raise tables_unstored(collected)
         try:
             return self._apply(collected)
-        except OSError as error:
+        except (OSError, NotLive) as error:
             raise Refusal(f"{collected.meta.system}: {error}", "retry") from error
 
-    def commit(self) -> list[QuarantinedFile]:
-        """Sync all files with new cells, one fdatasync each; return the files that were quarantined."""
-        for day in [day for day in self._open.values() if day.file.dirty]:
-            try:
-                day.file.commit()
-            except OSError as error:
-                self._distrust(day.slot, day.file, error)
-        return self._quarantine.take_reports()
+    def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
+        """Sync all files with new cells, one fdatasync each, and names that are not durable; return the files where that failed."""
+        tried: set[LiveFile] = set()
+        unsynced: list[UnsyncedFile] = []
+        for _ in ("files", "copies of those that were quarantined"):
+            for day in [day for day in self._open.values() if day.file.dirty and day.file not in tried]:
+                tried.add(day.file)
+                unsynced += filter(None, [self._commit(day)])
+        return [*self._quarantine.take_reports(), *unsynced]
+
+    def _commit(self, day: OpenDayFile) -> UnsyncedFile | None:
+        try:
+            day.file.commit()
+        except (FileLost, SyncFailed) as error:
+            self._distrust(day.slot, day.file, error)
+        except OSError as error:
+            before, after = self._neighbour_slot(day.slot, -1), self._neighbour_slot(day.slot, +1)
+            window = Window((before or day.slot).start, (after or day.slot).end)
+            return UnsyncedFile(day.slot.system, window, str(day.slot.path), str(error))
+        return None
 
     def _apply(self, collected: Collected) -> Applied:
         applied, meta, window = Applied(0, Counter()), collected.meta, collected.meta.window
@@ -207,7 +221,7 @@ class TtsSink:
             return False
         try:
             self._rewrites.begin(slot, "sealed", SealFile(day.file, self._now()))
-        except OSError as error:
+        except (FileLost, SyncFailed) as error:
             self._distrust(slot, day.file, error)
         return True
 
@@ -310,7 +324,12 @@ class TtsSink:
         try:
             file = self._rewrites.finish(pending)
         except FileLost as error:
-            self._distrust(slot, None if before is None else before.file, error)
+            if error.filename == str(slot.path):  # and not the temporary file
+                self._distrust(slot, None if before is None else before.file, error)
+            raise
+        except NotLive as error:
+            if pending.change == "opened":
+                self._distrust(slot, None, error)
             raise
         self._done.append(FileChange(pending.change, slot.path))
         if file is None:
@@ -334,7 +353,10 @@ class TtsSink:
     def _distrust(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
         self._rewrites.cancel(slot.path)
         self._open.pop(slot.path, None)
-        self._quarantine.add(slot, file, error)
+        if (copied := self._quarantine.add(slot, file, error)) is not None:
+            day = self._keep_open(OpenDayFile(slot, copied, self.compare))
+            with suppress(OSError):  # then the next window of the day fills them
+                fill_guard_rows(day, day.file.raw, self._read_neighbour)
 
     def _now(self) -> int:
         return int(self.clock.time())

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import sqlite3
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import zmq
 from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
+from structlog.testing import capture_logs
 
 from collectors import lmt
 from tokiod.batch import Batch
@@ -265,6 +267,23 @@ def test_a_file_that_is_lost_while_the_ledger_fails_is_forgotten_as_soon_as_the_
     assert site.stored() == [span(8, 12), span(30, 34)]
 
 
+def test_while_the_name_of_its_file_can_not_be_synced_a_window_is_refused_for_now_and_the_file_stays(site):
+    one = rows(0, 8)
+    for nth in range(3, 7):
+        site.files.fail("fsync_directory", nth, errno.EIO)
+    (answer,) = site.store(one)
+    reason = f"[Errno 5] the directory can't be synced: Input/output error: '{site.tts / '2018-01-29'}'"
+    assert answer == rejected(one, f"not synced yet: {reason}", retry=True)
+    assert site.stored() == []
+    with capture_logs() as logs:
+        site.writer.turn(0)
+        site.writer.turn(0)
+    assert [(log["event"], log["path"], log["error"]) for log in logs] == []
+    assert site.store(one, attempt=2) == [ack(0, 8, attempt=2)]
+    assert list(site.tts.rglob("*.aside-*")) == []
+    assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 8)
+
+
 def test_a_full_disk_refuses_for_now_and_stores_once_there_is_room(site):
     site.files.fail("allocate", 1, errno.ENOSPC)
     one = rows(0, 8)
@@ -341,6 +360,34 @@ def test_the_feed_is_silent_about_what_was_not_stored(site):
     site.files.fail("fdatasync", 1, errno.EIO)
     site.store(rows(8, 12))
     assert site.published() == []
+
+
+def test_a_window_that_was_refused_after_it_was_applied_makes_subscribers_notice_what_they_missed_once_it_is_stored(site):
+    site.store(rows(0, 8))
+    site.published()
+    site.ledger._database.sql.execute("PRAGMA query_only = 1")
+    site.store(rows(8, 12))
+    site.ledger._database.sql.execute("PRAGMA query_only = 0")
+    assert site.published() == []
+    site.store(rows(8, 12), attempt=2)
+    assert site.published() == [Gap("fs", dataset, 1, span(0, 8)[1], span(0, 8)[1]) for dataset in (COUNTER, GAUGE)]
+
+
+def test_while_the_watermark_can_not_be_read_windows_are_acknowledged_and_subscribers_notice_what_they_missed(site, monkeypatch):
+    site.store(rows(0, 8))
+    site.published()
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(site.ledger, "watermark", unreadable)
+        assert site.store(rows(8, 12)) == [ack(8, 12)]
+    assert [(log["event"], log["error"]) for log in logs if log["log_level"] == "error"] == [("ledger.failed", "disk I/O error")]
+    assert site.published() == []
+    site.store(rows(12, 13))
+    found = site.published()
+    assert [(type(one), one.dataset) for one in found] == [(Gap, COUNTER), (Update, COUNTER), (Gap, GAUGE), (Update, GAUGE)]
+
+
+def unreadable(_source):
+    raise sqlite3.OperationalError("disk I/O error")
 
 
 def test_a_subscriber_that_comes_late_is_told_how_far_the_archive_has_got(site):

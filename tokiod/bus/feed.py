@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+import msgspec
 import zmq
 
 from tokiod.bus import wire
@@ -13,8 +15,6 @@ from tokiod.bus.wire import Stored
 from tokiod.metrics import catalogue
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from tokiod.batch import Batch
     from tokiod.bus.curve import ServerKeys
     from tokiod.bus.wire import Frame
@@ -44,6 +44,7 @@ class Feed:
         self.subscriptions: set[bytes] = set()
         self.malformed = 0
         self._new_subscriptions = 0
+        self._numbers: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], Stored] = {}
         options: dict[int, int] = {
             zmq.XPUB_VERBOSE: 1,
@@ -67,11 +68,19 @@ class Feed:
     def publish(self, system: str, batch: Batch, watermark: int) -> None:
         """Publish cells that are stored; a value of NaN has become missing again. watermark: the source's, after them."""
         self._handle_subscriptions()
-        last = self._last.get((system, batch.dataset))
-        stored = self._last[system, batch.dataset] = Stored(self.epoch, last.sequence + 1 if last else 1, watermark)
+        topic = system, batch.dataset
+        self._numbers[topic] += 1
+        stored = self._last[topic] = Stored(self.epoch, self._numbers[topic], watermark)
         if self.subscriptions:
             self._send(wire.encode(system, batch, stored=stored))
             catalogue.FEED_PUBLISHED.inc()
+
+    def skip(self, system: str, dataset: str) -> None:
+        """Leave out a number of a topic, so that subscribers notice that they missed cells: in the files, these changed unpublished."""
+        topic = system, dataset
+        self._numbers[topic] += 1
+        if topic in self._last:
+            self._last[topic] = msgspec.structs.replace(self._last[topic], sequence=self._numbers[topic])
 
     def poll(self) -> int:
         """Handle subscriptions, send new ones the last of every topic, and return how many were made since the last call.

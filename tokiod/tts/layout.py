@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,13 +70,25 @@ def matrix_locations(spec: FileSpec) -> Iterator[MatrixLocation]:
 
 
 def open_for_reading(path: Path) -> Any:
-    """Open with h5py without a lock, while other processes may use the file. Raises FileNotFoundError, or NotLive if HDF5 can't open it."""
+    """Open with h5py without a lock, while other processes may use the file.
+
+    Raises OSError where the system can't open it (FileNotFoundError, too many open files), NotLive for a file that HDF5 can't open.
+    """
     try:
         return h5py.File(path, "r", locking=False)
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
     except OSError as error:
-        raise NotLive(f"{path}: HDF5 can't open it: {error}") from error
+        raise unreadable(path, error, "HDF5 can't open it: ") from error
+
+
+def unreadable(path: Path, error: Exception, reason: str = "") -> OSError | NotLive:
+    """Return the exception to raise where HDF5 can't read a file: NotLive, or OSError if the system failed: that proves nothing against it.
+
+    reason: the beginning of the text of NotLive.
+    """
+    code = getattr(error, "errno", None)
+    if code or "errno = " in str(error):
+        return OSError(code or errno.EIO, str(error), str(path))
+    return NotLive(f"{path}: {reason}{error}")
 
 
 def form_of(file: Any) -> str:
@@ -83,7 +96,7 @@ def form_of(file: Any) -> str:
     try:
         return _text(file[OWN].attrs.get(FORM, b"foreign")) if OWN in file else "foreign"
     except (KeyError, RuntimeError, OSError) as error:
-        raise NotLive(f"{file.filename}: {error}") from error
+        raise unreadable(file.filename, error) from error
 
 
 def read_spec(file: Any) -> FileSpec:

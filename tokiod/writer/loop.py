@@ -21,16 +21,17 @@ from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
+from tokiod.sink import QuarantinedFile, UnsyncedFile
 from tokiod.writer.admission import NotCovered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tokiod.bus.feed import Feed
     from tokiod.bus.receiver import Arrived, Receiver
     from tokiod.clock import Clock
     from tokiod.ledger.ledger import Ledger
-    from tokiod.sink import Applied, QuarantinedFile, Sink
+    from tokiod.sink import Applied, Sink
     from tokiod.window_data import Collected, WindowMeta
 
 log = structlog.get_logger()
@@ -140,6 +141,7 @@ class Writer:
     _stored: int = field(default=0)
     _last: str = field(default="")
     _unrecorded: list[QuarantinedFile] = field(default_factory=list)
+    _unpublished: dict[str, set[str]] = field(default_factory=dict)
     _repeats: Repeats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,9 +168,10 @@ class Writer:
     def _store(self, arrived: list[Arrived]) -> None:
         applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
         with catalogue.WRITER_STAGE.timing("sync"):
-            failed = self._commit()
-        self._unrecorded += failed
-        stored = [pair for pair in applied if not self._is_in(failed, pair[0])]
+            quarantined, unsynced = self._commit()
+        self._unrecorded += quarantined
+        refused = [(one, done, reason) for one, done in applied if (reason := _unstored_reason(one, quarantined, unsynced))]
+        stored = [(one, done) for one, done in applied if not _unstored_reason(one, quarantined, unsynced)]
         try:
             with catalogue.WRITER_STAGE.timing("ledger"):
                 self._forget()
@@ -176,7 +179,8 @@ class Writer:
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
         except (LedgerError, OSError) as error:
             self._report_ledger_failure(error)
-            self._refuse(applied, f"ledger: {error}")
+            for one, done in applied:
+                self._refuse(one, done, f"ledger: {error}")
             return
         for one, done in stored:
             self.receiver.ack(one, done.cells, _dropped(one, done))
@@ -184,7 +188,8 @@ class Writer:
             self._stored += 1
             self._last = f", the last {one.collected.meta.source} {one.collected.meta.window}"
         self._set_status()
-        self._refuse([pair for pair in applied if pair not in stored], "its file was quarantined")
+        for one, done, reason in refused:
+            self._refuse(one, done, reason)
 
     def _report_ledger_failure(self, error: LedgerError | OSError) -> None:
         if isinstance(error, LedgerError):
@@ -215,7 +220,7 @@ class Writer:
 
     def _record_quarantined(self) -> None:
         """Record what maintenance quarantined: the next window may come in an hour, and a kill before."""
-        self._unrecorded += self._commit()
+        self._unrecorded += self._commit()[0]
         try:
             self._forget()
         except (LedgerError, OSError) as error:
@@ -250,16 +255,17 @@ class Writer:
         self.heartbeat()
         return applied
 
-    def _commit(self) -> list[QuarantinedFile]:
+    def _commit(self) -> tuple[list[QuarantinedFile], list[UnsyncedFile]]:
         failed = self.sink.commit()
-        catalogue.FILES_QUARANTINED.inc(by=len(failed))
-        for one in failed:
+        quarantined = [one for one in failed if isinstance(one, QuarantinedFile)]
+        unsynced = [one for one in failed if isinstance(one, UnsyncedFile)]
+        catalogue.FILES_QUARANTINED.inc(by=len(quarantined))
+        for one in quarantined:
             log.error("file.set_aside", path=one.path, aside=one.aside, reason=one.reason, salvaged=one.salvaged)
-        return failed
-
-    def _is_in(self, failed: list[QuarantinedFile], one: Arrived) -> bool:
-        meta = one.collected.meta
-        return any(f.system == meta.system and f.window.start < meta.window.end and meta.window.start < f.window.end for f in failed)
+        for later in unsynced:
+            if times := self._repeats(("file.not_synced", later.path, later.reason)):
+                log.error("file.not_synced", path=later.path, error=later.reason, times=times)
+        return quarantined, unsynced
 
     def _forget(self) -> None:
         """Forget the windows of quarantined files in the ledger; if that fails, before any other window is recorded."""
@@ -270,17 +276,42 @@ class Writer:
             self._unrecorded.clear()
             self.receiver.reload()
 
-    def _refuse(self, applied: list[tuple[Arrived, Applied]], message: str) -> None:
-        for one, _ in applied:
-            self.receiver.refuse(one, Refusal(message, "retry"))
+    def _refuse(self, one: Arrived, done: Applied, message: str) -> None:
+        self.receiver.refuse(one, Refusal(message, "retry"))
+        self._note_unpublished(one, done)
 
     def _publish(self, one: Arrived, done: Applied) -> None:
         meta = one.collected.meta
         log.debug("window.stored", source=meta.source, window=str(meta.window), cells=done.cells)
-        if done.changes:
+        for dataset in sorted(self._unpublished.pop(meta.system, ())):
+            self.feed.skip(meta.system, dataset)
+        if not done.changes:
+            return
+        try:
             watermark = self.ledger.watermark(meta.source)
-            for batch in done.changes:
-                self.feed.publish(meta.system, batch, watermark)
+        except LedgerError as error:
+            self._report_ledger_failure(error)
+            self._note_unpublished(one, done)
+            return
+        for batch in done.changes:
+            self.feed.publish(meta.system, batch, watermark)
+
+    # The next attempt finds the cells in the file and changes none of them, so it would publish nothing.
+    def _note_unpublished(self, one: Arrived, done: Applied) -> None:
+        """Note that subscribers miss the changes of a window: with the next window of its system they notice, and read the files."""
+        self._unpublished.setdefault(one.collected.meta.system, set()).update(batch.dataset for batch in done.changes)
+
+
+def _is_in(failed: Sequence[QuarantinedFile | UnsyncedFile], one: Arrived) -> bool:
+    meta = one.collected.meta
+    return any(f.system == meta.system and f.window.start < meta.window.end and meta.window.start < f.window.end for f in failed)
+
+
+def _unstored_reason(one: Arrived, quarantined: list[QuarantinedFile], unsynced: list[UnsyncedFile]) -> str:
+    """Return why a window that was applied is not stored, empty if it is."""
+    if _is_in(quarantined, one):
+        return "its file was quarantined"
+    return next((f"not synced yet: {later.reason}" for later in unsynced if _is_in([later], one)), "")
 
 
 def _entry(one: Arrived, done: Applied) -> StoredEntry:

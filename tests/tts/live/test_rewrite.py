@@ -10,8 +10,8 @@ from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live import create as create_module
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import sweep
-from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed
-from tokiod.tts.live.rewrite import copy, grow
+from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed, set_aside
+from tokiod.tts.live.rewrite import CopyFile, grow
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -160,8 +160,10 @@ def test_a_copy_takes_the_place_of_what_is_there_and_the_original_stays_open(mak
     live = make(spec)
     fill(live)
     before = bits(live.path)
-    aside = live.set_aside(LATER)
-    copied = copy(live, live.path, live.spec, LATER)
+    copying = CopyFile(live, LATER)
+    copying.work(lambda: None)
+    aside = set_aside(live.path, LATER)
+    copied = copying.finish()
     assert (bits(copied.path), bits(aside)) == (before, before)
     assert copied.path.stat().st_ino != aside.stat().st_ino
     copied.commit()

@@ -9,6 +9,9 @@ Only this module replaces files, in four operations: write a temporary file next
     rename              the old file              OSError; the temporary file is removed
     directory sync      the new file, for now     NameNotDurable: after a power loss it may be the old file again
     kill before rename  the old file              a temporary file is left, which sweep() removes
+    kill after rename   the new file, for now     the next process that opens it syncs the directory
+
+A name that is not durable yet is synced before a commit of its file acknowledges anything (LiveFile.commit).
 """
 
 from __future__ import annotations
@@ -111,8 +114,14 @@ class Files:
         return status.f_bavail * status.f_frsize
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory and its missing parents, durably; an existing one is accepted."""
-        absent = [p for p in (path, *path.parents) if not p.exists()]
+        """Create a directory and its missing parents, durably; an existing one is accepted.
+
+        The innermost existing one is synced too, if this user could have made it: a process may have been killed before it did so.
+        """
+        absent = [p for p in (path, *path.parents) if not exists(p)]
+        existing = absent[-1].parent if absent else path
+        if os.access(existing.parent, os.R_OK | os.W_OK):
+            self.fsync_directory(existing.parent)
         for directory in reversed(absent):
             directory.mkdir(exist_ok=True)
             self.fsync_directory(directory.parent)
@@ -158,10 +167,15 @@ def put_in_place(temporary: Path, target: Path, files: Files = REAL) -> None:
     Raises OSError where the old file keeps the name, NameNotDurable where the new file has it.
     """
     files.rename(temporary, target)
+    sync_name(target, files)
+
+
+def sync_name(path: Path, files: Files = REAL) -> None:
+    """Make a file's name durable. Raises NameNotDurable; then try again later."""
     try:
-        files.fsync_directory(target.parent)
+        files.fsync_directory(path.parent)
     except OSError as error:
-        raise NameNotDurable(error.errno, f"the directory can't be synced: {error.strerror}", str(target.parent)) from error
+        raise NameNotDurable(error.errno, f"the directory can't be synced: {error.strerror}", str(path.parent)) from error
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import errno
 import itertools
@@ -10,9 +11,20 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from tokiod.tts.layout import OWN, RAW_SEALED, Kind, MatrixLocation, NotLive, form_of, matrix_locations, open_for_reading, read_spec
+from tokiod.tts.layout import (
+    OWN,
+    RAW_SEALED,
+    Kind,
+    MatrixLocation,
+    NotLive,
+    form_of,
+    matrix_locations,
+    open_for_reading,
+    read_spec,
+    unreadable,
+)
 from tokiod.tts.live.create import locate
-from tokiod.tts.live.files import REAL, Files
+from tokiod.tts.live.files import REAL, Files, exists, sync_name
 from tokiod.tts.live.matrix import Matrix, OpenFile
 
 if TYPE_CHECKING:
@@ -39,8 +51,8 @@ class SyncFailed(OSError):  # noqa: N818 - a state, not a fault
     """A sync failed: writes since the last commit may be lost, whatever later syncs return."""
 
 
-Identity = tuple[tuple[int, int], int, int]
-"""Device and inode, size, links."""
+Identity = tuple[tuple[int, int], int]
+"""Device and inode, size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +71,13 @@ class LiveFile:
     instant leaves a file that opens. The price is a fixed shape: a new column needs a new file (tokiod.tts.live.rewrite).
 
     commit() is one fdatasync for all writes. A failed sync is final: the kernel reports it once, drops the pages, and reports success
-    for the next sync, so this file is never synced again. commit() compares size, inode and link count before and after, because a
-    truncated or replaced file would accept all writes without an error and, grown again by a write, read as measured zeros. The first
-    write after a commit detects writes of other processes, by the modification time and the bytes written last.
-    A file is dirty when it is opened: a killed process may have written to it without a sync.
+    for the next sync, so this file is never synced again. commit() compares size and inode before and after, because a truncated or
+    replaced file would accept all writes without an error and, grown again by a write, read as measured zeros. The first write after a
+    commit detects writes of other processes, by the modification time and the bytes written last. A hard link to the file is harmless.
+    A file is dirty when it is opened, and its name is not durable: a killed process may have written to it, or renamed it, without a sync.
 
     cells, raw, span: Matrix by logical dataset, raw and span of counters only. sealed_raw: an earlier sealing dropped raw samples of
-    the day, so an absent sample does not mean that its cell is missing.
+    the day, so an absent sample does not mean that its cell is missing. name_is_durable: its directory was synced under its present name.
     """
 
     def __init__(self, path: Path, layout: _FileLayout, fd: int, identity: Identity, files: Files) -> None:
@@ -73,6 +85,7 @@ class LiveFile:
         self.spec = layout.spec
         self.files = files
         self.sealed_raw = layout.sealed_raw
+        self.name_is_durable = False
         self._file = OpenFile(fd, files, dirty=True)
         self._failed = False
         self._identity = identity
@@ -100,8 +113,8 @@ class LiveFile:
 
     @property
     def dirty(self) -> bool:
-        """Whether a commit has writes to sync."""
-        return self._file.dirty
+        """Whether a commit has writes, or the name, to sync."""
+        return self._file.dirty or not self.name_is_durable
 
     @property
     def was_written(self) -> bool:
@@ -126,10 +139,21 @@ class LiveFile:
         return {"cells": self.cells, "raw": self.raw, "span": self.span}[kind]
 
     def commit(self) -> None:
-        """Make all writes durable. Raises FileLost or SyncFailed; then treat all writes since the last commit as lost."""
+        """Make all writes and the name durable.
+
+        Raises FileLost or SyncFailed; then treat all writes since the last commit as lost. Raises NameNotDurable, or OSError where the
+        file can't be looked at; nothing is proved by that: the file is still to be trusted, and to be committed again.
+        """
+        self.sync()
+        if not self.name_is_durable:
+            sync_name(self.path, self.files)
+            self.name_is_durable = True
+
+    def sync(self) -> None:
+        """Make all writes durable, whatever the file's name. Raises as commit() does, except NameNotDurable."""
         if self._failed:
             raise SyncFailed(errno.EIO, "an earlier sync failed; the file can not be trusted", str(self.path))
-        if not self.dirty:
+        if not self._file.dirty:
             return
         self.check()
         try:
@@ -140,46 +164,52 @@ class LiveFile:
         self._file.committed(self.check().st_mtime_ns)
 
     def check(self) -> os.stat_result:
-        """Raise FileLost unless the path still names the opened file, unchanged in size and links; return its status."""
+        """Raise FileLost unless the path still names the opened file, of the same size; return its status.
+
+        Raises OSError where that can't be found out: a server that does not answer proves nothing against the file.
+        """
         if self._file.written_by_others:
             raise FileLost("another process wrote to it", self.path)
-        inode, size, links = self._identity
-        now = self.files.fstat(self._file.fd)
-        if now.st_size != size:
-            raise FileLost(f"its size is {now.st_size}, not {size}", self.path)
+        inode, size = self._identity
+        # The path first: of a file that was deleted on a file server, only the path can be looked up.
         try:
             named = self.files.stat(self.path)
         except FileNotFoundError:
             raise FileLost("it was unlinked or renamed", self.path) from None
         if (named.st_dev, named.st_ino) != inode:
             raise FileLost("another file replaced it", self.path)
-        if now.st_nlink != links:
-            raise FileLost(f"it has {now.st_nlink} links, not {links}", self.path)
+        now = self.files.fstat(self._file.fd)
+        if now.st_size != size:
+            raise FileLost(f"its size is {now.st_size}, not {size}", self.path)
+        if not now.st_nlink:
+            raise FileLost("it was unlinked", self.path)
         return now
 
     def close(self) -> None:
-        """Close the descriptor; uncommitted writes may be lost."""
+        """Close the descriptor; uncommitted writes may be lost. An error of the system's close concerns only these."""
         fd, self._file.fd = self._file.fd, -1
         if fd >= 0:
-            self.files.close(fd)
-
-    def set_aside(self, now: int) -> Path:
-        """Rename the file to NAME.aside-STAMP, durably, and return that path; now: UTC epoch seconds."""
-        return set_aside(self.path, now, self.files)
+            with contextlib.suppress(OSError):
+                self.files.close(fd)
 
 
 def set_aside(path: Path, now: int, files: Files = REAL) -> Path:
-    """Rename an untrusted file to NAME.aside-STAMP, never over another file, durably; now: UTC epoch seconds."""
+    """Rename an untrusted file to NAME.aside-STAMP, never over another file, and return that path; now: UTC epoch seconds.
+
+    Raises OSError where it can't be renamed. Where only the directory can't be synced, the file may have its old name again after a power
+    loss: then the process that opens it examines it anew.
+    """
     stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
     candidates = (path.with_name(f"{path.name}.aside-{stamp}{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
-    aside = next(candidate for candidate in candidates if not candidate.exists())
+    aside = next(candidate for candidate in candidates if not exists(candidate))
     files.rename(path, aside)
-    files.fsync_directory(path.parent)
+    with contextlib.suppress(OSError):
+        files.fsync_directory(path.parent)
     return aside
 
 
 def _identity(status: os.stat_result) -> Identity:
-    return (status.st_dev, status.st_ino), status.st_size, status.st_nlink
+    return (status.st_dev, status.st_ino), status.st_size
 
 
 def _read_layout(path: Path) -> _FileLayout:
@@ -191,4 +221,4 @@ def _read_layout(path: Path) -> _FileLayout:
             spec = read_spec(file)
             return _FileLayout(spec, [locate(file, location) for location in matrix_locations(spec)], bool(file[OWN].attrs[RAW_SEALED]))
         except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
-            raise NotLive(f"{path}: {error}") from error
+            raise unreadable(path, error) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tokiod.tts.live.create import SLICE_BYTES, Plan, build, no_pause
-from tokiod.tts.live.files import REAL, Files, put_in_place, replacing, temporary_path
+from tokiod.tts.live.files import REAL, Files, NameNotDurable, put_in_place, temporary_path
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import group_of, missing
 from tokiod.tts.sealed.seal import SealingFailed, write_sealed, write_unsealed
@@ -40,7 +40,11 @@ class Rewrite(Protocol):
         ...
 
     def finish(self) -> LiveFile | None:
-        """Rename it durably and return it, opened; None for a sealed file. Raises OSError; then call abandon()."""
+        """Rename it and return it, opened; None for a sealed file. Raises OSError; then the old file is in place: call abandon().
+
+        The new name may not be durable yet; the next commit of the live file syncs it. If a power loss takes the name of a sealed file
+        back, the live one is there again, with the same content, and is sealed again.
+        """
         ...
 
     def abandon(self) -> None:
@@ -63,14 +67,19 @@ class _TemporaryFile:
         with contextlib.suppress(OSError):
             self._files.unlink(self._temporary)
 
-    def _rename(self) -> None:
-        put_in_place(self._temporary, self._path, self._files)
+    def _rename(self) -> bool:
+        """Put the new file in place; return whether its name is durable."""
+        try:
+            put_in_place(self._temporary, self._path, self._files)
+        except NameNotDurable:
+            return False
+        return True
 
     def _renamed(self) -> LiveFile:
         """Rename the new live file and return it. Raises RuntimeError before work()."""
         if self._made is None:
             raise RuntimeError(f"{self._path}: finish() before work()")
-        self._rename()
+        self._made.name_is_durable = self._rename()
         self._made.path = self._path
         return self._made
 
@@ -157,7 +166,7 @@ class GrowFile(_TemporaryFile):
                 block = new.read(start, stop)
                 block[:, : old.width] = old.read(start, stop)
                 new.write_rows(start, block)
-        self._made.commit()
+        self._made.sync()
         grown = self._renamed()
         self._live.close()
         return grown
@@ -166,6 +175,23 @@ class GrowFile(_TemporaryFile):
         """Remove the copy."""
         super().abandon()
         self._live.track_writes(track=False)
+
+
+class CopyFile(_TemporaryFile):
+    """A live file with the bits of another, which is not trusted any more; finish() does not close the other."""
+
+    def __init__(self, live: LiveFile, created: int) -> None:
+        super().__init__(live.path, live.files)
+        self._plan = Plan(live.spec, created, content_of(live), live.sealed_raw)
+
+    def work(self, pause: Pause) -> None:
+        """Copy the old file."""
+        build(self._temporary, self._plan, self._files, pause)
+        self._made = LiveFile.open(self._temporary, self._files)
+
+    def finish(self) -> LiveFile:
+        """Rename the copy to the path that the other file had."""
+        return self._renamed()
 
 
 class SealFile(_TemporaryFile):
@@ -226,16 +252,6 @@ def grow(live: LiveFile, spec: FileSpec, created: int, pause: Pause = no_pause) 
     except Exception:
         growing.abandon()
         raise
-
-
-def copy(live: LiveFile, path: Path, spec: FileSpec, created: int, pause: Pause = no_pause) -> LiveFile:
-    """Write a live file at `path`, replacing any file there, with the shape of `spec` and the bits of `live`; return it, opened.
-
-    spec: live.spec, or one that was merged with it.
-    """
-    with replacing(path, live.files) as temporary:
-        build(temporary, Plan(spec, created, content_of(live), live.sealed_raw), live.files, pause)
-    return LiveFile.open(path, live.files)
 
 
 def content_of(live: LiveFile) -> Content:
