@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from tokiod.tts.layout import FORM, OWN, PROVED, NotLive, edges_name, form_of, open_for_reading, read_spec
+from tokiod.tts.layout import FORM, OWN, PROVED, NotLive, edges_name, form_of, open_for_reading, read_spec, unreadable
 from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
@@ -80,11 +80,11 @@ def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: P
 
 
 def write_unsealed(path: Path, temporary: Path, created: int, files: Files, pause: Pause) -> None:
-    """Write a live file of a sealed one to exactly this path, durably. Raises NotLive."""
+    """Write a live file of a sealed one to exactly this path, durably. Raises NotLive, also where HDF5 can't read its content."""
     with open_for_reading(path) as file:
         spec = _sealed_spec(path, file)
         raw_sealed = any(matrix.counter for matrix in spec.matrices.values())
-        build(temporary, Plan(spec, created, _content_of(file), raw_sealed=raw_sealed), files, pause)
+        build(temporary, Plan(spec, created, _undamaged(path, _content_of(file)), raw_sealed=raw_sealed), files, pause)
 
 
 def is_sealed(path: Path) -> bool:
@@ -103,7 +103,19 @@ def _sealed_spec(path: Path, file: Any) -> FileSpec:
             raise NotLive(f"{path}: it is live, not sealed")
         return read_spec(file)
     except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
-        raise NotLive(f"{path}: not a TTS file that can be unsealed: {error}") from error
+        raise unreadable(path, error, "not a TTS file that can be unsealed: ") from error
+
+
+def _undamaged(path: Path, content: Content) -> Content:
+    """Return the same content, which raises NotLive where the file is damaged, and OSError where the system can't read it."""
+
+    def fill(location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
+        try:
+            content(location, start, block)
+        except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
+            raise unreadable(path, error, f"{location.name} can't be read: ") from error
+
+    return fill
 
 
 def _content_of(file: Any) -> Content:

@@ -1,0 +1,110 @@
+"""Which files are quarantined: those whose content is damaged, and never one that the system could not read at the moment."""
+
+import os
+import resource
+from contextlib import suppress
+
+import archive_model as model
+import h5py
+import pytest
+from archive_model import GAUGE, NAMES
+from faulty_archive import ROWS, FaultyArchive
+
+from tokiod.sink import FileChange, QuarantinedFile
+from tokiod.tts.layout import NotLive
+from tokiod.tts.live.files import temporary_path
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return FaultyArchive(tmp_path)
+
+
+def damage(path, dataset):
+    """Overwrite the middle of a dataset's first chunk."""
+    with h5py.File(path) as file:
+        chunk = file[dataset].id.get_chunk_info(0)
+    with path.open("r+b") as file:
+        file.seek(chunk.byte_offset + chunk.size // 2)
+        file.write(b"\xff" * 16)
+
+
+def test_a_sealed_day_with_a_damaged_chunk_is_quarantined_and_collected_again(archive):
+    archive.store(0, 12)
+    archive.seal()
+    damage(archive.path, GAUGE)
+    assert not archive.attempt(12, 16)
+    (one,) = archive.failed
+    assert (type(one), one.path, one.salvaged) == (QuarantinedFile, str(archive.path), False)
+    assert one.reason == f"{archive.path}: {GAUGE} can't be read: Can't synchronously read data (filter returned failure during read)"
+    assert archive.aside == ["fs.hdf5.aside-20180129T000100Z"]
+    archive.store(0, ROWS)
+    archive.seal()
+    archive.check_all()
+    assert len(archive.failed) == 1
+
+
+def test_a_sealed_day_that_was_overwritten_is_quarantined_whatever_hdf5_makes_of_it(archive):
+    archive.store(0, ROWS)
+    archive.seal()
+    content = archive.path.read_bytes()
+    for begin in range(0, len(content), 997):
+        archive.path.write_bytes(content[:begin] + b"\xff" * 64 + content[begin + 64 :])
+        archive.restart()
+        archive.attempt(12, 16)
+        archive.sink.close()
+        for aside in archive.directory.rglob("*.aside-*"):
+            aside.unlink()
+
+
+def test_a_file_that_can_not_be_opened_for_want_of_descriptors_is_refused_for_now_and_not_quarantined(archive):
+    archive.store(0, 12)
+    for form in ("live", "sealed"):
+        archive.restart()
+        taken, (soft, hard) = [], resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 16, hard))  # noqa: PTH208 - numbers
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            os.close(taken.pop())
+            assert archive.form == form
+            assert not archive.attempt(12, 16)
+        finally:
+            for fd in taken:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        archive.store(12, 16)
+        assert (archive.failed, archive.aside) == ([], [])
+        archive.seal()
+    archive.check_all()
+
+
+def test_a_temporary_file_that_others_damage_harms_no_file(archive):
+    """The copy of a file that grows is truncated: the growth fails, and the file itself is as good as before."""
+    archive.store(0, 8, NAMES[:1])
+    copied, truncated = archive.files.fdatasync, []
+
+    def truncate(fd):
+        if not truncated and temporary_path(archive.path).exists():
+            truncated.append(os.truncate(temporary_path(archive.path), 4096))
+        copied(fd)
+
+    archive.files.fdatasync = truncate
+    assert not archive.attempt(8, 12)
+    archive.store(8, 12)
+    assert (truncated, archive.failed, archive.aside) == ([None], [], [])
+    archive.check_all()
+
+
+def test_the_next_day_is_not_prepared_from_a_file_that_can_not_be_read(archive):
+    archive.store(0, ROWS)
+    archive.sink.close()
+    archive.path.write_bytes(b"not HDF5" * 1000)
+    archive.restart()
+    archive.sink.prepare("fs", model.EPOCH + model.DAY)
+    (done,) = archive.sink.run_maintenance()
+    assert isinstance(done, FileChange)
+    assert (done.change, type(done.error)) == ("made", NotLive)
+    archive.sink.apply(model.window({name: {model.ROWS: 5} for name in NAMES}, model.ROWS, model.ROWS + 1))
+    assert [one.path for one in archive.sink.commit()] == [str(archive.path)]
