@@ -1,6 +1,7 @@
 """A ledger's file: opened, refused, quarantined, read by other processes, killed while it is created."""
 
 import os
+import shutil
 import signal
 import sqlite3
 from contextlib import closing
@@ -10,7 +11,7 @@ import pytest
 from ledger_entries import NOW, entry, failure
 
 from tokiod.errors import TokiodError
-from tokiod.ledger.database import LedgerUnreadable
+from tokiod.ledger.database import LedgerNotReady, LedgerUnreadable
 from tokiod.ledger.ledger import Ledger, LedgerCorrupt
 from tokiod.window import Window
 
@@ -114,6 +115,30 @@ def test_a_ledger_that_is_still_being_created_is_not_read(path):
     path.touch()
     with pytest.raises(TokiodError, match="is still being created: try again"):
         Ledger.open_readonly(path)
+
+
+def test_a_ledger_that_the_writer_has_not_created_is_not_created_by_others(path):
+    with pytest.raises(LedgerNotReady, match="no ledger at"):
+        Ledger.open_existing(path)
+    assert not path.parent.exists()
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(LedgerNotReady, match="is still being created: try again"):
+        Ledger.open_existing(path)
+    assert path.stat().st_size == 0
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_ledger_whose_directory_was_deleted_is_not_created_by_those_who_reopen_it(path):
+    with Ledger.open_existing(path) as collectors:
+        shutil.rmtree(path.parent)
+        with pytest.raises(LedgerNotReady, match="no ledger at"):
+            collectors.reopen()
+        assert (list(collectors.stored("lmt")), path.parent.exists()) == ([], False)
+        with Ledger.open(path) as writer:
+            writer.store([entry(0, 60)], NOW)
+            collectors.reopen()
+            assert list(collectors.stored("lmt")) == [(0, 60)]
 
 
 def test_a_reader_sees_what_the_writer_records_while_it_runs_and_writes_nothing(path, ledger):

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from rebuilt_site import Past
 
 from tokiod.ledger.integrity import GENERATION_SECONDS, PAGE_CHECK_SECONDS, IntegrityCheck, LedgerLost, raise_if_corrupt
 from tokiod.ledger.ledger import Ledger, StoredEntry
@@ -26,7 +27,7 @@ def empty(tmp_path):
 
 @pytest.fixture
 def ledger(tmp_path):
-    with Ledger.open(tmp_path / "archive" / "ledger.sqlite3") as ledger:
+    with Ledger.open(tmp_path / "archive" / ".tokiod" / "ledger.sqlite3") as ledger:
         store(ledger, 0.0)
         yield ledger
 
@@ -138,8 +139,40 @@ def test_a_replaced_ledger_is_lost(ledger, monotonic):
 
 def test_a_ledger_whose_archive_is_not_mounted_is_not_lost(ledger, monotonic):
     check = IntegrityCheck(ledger.path, monotonic)
-    ledger.path.parent.rename(ledger.path.parent.with_name("elsewhere"))
+    root = ledger.path.parent.parent
+    root.rename(root.with_name("elsewhere"))
     check()
+    root.mkdir()
+    check()
+
+
+def test_a_ledger_whose_directory_is_deleted_is_lost(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
+    shutil.rmtree(ledger.path.parent)
+    with pytest.raises(LedgerLost, match=r"ledger\.sqlite3 was deleted"):
+        check()
+
+
+def test_a_ledger_that_can_not_be_looked_at_is_not_lost(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
+    beyond = ledger.path.parent
+    beyond.rename(beyond.with_name("elsewhere"))
+    beyond.symlink_to(beyond)  # each look fails with ELOOP
+    check()
+
+
+def test_an_empty_ledger_that_the_collectors_created_is_lost(empty):
+    """Before collectors stopped to create it, they did when its directory was deleted; and any process may put an empty one there."""
+    empty.register(Past(), 0)
+    assert empty.generation.doubt() == "lost"
+
+
+def test_a_ledger_whose_rebuilding_was_killed_is_lost_still(empty):
+    empty.generation.begin_rebuild()
+    store(empty, 0.0)
+    assert empty.generation.doubt() == "lost"
+    empty.generation.advance(0.0)
+    assert empty.generation.doubt() == ""
 
 
 def test_a_damaged_page_that_no_query_reads_is_found_after_a_while(ledger, monotonic):

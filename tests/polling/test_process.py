@@ -216,6 +216,7 @@ def test_a_ledger_that_cannot_be_opened_is_reported_in_a_sentence_and_retried(si
             receiver.beat()
         assert (child.poll(), site.asked) == (None, [])
         config.archive.ledger.unlink()
+        Ledger.open(config.archive.ledger).close()  # as the next writer does
         while not site.asked:
             receiver.poll(20)
             receiver.beat()

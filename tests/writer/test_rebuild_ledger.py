@@ -14,6 +14,7 @@ from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 from tokiod.writer import proven_windows as rebuild
+from tokiod.writer import rebuild_ledger
 from tokiod.writer.rebuild_ledger import LOST_REASON, UNTRUSTED_SECONDS
 
 SURE = 1 + UNTRUSTED_SECONDS // HOUR
@@ -163,6 +164,38 @@ def test_of_a_source_without_a_past_that_an_old_copy_knows_the_files_are_looked_
     with closing(one.at(8).start()) as ledger:
         assert one.stored(ledger) == [(0, 4), (5, 7)]
         assert [(row.window, row.error) for row in ledger.unstored("past")] == [(hours(4, 5), "it was down"), (hours(7, 8), LOST_REASON)]
+
+
+def test_a_rebuilding_that_is_killed_between_two_sources_begins_again(site, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    one = site(Past(), Past("other", filled=(model.GAUGE,)))
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 20)
+    one.at(20).lose()
+    one.path.with_suffix(".stamp").unlink()
+    rebuild_source, asked = rebuild_ledger._rebuild, []
+    monkeypatch.setattr(rebuild_ledger, "_rebuild", lambda *of: killed() if asked else asked.append(rebuild_source(*of)))
+    with pytest.raises(Killed):
+        one.start()
+    monkeypatch.undo()
+    with closing(one.start()) as ledger:
+        assert [bool(ledger.stored(name)) for name in ("past", "other")] == [True, True]
+
+
+def test_an_empty_ledger_in_which_the_collectors_registered_a_source_is_rebuilt(site):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 20)
+    shutil.rmtree(one.path.parent)
+    with closing(Ledger.open(one.at(20).path)) as collectors:
+        collectors.register(one.config.source[0], model.EPOCH)
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(0, 20 - SURE)]
 
 
 def test_files_older_than_the_retention_are_not_looked_at(site):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tokiod.errors import TokiodError
+from tokiod.tts.live.files import exists
 from tokiod.window import iso
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class LedgerCorrupt(TokiodError):  # noqa: N818 - the field says "corrupt"
 
 
 class LedgerNotReady(TokiodError):  # noqa: N818 - says its state
-    """The file exists and is empty: the writer is creating it, or was killed while it did."""
+    """The file is missing or empty: the writer creates it, or was killed while it did."""
 
 
 class LedgerUnreadable(TokiodError):  # noqa: N818 - says its state
@@ -104,6 +105,13 @@ class Database:
         return cls(path, _connect(path, "rwc", ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")))
 
     @classmethod
+    def open_existing(cls, path: Path) -> Self:
+        """Open a file that the writer has created, for writing. Raises as open(), and LedgerNotReady where the file is missing or empty."""
+        if not exists(path):
+            raise LedgerNotReady(f"no ledger at {path}: the writer has not created it, or the archive is not mounted")
+        return cls(path, _connect(path, "rw", ("PRAGMA synchronous = NORMAL",)))
+
+    @classmethod
     def open_readonly(cls, path: Path, *, checked: bool) -> Self:
         """Open a file for reading. Raises as open(), LedgerNotReady, and TokiodError where the file is missing.
 
@@ -112,20 +120,23 @@ class Database:
         SQLite reads a WAL file only with a -shm file next to it, which a process without write permission can't create. Where the -wal
         file is missing too, no process has the ledger open and the file alone is complete.
         """
-        if not path.exists():
+        if not exists(path):
             raise TokiodError(f"no ledger at {path}: the daemon has never run on this archive")
         try:
             return cls(path, _connect(path, "ro", checked=checked))
         except LedgerCorrupt:
             raise
         except TokiodError:
-            if Path(f"{path}-wal").exists():
+            if exists(Path(f"{path}-wal")):
                 raise
             return cls(path, _connect(path, "ro&immutable=1", checked=checked))
 
     def reopen(self) -> None:
-        """Open the path again: the writer may have quarantined a corrupt file and created another. Raises as open(), without effect."""
-        old, self.sql = self.sql, type(self).open(self.path, full=False).sql
+        """Open the path again: the writer may have created another file. Raises as open_existing(), without effect.
+
+        Only the writer creates a ledger: one that others create would record nothing of what is stored, and pass for the archive's.
+        """
+        old, self.sql = self.sql, type(self).open_existing(self.path).sql
         old.close()
 
     def close(self) -> None:
@@ -165,10 +176,10 @@ def quarantine(path: Path, now: float) -> Path:
     The file itself is renamed last: after a kill before that, the next writer finds it corrupt again.
     """
     time = iso(now).replace("-", "").replace(":", "")
-    renamed = next(name for name in _quarantine_names(path, time) if not name.exists())
+    renamed = next(name for name in _quarantine_names(path, time) if not exists(name))
     for suffix in ("-wal", "-shm", ""):
         companion = Path(f"{path}{suffix}")
-        if companion.exists():
+        if exists(companion):
             companion.rename(f"{renamed}{suffix}")
     return renamed
 
@@ -184,9 +195,12 @@ def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = (), *, checked: b
     connection = None
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        if mode != "rwc":
+            _require_schema(connection, path)
         for pragma in pragmas:
             connection.execute(pragma)
-        _upgrade(connection, path, create=mode == "rwc")
+        if mode in {"rw", "rwc"}:
+            _upgrade(connection, path)
         if checked:
             _check_pages(connection, path)
     except BaseException as error:
@@ -198,15 +212,22 @@ def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = (), *, checked: b
     return connection
 
 
-def _upgrade(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
+def _version(connection: sqlite3.Connection, path: Path) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise TokiodError(
             f"the ledger {path} was written by a newer tokiod (format {version}, this version reads up to {VERSION}): install that one"
         )
-    if version == 0 and not create:
+    return int(version)
+
+
+def _require_schema(connection: sqlite3.Connection, path: Path) -> None:
+    if _version(connection, path) == 0:
         raise LedgerNotReady(f"the ledger {path} is still being created: try again")
-    if version < VERSION and create:  # each newer format only adds tables
+
+
+def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    if _version(connection, path) < VERSION:  # each newer format only adds tables
         connection.executescript(SCHEMA)
 
 

@@ -7,6 +7,12 @@ A generation number tells the ledger from an older copy. It grows in the ledger,
 
 The file lags by one number and is written long after the ledger's own transactions. So a ledger that lost its last transactions in a
 power loss still has at least the number in the file. A copy from some twenty minutes ago or earlier has a smaller one.
+
+    number in the ledger    the writer
+    none, nothing stored    has not used it: it is new, or another process created it
+    none                    was one without numbers
+    0                       is rebuilding it, or was killed while it did
+    1 and more              recorded all that the files hold
 """
 
 from __future__ import annotations
@@ -16,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tokiod.errors import TokiodError
-from tokiod.ledger import sources
+from tokiod.ledger import sources, spans
 from tokiod.ledger.database import Database, LedgerCorrupt, LedgerError, is_corruption
-from tokiod.tts.live.files import replace_file
+from tokiod.tts.live.files import exists, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,18 +55,19 @@ class Generation:
 
     def doubt(self) -> Doubt:
         """Return why the ledger may lack windows that the files hold; empty where it doesn't."""
-        if not sources.statuses(self._database.sql):
-            return "lost"
-        # A ledger without a number was made by a version without numbers, unless the file has one.
         number, in_file = self._number(), self._number_in_file()
+        if not sources.statuses(self._database.sql) or number == 0 or (number is None and not spans.any_stored(self._database.sql)):
+            return "lost"
         return "older than the files" if in_file is not None and (number is None or number < in_file) else ""
+
+    def begin_rebuild(self) -> None:
+        """Note that the ledger may lack windows until advance() is called, also for the next writer after a kill."""
+        self._set(0)
 
     def advance(self, now: float) -> None:
         """Set the next number: the ledger records all that the files hold. From now on advance_if_due() does. now: epoch seconds."""
         number = max(self._number() or 0, self._number_in_file() or 0) + 1
-        with self._database.transaction() as sql:
-            sql.execute("DELETE FROM stamp")
-            sql.execute("INSERT INTO stamp VALUES (?)", (number,))
+        self._set(number)
         self._advanced = now
         # Without the file (a full disk) an old copy may pass for the ledger, but storing must go on.
         with suppress(OSError):
@@ -71,6 +78,11 @@ class Generation:
         if self._advanced is not None and not 0 <= now - self._advanced < GENERATION_SECONDS:
             with suppress(LedgerError):
                 self.advance(now)
+
+    def _set(self, number: int) -> None:
+        with self._database.transaction() as sql:
+            sql.execute("DELETE FROM stamp")
+            sql.execute("INSERT INTO stamp VALUES (?)", (number,))
 
     def _number(self) -> int | None:
         row = self._database.sql.execute("SELECT number FROM stamp").fetchone()
@@ -94,16 +106,23 @@ class IntegrityCheck:
         self._monotonic = monotonic
         self._checked = monotonic()
         self._inodes = {part: _inode(part) for part in (path, Path(f"{path}-wal"))}
+        self._root = path.parent.parent, _inode(path.parent.parent)
 
     def __call__(self) -> None:
-        """Raise LedgerLost if the file is deleted, replaced or corrupt; not if its directory is missing, as of an unmounted archive."""
-        for path, inode in self._inodes.items():
-            now = _inode(path)
-            if (now is None or now != inode) and path.parent.exists():
-                raise LedgerLost(f"{path} was {'deleted' if now is None else 'replaced by another file'}")
+        """Raise LedgerLost if the file is deleted, also with its directory, replaced or corrupt; not if the archive is not mounted."""
+        with suppress(OSError):  # a disk that fails at the moment proves nothing
+            for path, inode in self._inodes.items():
+                now = _inode(path)
+                if (now is None or now != inode) and self._is_mounted():
+                    raise LedgerLost(f"{path} was {'deleted' if now is None else 'replaced by another file'}")
         if self._monotonic() - self._checked >= PAGE_CHECK_SECONDS:
             self._checked = self._monotonic()
             self._check_pages()
+
+    def _is_mounted(self) -> bool:
+        """Return whether the ledger's directory exists, or only that one was deleted: the directory above it is the same as ever."""
+        root, inode = self._root
+        return exists(self._path.parent) or _inode(root) == inode
 
     # A second connection reads from the disk: the first one has pages in memory.
     def _check_pages(self) -> None:
@@ -124,6 +143,6 @@ def raise_if_corrupt(error: LedgerError) -> None:
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino

@@ -41,7 +41,7 @@ __all__ = ["Ledger", "LedgerCorrupt", "LedgerError", "LedgerNotReady", "SourceRo
 
 
 class Ledger:
-    """A connection to the ledger of an archive, made by open(), open_or_quarantine() or open_readonly().
+    """A connection to the ledger of an archive, made by open() and open_or_quarantine(), open_existing() or open_readonly().
 
     Every public method is one transaction and raises LedgerError where the file can't be read or written at present (a full disk).
     quarantined: where open_or_quarantine() renamed a corrupt predecessor. jobs: backfills; generation: tells it from an older copy.
@@ -61,6 +61,11 @@ class Ledger:
         Raises LedgerCorrupt, LedgerUnreadable, and TokiodError for any other file that can't be opened or that a newer tokiod wrote.
         """
         return cls(Database.open(path, full=full))
+
+    @classmethod
+    def open_existing(cls, path: Path) -> Self:
+        """Open the ledger that the writer has created, as the collectors do. Raises as open(), and LedgerNotReady without one."""
+        return cls(Database.open_existing(path))
 
     @classmethod
     def open_or_quarantine(cls, path: Path, now: float, *, full: bool = False) -> Self:
@@ -90,7 +95,7 @@ class Ledger:
         self._database.close()
 
     def reopen(self) -> None:
-        """Open the path again: the writer may have quarantined a corrupt file and created another. Raises as open(), without effect."""
+        """Open the path again: the writer may have created another file. Raises as open_existing(), without effect."""
         self._database.reopen()
 
     def counts(self, source: str) -> Counts:

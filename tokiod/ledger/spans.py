@@ -65,6 +65,11 @@ def stored(sql: sqlite3.Connection, source: str, within: Window | None = None) -
     return Ranges(sql.execute('SELECT start, "end" FROM stored WHERE source = ? ORDER BY start', (source,)))
 
 
+def any_stored(sql: sqlite3.Connection) -> bool:
+    """Return whether anything of any source is stored."""
+    return sql.execute("SELECT 1 FROM stored LIMIT 1").fetchone() is not None
+
+
 def settled(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[int, int]]:
     """Yield the spans that are stored or lost and end after `since`, by their starts; they may touch and overlap."""
     return sql.execute(

@@ -73,7 +73,7 @@ class CollectorsProcess:
         await self._sender.welcomed()
         while self._ledger is None:
             try:
-                self._ledger = Ledger.open(self._config.archive.ledger)
+                self._ledger = Ledger.open_existing(self._config.archive.ledger)
             except (TokiodError, LedgerError) as error:
                 self._log_retry(error)
                 await asyncio.sleep(LEDGER_RETRY_SECONDS)
@@ -178,7 +178,7 @@ async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job)
     """Work on one job until it ends, without polling. A writer must be running."""
     async with _sender(config) as sender:
         await sender.welcomed()
-        with Ledger.open(config.archive.ledger) as ledger:
+        with Ledger.open_existing(config.archive.ledger) as ledger:
             factory = SourceFactory(config, clock, sender, ledger, backfill_slots(config))
             await factory.backfill(source, FreeLease()).work(job)
 

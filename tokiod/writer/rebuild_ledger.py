@@ -37,6 +37,7 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
     """
     begun, doubt = time.monotonic(), ledger.generation.doubt()
     if doubt:
+        ledger.generation.begin_rebuild()
         found = proof(config, clock.time())
         for source in (source for source in config.source if source.polled):
             _rebuild(ledger, source, found, Calendar(config.timezone), clock.time())

@@ -88,7 +88,7 @@ async def _opened(config: Config, keeping: asyncio.Task[None]) -> Ledger:
     while not keeping.done():
         if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
             with suppress(LedgerNotReady):
-                return Ledger.open(config.archive.ledger)
+                return Ledger.open_existing(config.archive.ledger)
         if time.monotonic() > limit:
             raise Failed(f"the writer did not start within {WRITER_START_SECONDS:.0f} s; try again when the machine is less busy")
         await asyncio.sleep(0.05)

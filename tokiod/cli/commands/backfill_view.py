@@ -62,7 +62,7 @@ def opened_ledger(config: Config, *, to_write: bool = True) -> Ledger:
         return Ledger.open_readonly(path)
     if not os.access(config.archive.ledger, os.W_OK):
         raise Failed(f"no permission to write to {config.archive.ledger}: run the command as the daemon's user")
-    return Ledger.open(config.archive.ledger)
+    return Ledger.open_existing(config.archive.ledger)
 
 
 def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool) -> None:
