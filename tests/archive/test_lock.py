@@ -1,5 +1,6 @@
 """The archive's lock: real processes, real kills."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -113,6 +114,52 @@ def test_a_directory_that_cannot_be_made_is_a_sentence_with_the_way_out(tmp_path
         ArchiveLock(tmp_path / "file" / "lock"),
     ):
         pass
+
+
+WITHOUT_FLOCK = f"""
+import ctypes, struct
+# Each flock() of this process and its children reports {errno.ENOSYS}, as on a Lustre client without -o flock: a filter of seccomp.
+steps = ((0x20, 0, 0, 0), (0x15, 0, 1, {{"x86_64": 73, "aarch64": 32}}[__import__("platform").machine()]),
+         (0x06, 0, 0, 0x00050000 | {errno.ENOSYS}), (0x06, 0, 0, 0x7FFF0000))
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, ctypes.byref(program), 0, 0) == 0, ctypes.get_errno()
+"""
+LOCK_IT = """
+import sys, pathlib
+from tokiod.archive.lock import ArchiveLock, lock_owner
+from tokiod.errors import TokiodError
+path = pathlib.Path(sys.argv[1])
+try:
+    with ArchiveLock(path):
+        print("locked")
+except TokiodError as error:
+    print(error)
+print(lock_owner(path))
+"""
+
+
+def test_a_file_system_without_locks_is_a_sentence_with_the_way_out(tmp_path):
+    path = tmp_path / "lock"
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FLOCK + LOCK_IT, str(path)], capture_output=True, text=True, check=False)
+    sentence = f"can't lock the archive: Function not implemented: {path}; mount its file system with locks (Lustre: -o flock)"
+    assert (done.stdout.splitlines(), done.stderr) == ([sentence, "None"], "")
+
+
+@pytest.mark.parametrize("command", ["run", "writer"])
+def test_on_a_file_system_without_locks_a_daemon_ends_with_one_sentence(tmp_path, command):
+    config = tmp_path / "tokiod.toml"
+    config.write_text(
+        f'timezone = "UTC"\n[archive]\npath = "{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"\n[bus]\nendpoint = "ipc://{tmp_path}/bus"\n'
+    )
+    start_it = f"import sys\nsys.argv[1:] = ['{command}', '--config', '{config}']\nfrom tokiod.cli.tokiod import main\nmain()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FLOCK + start_it], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
+    output = done.stdout + done.stderr
+    assert (done.returncode, "Traceback" in output) == (2, False), output
+    assert "can't lock the archive: Function not implemented" in output
 
 
 def test_no_lock_file_means_no_owner(tmp_path):

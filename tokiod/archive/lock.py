@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -25,6 +26,8 @@ POLL_SECONDS = 0.1
 
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock: type, whence, start, length, pid."""
+_WITHOUT_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+"""What flock() reports on a file system without locks, or on one that has none left."""
 _PAUSE = threading.Event()
 
 
@@ -52,16 +55,27 @@ class ArchiveLock:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
         except OSError as error:
             raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
-        if not self._acquire():
-            owner = _recorded_pid(self._fd) or "unknown"
+        try:
+            self._take()
+        except BaseException:
             os.close(self._fd)
-            raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            raise
         if self._owner is not None:
             with suppress(OSError):  # on a full disk, readers don't see the owner
                 self._owner_fd = _shown(self._owner)
         return self
+
+    def _take(self) -> None:
+        """Acquire the lock and record this process in it."""
+        try:
+            if not self._acquire():
+                owner = _recorded_pid(self._fd) or "unknown"
+                raise ArchiveLocked(f"process {owner} already writes to this archive (it holds {self.path}); stop it first")
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            remedy = "mount its file system with locks (Lustre: -o flock)" if error.errno in _WITHOUT_LOCKS else "see the disk"
+            raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; {remedy}") from error
 
     def _acquire(self) -> bool:
         """Try until the timeout: a writer whose supervisor was killed needs a moment to end, and lock_owner() a microsecond."""
@@ -91,7 +105,7 @@ def lasting_owner(path: Path, timeout: float = RELEASE_SECONDS) -> int | None:
 
 
 def lock_owner(path: Path, shown: Path | None = None) -> int | None:
-    """Return the process that holds the archive's lock; None if no process does, or the lock can't be read.
+    """Return the process that holds the archive's lock; None if no process does, or the lock can't be read or tried.
 
     shown: the file that shows the owner to users who may not open the lock.
     """
@@ -105,6 +119,8 @@ def lock_owner(path: Path, shown: Path | None = None) -> int | None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _recorded_pid(fd)
+    except OSError:
+        return None
     finally:
         os.close(fd)
     return None
