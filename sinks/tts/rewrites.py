@@ -19,21 +19,29 @@ WAIT_SECONDS = 0.02
 """How long a window waits for its file to be created or grown: a small one is ready by then, and the window need not come again. A file
 that is queued after another awaited one is not ready by then: windows of twenty new systems would wait for each other."""
 
+LEFT_SECONDS = 600.0
+"""How long a failed rewrite is left to the window that waits for it. A source that was removed never sends that again, and as long as the
+rewrite is pending, the file can't be sealed."""
+
 
 @dataclass(slots=True)
 class PendingRewrite:
-    """A rewrite that was begun. awaited: a window was refused because of it."""
+    """A rewrite that was begun. awaited: the clock's monotonic time when a window was last refused because of it, None if none was."""
 
     slot: FileSlot
     change: Change
     rewrite: Rewrite
     job: Job
-    awaited: bool = False
+    awaited: float | None = None
 
     @property
     def has_failed(self) -> bool:
         """Whether its work has ended with an exception."""
         return self.job.is_done() and self.job.error() is not None
+
+    def is_left_to_window(self, now: float) -> bool:
+        """Return whether it has failed and the window that waits for it is to be refused with the reason, unless that never came."""
+        return self.awaited is not None and now - self.awaited < LEFT_SECONDS and self.has_failed
 
 
 class RewriteQueue:
@@ -53,12 +61,12 @@ class RewriteQueue:
         self._pending[slot.path] = pending = PendingRewrite(slot, change, rewrite, job)
         return pending
 
-    def wait_for(self, pending: PendingRewrite) -> bool:
-        """Return whether a rewrite that a window needs is done, after waiting for it a moment."""
-        is_queued = any(other.awaited and other is not pending and not other.job.is_done() for other in self._pending.values())
+    def wait_for(self, pending: PendingRewrite, now: float) -> bool:
+        """Return whether a rewrite that a window needs is done, after waiting for it a moment. now: the clock's monotonic time."""
+        is_queued = any(other.awaited is not None and other is not pending and not other.job.is_done() for other in self._pending.values())
         if pending.job.is_done(0.0 if is_queued else WAIT_SECONDS):
             return True
-        pending.awaited = True
+        pending.awaited = now
         return False
 
     def done(self) -> list[PendingRewrite]:

@@ -58,7 +58,8 @@ class TtsSink:
 
     layout: which file holds a time. clock: its time is the `updated` attribute of datasets. compare: find out which cells change, for the
     feed (reads before it writes). max_open: files that stay open. max_columns: of a dataset, so that a faulty source can't fill the disk.
-    units: those that a kind declares, by kind and dataset. pause: called between slices of work that is done inline.
+    units: those that a kind declares, by kind and dataset. steps: those of the sources, by system and kind: the next day's file gets them,
+    whatever the file before has. pause: called between slices of work that is done inline.
     before_create: called before a file is created in a slot without one; raises OSError where it must not be.
     """
 
@@ -70,6 +71,7 @@ class TtsSink:
     max_open: int = 8
     max_columns: int = 50_000
     units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    steps: Mapping[str, Mapping[str, Collection[int]]] = field(default_factory=dict)
     pause: Pause = no_pause
     before_create: Callable[[FileSlot], None] = lambda _slot: None
     _open: OrderedDict[Path, OpenDayFile] = field(default_factory=OrderedDict, init=False)
@@ -154,7 +156,7 @@ class TtsSink:
     def run_maintenance(self) -> list[FileChange]:
         """Put finished files in place, and begin to seal a reopened day that no window comes for; return what was done since.
 
-        The failure of a rewrite that a window waits for is left for that window.
+        The failure of a rewrite that a window waits for is left for that window, which may never come again: for a while.
         """
         self._seal_idle(IDLE_SECONDS)
         return self._finish_rewrites()
@@ -166,7 +168,11 @@ class TtsSink:
         if slot is None or before is None or self._exists(slot) or self._rewrites.at(slot.path) is not None:
             return
         self.before_create(slot)
-        self._rewrites.begin(slot, "made", CreateNextDay(slot.path, before.path, (slot.start, slot.end), self._now(), self.files))
+        span, steps = (slot.start, slot.end), self.steps.get(system, {})
+        made = CreateNextDay(
+            slot.path, before.path, span, self._now(), self.files, lambda one: one.step in steps.get(one.source, {one.step})
+        )
+        self._rewrites.begin(slot, "made", made)
 
     def seal(self, system: str, time: int) -> bool:
         """Begin to seal the live file that holds a time; False if there is none or it is being rewritten."""
@@ -227,7 +233,7 @@ class TtsSink:
 
     def _finish_rewrites(self) -> list[FileChange]:
         for pending in self._rewrites.done():
-            if not (pending.awaited and pending.has_failed):
+            if not pending.is_left_to_window(self.clock.monotonic()):
                 try:
                     self._finish_rewrite(pending)
                 except Exception as error:  # noqa: BLE001 - a damaged file may raise anything; one file never stops the others
@@ -314,7 +320,7 @@ class TtsSink:
     def _await_rewrite(self, slot: FileSlot, change: Change, rewrite: Callable[[], Rewrite]) -> OpenDayFile | None:
         """Return the file that a window needs, once its rewrite is done; refuse the window until then."""
         pending = self._rewrites.at(slot.path) or self._rewrites.begin(slot, change, rewrite())
-        if not self._rewrites.wait_for(pending):
+        if not self._rewrites.wait_for(pending, self.clock.monotonic()):
             raise Refusal(f"{slot.path} is being {_IN_PROGRESS[change]}", "busy")
         return self._finish_rewrite(pending)
 

@@ -89,8 +89,9 @@ class WriterProcess:
         heartbeat = Heartbeat(self._receiver, self._feed, time.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
         self._sink = TtsSink(
-            layout, clock, REAL, "threads", max_columns=columns, units=_units(config), pause=heartbeat, before_create=self._before_create
-        )
+            layout, clock, REAL, "threads", max_columns=columns, units=_units(config), steps=_steps(config), pause=heartbeat,
+            before_create=self._before_create,
+        )  # fmt: skip
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
         self._maintenance.forget_missing_files()
@@ -139,7 +140,7 @@ class WriterProcess:
             config = self._load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)
-            self._sink.units = _units(config)
+            self._sink.units, self._sink.steps = _units(config), _steps(config)
             self._receiver.reload_allowed_keys()
             self._feed.reload_allowed_keys()
             catalogue.start_counting(config, "writer")
@@ -187,6 +188,14 @@ def _remove_temporary_files(root: Path) -> None:
     """Remove what a killed writer left unfinished."""
     for directory in {file.parent for file in root.rglob(".*.tmp")}:
         sweep(directory, REAL)
+
+
+def _steps(config: Config) -> dict[str, dict[str, set[int]]]:
+    """Return the steps of the configured sources, by system and kind."""
+    steps: dict[str, dict[str, set[int]]] = {}
+    for source in config.source:
+        steps.setdefault(source.system, {}).setdefault(source.kind, set()).add(source.step)
+    return steps
 
 
 def _units(config: Config) -> dict[str, Mapping[str, str]]:

@@ -21,12 +21,14 @@ from tokiod.tts.sealed.seal import SealingFailed, write_sealed, write_unsealed
 from tokiod.tts.spec import FileSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.tts.layout import MatrixLocation
     from tokiod.tts.live.create import Content, Pause
+    from tokiod.tts.spec import GroupSpec
 
 RECENT_SECONDS = 2 * 3600
 """A component without a cell for so long is not expected the next day; the file grows if the component returns."""
@@ -103,17 +105,31 @@ class CreateFile(_TemporaryFile):
 
 
 class CreateNextDay(CreateFile):
-    """The live file of the span [start, end) after another: the same datasets, with the columns that have a recent cell, or all columns."""
+    """The live file of the span [start, end) after another: the same datasets, with the columns that have a recent cell, or all columns.
 
-    def __init__(self, path: Path, before: Path, span: tuple[int, int], created: int, files: Files = REAL) -> None:
+    is_current: whether a group of the other file is as it is to be from now on; groups that are not are left out.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what the file is made of
+        self,
+        path: Path,
+        before: Path,
+        span: tuple[int, int],
+        created: int,
+        files: Files = REAL,
+        is_current: Callable[[GroupSpec], bool] = lambda _group: True,
+    ) -> None:
         super().__init__(path, FileSpec(*span, {}, {}), created, files)
         self._before = before
+        self._is_current = is_current
 
     def work(self, pause: Pause) -> None:
         """Make the file. Raises NotLive if the file before is not live."""
         with contextlib.closing(LiveFile.open(self._before, self._files)) as before:
-            matrices = {name: replace(matrix, columns=_recent(before, name, pause)) for name, matrix in before.spec.matrices.items()}
-            self._plan = replace(self._plan, spec=replace(self._plan.spec, groups=before.spec.groups, matrices=matrices))
+            groups = {name: group for name, group in before.spec.groups.items() if self._is_current(group)}
+            names = {name: matrix for name, matrix in before.spec.matrices.items() if group_of(name) in groups}
+            matrices = {name: replace(matrix, columns=_recent(before, name, pause)) for name, matrix in names.items()}
+            self._plan = replace(self._plan, spec=replace(self._plan.spec, groups=groups, matrices=matrices))
         super().work(pause)
 
 
