@@ -46,6 +46,10 @@ def deleted(ledger):
         Path(f"{ledger}{part}").unlink()
 
 
+def deleted_with_its_directory(ledger):
+    shutil.rmtree(ledger.parent)
+
+
 def put_back(ledger):
     deleted(ledger)
     shutil.move(ledger.with_name("copy"), ledger)
@@ -58,7 +62,7 @@ def of_garbage(ledger):
             file.write(os.urandom(path.stat().st_size))
 
 
-@pytest.mark.parametrize("harm", [deleted, put_back, of_garbage])
+@pytest.mark.parametrize("harm", [deleted, deleted_with_its_directory, put_back, of_garbage])
 def test_a_ledger_that_others_harm_is_named_and_told_again_by_files_and_sources(scene, harm):
     wait_for(lambda: is_complete(scene), 60, f"not complete; see {tail(scene)}")
     ledger, before = scene.config.archive.ledger, len(events(scene, "ledger.lost"))

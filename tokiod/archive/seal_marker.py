@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tokiod.tts.live.files import exists
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -31,8 +33,8 @@ def unmark(path: Path) -> None:
 
 
 def is_marked(path: Path) -> bool:
-    """Return whether a file is to be sealed."""
-    return marker(path).exists()
+    """Return whether a file is to be sealed. Raises OSError where that can't be found out."""
+    return exists(marker(path))
 
 
 def marked_files(root: Path) -> Iterator[Path]:

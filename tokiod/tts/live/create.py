@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from tokiod.tts.layout import FORM, OWN, RAW_SEALED, MatrixLocation, matrix_locations
-from tokiod.tts.live.files import REAL, Files, replacing
+from tokiod.tts.live.files import REAL, Files, exists, replacing
 from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, units
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def create(path: Path, spec: FileSpec, files: Files = REAL, pause: Pause = no_pa
 
     created: the datasets' `updated` until sealing. pause: called between slices of 8 MiB. Raises FileExistsError, and OSError(ENOSPC).
     """
-    if path.exists():
+    if exists(path):
         raise FileExistsError(errno.EEXIST, "already exists", str(path))
     files.make_directory(path.parent)
     with replacing(path, files) as temporary:
