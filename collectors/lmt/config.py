@@ -119,7 +119,8 @@ def url_faults(text: str) -> Iterator[str]:
     elif url.scheme == MYSQL:
         yield from _server_faults(url, port)
     else:
-        yield 'url: expected "sqlite:///path" or "mysql://user@host:port/database"'
+        given = f", got {url.scheme}://" if url.scheme and url.netloc else ""
+        yield f'url: expected "sqlite:///path" or "mysql://user@host:port/database"{given}'
 
 
 def _server_faults(url: SplitResult, port: int | None) -> Iterator[str]:

@@ -226,8 +226,8 @@ def test_a_source_as_the_design_has_it_is_fine():
             Fault((*AT, "window"), "60 s is not a multiple of the source's step of 7 s"),
             Fault(AT, "steps of 7 s do not divide the days of America/Los_Angeles, which begin and end at multiples of 3600 s (UTC)"),
         ]),
-        ({"window": Duration(420)}, [Fault((*AT, "window"), "24 h must be a whole number of windows of 420 s")]),
-        ({"window": Duration(2 * 86400)}, [Fault((*AT, "window"), "24 h must be a whole number of windows of 172800 s")]),
+        ({"window": Duration(420)}, [Fault((*AT, "window"), "24 h must be a whole number of windows of 420 s; 400 s or 450 s would do")]),
+        ({"window": Duration(2 * 86400)}, [Fault((*AT, "window"), "24 h must be a whole number of windows of 172800 s; 86400 s would do")]),
         ({"retention": Duration(30)}, [Fault((*AT, "retention"), "30 s is shorter than the window of 60 s")]),
         ({"wrong": ("name: is odd", "url: is: odd", "no field: of this", "plain")}, [
             Fault((*AT, "name"), "is odd"), Fault(AT, "url: is: odd"), Fault(AT, "no field: of this"), Fault(AT, "plain"),

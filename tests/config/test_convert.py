@@ -31,7 +31,7 @@ def test_what_is_fine_is_kept_beside_what_is_not():
     assert values == {"name": "x", "part": Part(n=1, size=Size(2048)), "where": Path("/x")}
     assert faults == [
         Fault(("top", "nam"), "unknown key, did you mean name?"),
-        Fault(("top", "span"), 'expected a time span, written like "30s", "5m", "1h" or "90d", got 3'),
+        Fault(("top", "span"), 'expected a time span, written like "30s", "5m", "1h" or "90d", got 3, did you mean "3s"?'),
     ]
 
 
@@ -41,21 +41,24 @@ def test_a_table_within_a_table_tells_all_its_faults():
     assert faults == [
         Fault(("part", "m"), "unknown key"),
         Fault(("part", "n"), "missing"),
-        Fault(("part", "size"), 'expected a size, written like "64 MiB" or "1 GB", got True'),
+        Fault(("part", "size"), 'expected a size, written like "64 MiB" or "1 GB", got true'),
     ]
 
 
 def test_of_a_table_with_a_fault_the_rest_is_kept():
     assert fields({"name": "x", "part": {"n": 1, "size": 3, "x": 0}}, Whole, ()) == (
         {"name": "x", "part": Part(n=1)},
-        [Fault(("part", "x"), "unknown key"), Fault(("part", "size"), 'expected a size, written like "64 MiB" or "1 GB", got 3')],
+        [
+            Fault(("part", "x"), "unknown key"),
+            Fault(("part", "size"), 'expected a size, written like "64 MiB" or "1 GB", got 3, did you mean "3 B"?'),
+        ],
     )
 
 
 def test_a_type_that_toml_cant_say_is_a_fault_and_no_crash():
     assert fields({"name": "x", "where": 1, "odd": "1j"}, Whole, ()) == (
         {"name": "x"},
-        [Fault(("where",), "expected Path, got int"), Fault(("odd",), "expected complex, got str")],
+        [Fault(("where",), "expected Path, got an integer"), Fault(("odd",), "expected complex, got text in quotes")],
     )
 
 

@@ -238,36 +238,48 @@ name = "c"
             "tokiod.toml:4: archive: path: no file for each day: "
             "2024-01-01 of cscratch and 2024-01-02 of cscratch would both be tts/2024/cscratch"
         ),
-        "tokiod.toml:6: bus: max_windows: expected int >= 1",
-        'tokiod.toml:7: bus: max_bytes: expected a size, written like "64 MiB" or "1 GB", got 12',
+        "tokiod.toml:6: bus: max_windows: expected an integer >= 1",
+        'tokiod.toml:7: bus: max_bytes: expected a size, written like "64 MiB" or "1 GB", got 12, did you mean "12 B"?',
         "tokiod.toml:8: bus: endpont: unknown key, did you mean endpoint?",
-        "tokiod.toml:10: feed: endpoint: expected str, got int",
-        'tokiod.toml:15: source cscratch-lmt: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 30',
+        "tokiod.toml:10: feed: endpoint: expected text in quotes, got an integer",
+        (
+            'tokiod.toml:15: source cscratch-lmt: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 30, '
+            'did you mean "30s"?'
+        ),
         "tokiod.toml:16: source cscratch-lmt: intervall: unknown key, did you mean interval?",
-        "tokiod.toml:17: source cscratch-lmt: tables: expected str, got int - at [1]",
-        "tokiod.toml:18: source cscratch-lmt: mode: invalid enum value 'hots'",
-        "tokiod.toml:20: source cscratch-lmt: tls.ca: expected str, got int",
+        "tokiod.toml:17: source cscratch-lmt: tables: expected text in quotes, got an integer - at [1]",
+        "tokiod.toml:18: source cscratch-lmt: mode: expected mdt or host, got 'hots', did you mean host?",
+        "tokiod.toml:20: source cscratch-lmt: tls.ca: expected text in quotes, got an integer",
         "tokiod.toml:21: source cscratch-lmt: tls.dept: unknown key, did you mean depth?",
-        "tokiod.toml:22: source #2: name: missing",
+        'tokiod.toml:22: source #2: name: missing; for example name = "cscratch-lmt"',
         "tokiod.toml:23: source #2: kind: unknown source kind 'faketre', did you mean faketree?",
-        "tokiod.toml:24: source #2: system: expected str, got array",
-        'tokiod.toml:25: source #2: window: expected a time span, written like "30s", "5m", "1h" or "90d", got \'30\'',
-        "tokiod.toml:26: source c: kind: missing",
-        "tokiod.toml:26: source c: system: missing",
+        "tokiod.toml:24: source #2: system: expected text in quotes, got an array",
+        'tokiod.toml:25: source #2: window: expected a time span, written like "30s", "5m", "1h" or "90d", got \'30\', did you mean "30s"?',
+        'tokiod.toml:26: source c: kind: missing; for example kind = "lmt"',
+        'tokiod.toml:26: source c: system: missing; for example system = "cscratch"',
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["tokiod.toml: archive: missing", "tokiod.toml: timezone: missing"]),
-        ('timezone = "UTC"\narchive = "x"', ["tokiod.toml:2: archive: expected a table, got str"]),
-        (HEAD + "[source]\nname = 1", ["tokiod.toml:4: source: expected [[source]], one section for each source, got dict"]),
-        ("source = [3]\n" + HEAD, ["tokiod.toml:1: source #1: expected a table, got int"]),
+        (
+            "",
+            [
+                "tokiod.toml: archive: missing; write a section [archive]",
+                'tokiod.toml: timezone: missing; for example timezone = "America/Los_Angeles"',
+            ],
+        ),
+        ('timezone = "UTC"\narchive = "x"', ["tokiod.toml:2: archive: expected a table, got text in quotes"]),
+        (
+            HEAD + "[source]\nname = 1",
+            ["tokiod.toml:4: source: write [[source]], with two brackets: one section for each source (got a table)"],
+        ),
+        ("source = [3]\n" + HEAD, ["tokiod.toml:1: source #1: expected a table, got an integer"]),
         (
             HEAD + '[bus]\nmax_windows = 0\nendpoint = "x"\n[feed]\nendpont = 1\nendpoint = "x"',
             [
-                "tokiod.toml:5: bus: max_windows: expected int >= 1",
+                "tokiod.toml:5: bus: max_windows: expected an integer >= 1",
                 'tokiod.toml:6: bus: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"',
                 "tokiod.toml:8: feed: endpont: unknown key, did you mean endpoint?",
                 'tokiod.toml:9: feed: endpoint: expected "ipc:///an/absolute/path" or "tcp://127.0.0.1:PORT"',
@@ -277,7 +289,7 @@ name = "c"
         (HEAD + "[[sources]]", ["tokiod.toml:4: sources: unknown key, did you mean source?"]),
         (
             HEAD + SOURCE + "[source.pair]\nca = 1\nx = 2",
-            ["tokiod.toml:9: source a: pair.ca: expected str, got int", "tokiod.toml:10: source a: pair.x: unknown key"],
+            ["tokiod.toml:9: source a: pair.ca: expected text in quotes, got an integer", "tokiod.toml:10: source a: pair.x: unknown key"],
         ),
         (
             HEAD + '[[source]]\nname = "a\\nb"\nkind = "faketree"\nsystem = "c d"',
@@ -306,7 +318,7 @@ def test_a_stanza_with_a_fault_is_still_held_against_the_others(faults):
     unknown = SOURCE.replace("faketree", "flowers") + "petals = 5\n"
     assert faults(HEAD + SOURCE + broken + unknown) == [
         "tokiod.toml:8: source b: datatargets/ost of cscratch is also filled by source a (line 4)",
-        'tokiod.toml:12: source b: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3',
+        'tokiod.toml:12: source b: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3, did you mean "3s"?',
         "tokiod.toml:14: source a: name: another source has the same name (line 5)",
         f"tokiod.toml:15: source a: kind: unknown source kind 'flowers'; known kinds: {', '.join(plugins.kinds())}",
     ]
@@ -315,9 +327,9 @@ def test_a_stanza_with_a_fault_is_still_held_against_the_others(faults):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"a = 1\nb = = 2\n", "tokiod.toml:2: not TOML: Invalid value (column 5)"),
-        (b'\na = """', "tokiod.toml:2: not TOML: Unterminated string at the end of the file"),
-        (b"a = 1\na = 2\n", "tokiod.toml:2: not TOML: Cannot overwrite a value (column 6)"),
+        (b"a = 1\nb = = 2\n", "tokiod.toml:2: not TOML: write one key = value in a line"),
+        (b'\na = """', "tokiod.toml:2: not TOML: a closing quotation mark is missing, at the end of the file"),
+        (b"a = 1\na = 2\n", "tokiod.toml:2: not TOML: a is set twice (line 1)"),
         (b"a = 2018-02-31\n", "tokiod.toml:1: not TOML: Invalid date or datetime (column 5)"),
         (b"a = '\xff'", "tokiod.toml: not UTF-8 text (byte 5)"),
         (b"a = " + b"[" * 9999, "tokiod.toml: nested too deeply"),
@@ -380,7 +392,7 @@ def test_a_secret_in_the_file_is_refused_and_never_shown(faults, planted):
 def test_the_fault_of_a_url_with_a_password_says_what_to_do_instead(faults):
     assert faults(HEAD + SOURCE + 'url = "mysql://user:x@host/db"\nwindow = 3') == [
         "tokiod.toml:8: source a: url: a URL must not contain a secret: put it into a file or the environment and name that",
-        'tokiod.toml:9: source a: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3',
+        'tokiod.toml:9: source a: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 3, did you mean "3s"?',
     ]
 
 

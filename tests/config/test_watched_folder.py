@@ -63,8 +63,8 @@ def test_keys_that_only_a_live_source_has_are_refused_like_any_other_unknown_one
         ({"scan": "0s"}, "scan: must be greater than zero"),
         ({"max_size": "0 B"}, "max_size: must be greater than zero"),
         ({"max_time": "0s"}, "max_time: must be greater than zero"),
-        ({"step": 0}, "step: expected int >= 1"),
-        ({"mdt_names": "mds"}, "mdt_names: invalid enum value 'mds'"),
+        ({"step": 0}, "step: expected an integer >= 1"),
+        ({"mdt_names": "mds"}, "mdt_names: expected mdt or host, got 'mds', did you mean mdt?"),
         ({"step": 7}, "steps of 7 s do not divide the days of America/Los_Angeles"),
     ],
 )

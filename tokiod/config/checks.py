@@ -45,7 +45,9 @@ _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
 def timezone(zone: str, key: Key) -> Iterator[Fault]:
     """Check that a time zone exists."""
     if not _exists(zone):
-        yield Fault(key, f"unknown time zone {zone!r}{nearest(zone, available_timezones())}")
+        # Abbreviations are no zones: the nearest name would be that of another zone.
+        hint = nearest(zone, available_timezones()) if "/" in zone else '; write a zone such as "America/Los_Angeles" or "UTC"'
+        yield Fault(key, f"unknown time zone {zone!r}{hint}")
 
 
 def template(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
@@ -163,7 +165,7 @@ def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
     owner: dict[str, str] = {}
     for date in _dates():
         dated = date.strftime(path)
-        for system in systems:
+        for system in sorted(systems):
             this = f"{date} of {system}"
             other = owner.setdefault(dated.replace("{system}", system), this)
             if other != this:
@@ -225,9 +227,17 @@ def _spans(config: SourceConfig, key: Key) -> Iterator[Fault]:
     if window % step:
         yield Fault((*key, "window"), f"{window} s is not a multiple of the source's step of {step} s")
     if _DAY % window:
-        yield Fault((*key, "window"), f"24 h must be a whole number of windows of {window} s")
+        near = _divisors(window, step)
+        yield Fault((*key, "window"), f"24 h must be a whole number of windows of {window} s; {near} would do")
     if config.retention < window:
         yield Fault((*key, "retention"), f"{config.retention} s is shorter than the window of {window} s")
+
+
+def _divisors(window: int, step: int) -> str:
+    """Format the nearest windows that are multiples of a step and divide a day."""
+    fitting = [seconds for seconds in range(step, _DAY + 1, step) if _DAY % seconds == 0]
+    shorter, longer = [one for one in fitting if one < window][-1:], [one for one in fitting if one > window][:1]
+    return " or ".join(f"{seconds} s" for seconds in shorter + longer) or "no window"
 
 
 def _dates() -> Iterator[dt.date]:

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache, partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 
     Shaped = tuple[Any, list["Fault"]]
 
+_EXAMPLES = {
+    "timezone": '"America/Los_Angeles"',
+    "path": '"/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5"',
+    "kind": '"lmt"',
+    "name": '"cscratch-lmt"',
+    "system": '"cscratch"',
+}
+"""Of keys that must be set, by name."""
+_TYPES = {bool: "true or false", int: "an integer", float: "a number", str: "text in quotes", list: "an array", dict: "a table"}
+_CONVERTED = {"bool": bool, "int": int, "float": float, "str": str, "array": list, "object": dict}
+"""The types of TOML, by msgspec's names for them."""
+_EXPECTED = re.compile(r"[Ee]xpected (\w+)(?: \| null)?(?:, got (\w+))?")
+_ENUM = re.compile(r"[Ii]nvalid enum value (.*?)(?: - at .*)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SECRET_IN_QUERY = re.compile(r"(?i)(^|[&;])(pass\w*|pwd|token|secret|api_?key)=")
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -46,11 +59,11 @@ def fields(
     own: converters for fields that need their own.
     """
     if not isinstance(table, dict):
-        return {}, [Fault(key, f"expected a table, got {type(table).__name__}")]
+        return {}, [Fault(key, f"expected a table, got {toml_type(table)}")]
     known = {field.encode_name: field for field in _fields(struct)}
     values: dict[str, Any] = {}
-    faults = [Fault((*key, name), f"unknown key{nearest(name, known)}") for name in table if name not in known]
-    faults += [Fault((*key, name), "missing") for name, field in known.items() if field.required and name not in table]
+    faults = [Fault((*key, name), f"unknown key{nearest_key(name, known)}") for name in table if name not in known]
+    faults += [Fault((*key, name), _missing(name, field.type)) for name, field in known.items() if field.required and name not in table]
     for name in table:
         if field := known.get(name):
             convert = (own or {}).get(name, partial(_value, of=field.type))
@@ -82,6 +95,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     found = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {found[0]}?" if found else ""
+
+
+def nearest_key(name: str, known: Iterable[str]) -> str:
+    """Return ", did you mean X?" for the known key that is meant: of several that `name` begins, that of a file is the safest."""
+    longer = [key for key in known if key.startswith(f"{name}_")]
+    return f", did you mean {min(longer, key=lambda key: not key.endswith('_file'))}?" if longer else nearest(name, known)
+
+
+def toml_type(value: object) -> str:
+    """Return the name of a value's type in TOML."""
+    return _TYPES.get(type(value), "a date or a time")
+
+
+def _missing(name: str, of: Any) -> str:
+    if _struct(of) is not None:
+        return f"missing; write a section [{name}]"
+    return f"missing; for example {name} = {_EXAMPLES[name]}" if name in _EXAMPLES else "missing"
 
 
 def label(key: Key) -> str:
@@ -126,7 +156,7 @@ def _value(value: object, key: Key, of: Any) -> Shaped:
     try:
         return msgspec.convert(value, of, dec_hook=_own_type), []
     except msgspec.ValidationError as error:
-        return None, [Fault(key, _sentence(error))]
+        return None, [Fault(key, _sentence(error, of))]
 
 
 def _struct(of: Any) -> type[msgspec.Struct] | None:
@@ -143,6 +173,20 @@ def _own_type(of: type, value: object) -> object:
     raise ValueError(f"expected {of.__name__}, got {type(value).__name__}")
 
 
-def _sentence(error: msgspec.ValidationError) -> str:
+def _sentence(error: msgspec.ValidationError, of: Any) -> str:
     text = str(error).replace("`$", "`").replace("`", "")
+    if (match := _ENUM.fullmatch(text)) and (words := list(_words(of))):
+        return f"expected {', '.join(words[:-1])} or {words[-1]}, got {match[1]}{nearest(match[1].strip(chr(39)), words)}"
+    text = _EXPECTED.sub(_expectation, text)
     return text[0].lower() + text[1:]
+
+
+def _expectation(match: re.Match[str]) -> str:
+    expected, given = (_TYPES[_CONVERTED[name]] if name in _CONVERTED else name for name in match.groups())
+    return f"expected {expected}, got {given}" if given else f"expected {expected}"
+
+
+def _words(of: Any) -> Iterator[str]:
+    """Yield the words that a type allows, wherever they are in it."""
+    for part in get_args(of):
+        yield from [str(part)] if get_origin(of) is Literal else _words(part)

@@ -146,6 +146,9 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return secret(reference, self.secrets)
 
 
+_NOT_POLLED = "a source with `watch` collects files and is not polled"
+
+
 class _UnknownKind(SourceConfig, frozen=True):
     """A section with an unknown kind: options of its kind are ignored, and it fills no dataset."""
 
@@ -201,7 +204,7 @@ def warnings(config: Config) -> list[str]:
 
 def _sources(sections: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
     if not isinstance(sections, list):
-        return [shape.Fault(key, f"expected [[source]], one section for each source, got {type(sections).__name__}")]
+        return [shape.Fault(key, f"write [[source]], with two brackets: one section for each source (got {shape.toml_type(sections)})")]
     faults: list[Fault] = []
     for index, section in enumerate(sections):
         at = (*key, index)
@@ -225,6 +228,9 @@ def _source(section: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
     if struct is _UnknownKind and isinstance(section, dict):
         section = {name: section[name] for name in section if name in SourceConfig.__struct_fields__}
     values, wrong = shape.fields(section, struct, key)
+    if "watch" in values:
+        polled = {*plugins.load(section["kind"]).Config.__struct_fields__} - {*struct.__struct_fields__}
+        wrong = [one._replace(sentence=f"{one.sentence}; {_NOT_POLLED}") if one.key[-1] in polled else one for one in wrong]
     config, refused = shape.build(struct, values, key)
     return config, [*faults, *(wrong or refused)]
 

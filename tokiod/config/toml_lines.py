@@ -7,6 +7,7 @@ import tomllib
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from tokiod.config.toml_syntax import describe
 from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ _STRING = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\n]*")
-_PLACE = re.compile(r"(?P<fault>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL)
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -42,12 +42,8 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _syntax(path: Path, text: str, error: str) -> str:
-    match = _PLACE.fullmatch(error)
-    if match is None:
-        return f"{path}: not TOML: {error}"
-    if match["line"] is None:
-        return f"{path}:{text.count(chr(10)) + 1}: not TOML: {match['fault']} at the end of the file"
-    return f"{path}:{match['line']}: not TOML: {match['fault']} (column {match['column']})"
+    fault = describe(text, error)
+    return f"{path}:{fault.line}: not TOML: {fault.sentence}" if fault.line else f"{path}: not TOML: {fault.sentence}"
 
 
 def places(text: str) -> dict[Key, int]:
