@@ -169,3 +169,11 @@ def test_flags_that_several_commands_have_mean_the_same_and_its_help_tells_its_e
         assert "JSON" in flags["--json"].help
     if "--clock" in flags:
         assert flags["--clock"].hidden
+
+
+@pytest.mark.parametrize(
+    ("group", "given", "meant"), [(tokioctl, "statsu", "status"), (tokioctl, "backfil", "backfill"), (tokiod, "chek", "check")]
+)
+def test_an_unknown_command_suggests_the_most_similar_one(group, given, meant):
+    done = CliRunner().invoke(group, [given])
+    assert (done.exit_code, f"No such command '{given}', did you mean {meant}?" in done.output) == (2, True), done.output

@@ -12,6 +12,7 @@ import click
 from tokiod import __version__
 from tokiod.cli.common.output import printable
 from tokiod.clock import Clock, SimulatedClock, SystemClock
+from tokiod.config.convert import nearest
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.runtime.secrets import mask
 
@@ -57,6 +58,15 @@ class PlainGroup(click.Group):
         if cmd_name in self._modules and cmd_name not in self.commands:
             self.add_command(getattr(import_module(f"tokiod.cli.commands.{cmd_name}"), f"{cmd_name}_command"))
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Report an unknown command with the most similar known one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if not (similar := nearest(args[0], self.list_commands(ctx))):
+                raise
+            raise click.UsageError(error.message.rstrip(".") + similar, ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
