@@ -60,10 +60,6 @@ class Site:
                 return
         raise TimeoutError
 
-    def has_heard_of(self, subscriptions):
-        self.now += 1
-        return sum(cell._value.get() for cell in catalogue.FEED_SUBSCRIPTIONS._cells.values()) == subscriptions
-
     def store(self, first, last, attempt=1):
         """Send a window and return the writer's answer."""
         collected = model.window(SAMPLES, first, last)
@@ -113,7 +109,7 @@ def test_windows_that_wait_for_a_disk_are_reported_while_they_do(site, tmp_path)
 
     site.writer.sink = SimpleNamespace(apply=sink.apply, commit=commit, run_maintenance=sink.run_maintenance)
     site.store(0, 1)
-    assert seen == [1, None]
+    assert (seen[0], set(seen[1:])) == (1, {None}), "then once a turn"
 
 
 def test_a_file_that_is_set_aside_is_counted(site, tmp_path):
@@ -141,18 +137,3 @@ def test_messages_that_are_of_no_use_are_counted(site, tmp_path):
     site.now += 1
     site.writer.turn(0)
     assert values(tmp_path)["tokiod_bus_dropped_messages_total",] == 5
-
-
-def test_subscribers_and_what_is_published_to_them_are_counted(site, tmp_path):
-    site.store(0, 1)
-    assert not [key for key in values(tmp_path) if key[0].startswith("tokiod_feed")]
-    with ExitStack() as stack:
-        subscribers = [site.socket(stack, zmq.SUB) for _ in range(3)]
-        for subscriber, topic in zip(subscribers, (b"", b"fs", b"fs"), strict=True):
-            subscriber.subscribe(topic)
-            subscriber.connect(site.endpoint)
-        site.until(lambda: site.has_heard_of(3))
-        site.store(1, 2)
-        found = values(tmp_path)
-        assert (found["tokiod_feed_topics",], found["tokiod_feed_subscriptions_total",]) == (2, 3)
-        assert found["tokiod_feed_messages_total",] == 2

@@ -217,7 +217,7 @@ def test_a_child_does_not_get_the_environment_variables_that_are_hidden_from_it(
     assert (tmp_path / "seen").read_text() == "[None, 'visible']"
 
 
-def test_the_variables_of_all_sources_with_secrets_are_hidden_from_the_writer(tmp_path):
+def test_the_variables_of_all_sources_with_secrets_are_hidden_from_all_but_the_collectors(tmp_path):
     path = tmp_path / "tokiod.toml"
     path.write_text(
         f'timezone = "UTC"\n[archive]\npath = "{tmp_path}/%Y-%m-%d/{{system}}.hdf5"\n[[source]]\nname = "a"\nkind = "lmt"\nsystem = "s"\n'
@@ -234,7 +234,7 @@ def test_the_variables_of_all_sources_with_secrets_are_hidden_from_the_writer(tm
         await asyncio.gather(*group.keepers, return_exceptions=True)
         return hidden
 
-    assert asyncio.run(scene()) == {"writer": {"LMT_PASSWORD"}, "collectors": frozenset()}
+    assert asyncio.run(scene()) == {"feed": {"LMT_PASSWORD"}, "writer": {"LMT_PASSWORD"}, "collectors": frozenset()}
 
 
 def test_a_child_that_dies_after_a_slow_start_is_started_later_and_later():

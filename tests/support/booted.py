@@ -140,7 +140,7 @@ class Machine:
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
                 if f"/{unit}\n" in Path(f"/proc/{pid}/cgroup").read_text() and self._is_inside(pid):
-                    found |= {word: int(pid) for word in words[1:4] if word in {"run", "writer", "collectors"}}
+                    found |= {word: int(pid) for word in words[1:6] if word in {"run", "writer", "collectors", "feed"}}
         return found
 
     def log(self) -> str:

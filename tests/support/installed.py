@@ -24,7 +24,8 @@ HISTORY = 300
 PASSWORD = "hunter2-of-the-boot-test"
 WATCHDOG = 4
 UNITS = {
-    "tokiod.service": ("run", "writer", "collectors"),
+    "tokiod.service": ("run", "writer", "collectors", "feed"),
+    "tokiod-feed.service": ("feed",),
     "tokiod-writer.service": ("writer",),
     "tokiod-collectors.service": ("collectors",),
 }

@@ -101,14 +101,17 @@ def seen(place):
     return pickle.loads(place.read_bytes()) if place.exists() else ({}, {})
 
 
-def test_the_picture_of_one_that_stood_still_while_the_writer_was_killed_and_a_column_was_added_is_the_files(scene, tmp_path):
+def test_the_picture_of_one_that_stood_still_while_writer_and_feed_were_killed_and_a_column_was_added_is_the_files(scene, tmp_path):
     place = tmp_path / "picture"
     with started(sys.executable, __file__, "follow", scene.config_path, scene.clock, place, scene.site.epoch) as follower:
         wait_for(lambda: seen(place)[1].get("Update", 0) > 20, 60, f"nothing is heard; see {scene.log}")
         follower.send_signal(signal.SIGSTOP)
         scene.kill("writer")
+        scene.kill("feed")
         wait_for(lambda: scene.clock.time() > MIDNIGHT + 200, 60, "no midnight")
         follower.send_signal(signal.SIGCONT)
+        wait_for(lambda: scene.clock.time() > MIDNIGHT + 300, 60, "no morning")
+        scene.kill("feed")
         wait_for(lambda: scene.clock.time() > MIDNIGHT + 400, 60, "no morning")
         scene.kill("writer")
         end = int(scene.clock.time()) // 60 * 60 + 60

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import wait_for
+from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 
 pytestmark = pytest.mark.system
@@ -32,7 +31,7 @@ def scene():
         now = time.time()
         clock = SimulatedClock(1_517_184_000.0 + 12 * 3600, now, RATE)
         site = Site(epoch=int(clock.epoch) - HISTORY, timezone="UTC", osts=4, osss=2, mdts=1)
-        made = FaultyScene(Path(directory), site, clock, retention=4 * 3600)
+        made = Scene(Path(directory), site, clock, retention=4 * 3600)
         made.prepare()
         try:
             made.start_simulator()
@@ -131,7 +130,7 @@ def test_sigterm_stops_everything_within_seconds_with_exit_0_and_every_acknowled
     assert_every_cell_is_right(running)
 
 
-@pytest.mark.parametrize("process", ["writer", "collectors"])
+@pytest.mark.parametrize("process", ["writer", "collectors", "feed"])
 def test_a_process_that_is_frozen_for_seconds_loses_nothing(running, process):
     pid = running.pid(process)
     os.kill(pid, signal.SIGSTOP)
@@ -144,7 +143,7 @@ def test_a_process_that_is_frozen_for_seconds_loses_nothing(running, process):
 
 
 def test_children_of_a_killed_daemon_end_by_themselves_and_the_next_one_goes_on(running):
-    processes = [running.pid("writer"), running.pid("collectors")]
+    processes = [running.pid("writer"), running.pid("collectors"), running.pid("feed")]
     running.kill_daemon()
     running.start_daemon()
     wait_for(lambda: all(map(gone, processes)), 20, "a child outlived its daemon")
@@ -302,11 +301,11 @@ def test_ctrl_c_stops_the_daemon_in_order_with_exit_0(scene, terminal):
     daemon = terminal("tokiod", "run", "--config", scene.config_path, "--clock", scene.clock)
     daemon.wait_for("collectors.ready")
     processes = children(daemon.process.pid)
-    assert len(processes) == 2
+    assert len(processes) == 3
     wait_stored(scene)
     daemon.press(CTRL_C)
     assert daemon.wait() == 0
-    assert daemon.seen.index("collectors.stopped") < daemon.seen.index("writer.stopped")
+    assert daemon.seen.index("collectors.stopped") < daemon.seen.index("writer.stopped") < daemon.seen.index("feed.stopped")
     assert "Traceback" not in daemon.seen
-    assert list(map(gone, processes)) == [True, True]
+    assert list(map(gone, processes)) == [True, True, True]
     assert_every_cell_is_right(scene)

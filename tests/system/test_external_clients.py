@@ -20,9 +20,8 @@ import numpy as np
 import pytest
 from keyed import Keyring
 
-from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import wait_for
+from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
 from tokiod.subscribe.subscriber import Gap, Subscriber, Update
@@ -48,7 +47,7 @@ class Place:
     def __init__(self, directory, *, keyed):
         self.clock = SimulatedClock(float(NOON), time.time(), RATE)
         site = Site(epoch=NOON - 300, timezone="UTC", osts=24, osss=4, mdts=1)
-        self.scene = FaultyScene(directory, site, self.clock, retention=4 * 3600, sources=(LMT,), log_level="info")
+        self.scene = Scene(directory, site, self.clock, retention=4 * 3600, sources=(LMT,), log_level="info")
         self.scene.prepare()
         self.keyring = Keyring(directory / "keys")
         self.keyring.made("collectors")
@@ -205,7 +204,7 @@ def test_refused_clients_and_malformed_messages_are_counted_and_change_nothing(c
         counts = [
             place.count(f"tokiod_{name}_total") for name in ("refused_connections", "feed_malformed_messages", "bus_dropped_messages")
         ]
-        assert [one.restarts for one in ask(scene.config.control, Ping(), 5).processes] == [0, 0]
+        assert [one.restarts for one in ask(scene.config.control, Ping(), 5).processes] == [0, 0, 0]
         with capsys.disabled():
             print(f"\n2 x {CONNECTIONS} connections, 2 x {MESSAGES} messages in {took:.0f} s: counted {counts}, {grown:+.1f} MB, "
                   f"lag at most {max(lags):.1f} s, {max(quiet):.1f} s before")  # fmt: skip
@@ -252,7 +251,7 @@ def test_a_key_that_a_reload_removes_receives_nothing_and_is_accepted_again_once
         place.keyring.allowed("third")
         (place.keyring.clients / "other.key").write_bytes((place.keyring.directory / "other.key").read_bytes())
         reload(is_accepted=True)
-        assert [one.restarts for one in ask(place.scene.config.control, Ping(), 5).processes] == [0, 0]
+        assert [one.restarts for one in ask(place.scene.config.control, Ping(), 5).processes] == [0, 0, 0]
         for one in (revoked, friend):
             one.end()
         assert place.count("tokiod_refused_connections_total") > 0

@@ -98,7 +98,7 @@ def test_it_starts_and_tells_how_it_goes(site):
     assert all(source.name in told for source in site.scene.sources)
     site.await_complete()
     assert site.machine.show("tokiod", "NRestarts") == "0"
-    going = re.compile(r"writer: \d+ windows stored, .*; collectors: 2 of 2 sources running")
+    going = re.compile(r"feed: .*; writer: \d+ windows stored, .*; collectors: 2 of 2 sources running")
     wait(lambda: going.search(site.machine.show("tokiod", "StatusText")), 10)
     wait(lambda: {line["state"] for line in site.status()["sources"]} == {"running"}, 10)
 
@@ -143,7 +143,7 @@ def test_all_that_it_needs_is_allowed_and_nothing_else(site):
     assert len(found) > len(ALLOWED) + 10
 
 
-@pytest.mark.parametrize("name", ["writer", "collectors", "run"])
+@pytest.mark.parametrize("name", ["feed", "writer", "collectors", "run"])
 def test_what_is_killed_comes_back_and_completes(site, name):
     pid = site.processes()[name]
     os.kill(pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ def test_what_is_killed_comes_back_and_completes(site, name):
     site.await_ready()
 
 
-@pytest.mark.parametrize("name", ["writer", "collectors", "run"])
+@pytest.mark.parametrize("name", ["feed", "writer", "collectors", "run"])
 def test_what_hangs_is_replaced_within_twice_the_watchdogs_time(site, name):
     pid = site.processes()[name]
     with frozen(pid):
@@ -214,16 +214,16 @@ def test_it_stops_in_time_with_every_cell_right(site):
     site.assert_every_cell_is_right()
 
 
-def test_two_units_do_the_same(site):
-    site.flavour = ("tokiod-writer.service", "tokiod-collectors.service")
+def test_separate_units_do_the_same(site):
+    site.flavour = ("tokiod-feed.service", "tokiod-writer.service", "tokiod-collectors.service")
     site.hurry(*site.flavour)
-    site.type_in("Two units instead of one")
+    site.type_in("Separate units instead of one")
     site.await_complete()
     assert site.machine.show("tokiod", "ActiveState") == "inactive"
     assert "tokiod_cells_total" in site.served("/metrics")
 
 
-def test_both_units_refuse_a_broken_configuration(site):
+def test_all_units_refuse_a_broken_configuration(site):
     before, path = site.processes(), site.machine.path("/etc/tokiod/tokiod.toml")
     sound = path.read_text()
     path.write_text(sound + "nonsense = 1\n")
@@ -234,16 +234,16 @@ def test_both_units_refuse_a_broken_configuration(site):
     assert site.processes() == before
 
 
-def test_both_units_come_back_from_a_kill(site):
+def test_all_units_come_back_from_a_kill(site):
     for name, pid in site.processes().items():
         os.kill(pid, signal.SIGKILL)
         site.replaced(name, pid, 20)
     site.await_ready()
 
 
-def test_both_units_come_back_from_a_hang(site):
+def test_all_units_come_back_from_a_hang(site):
     before = site.processes()
-    with frozen(before["writer"]), frozen(before["collectors"]):
+    with frozen(before["writer"]), frozen(before["collectors"]), frozen(before["feed"]):
         wait(lambda: not set(before.values()) & set(site.processes().values()), 2 * WATCHDOG, site.machine.log)
         site.await_ready()
     site.await_complete()
@@ -257,7 +257,14 @@ def test_the_collectors_can_write_no_file_of_the_archive(site):
     assert mounts.get("/var/lib/tokiod", mounts["/"]) == "ro"
 
 
-def test_both_units_stop_with_every_cell_right(site):
+def test_the_feed_can_see_no_archive_and_only_reach_unix_sockets(site):
+    pid = site.processes()["feed"]
+    inside = Path(f"/proc/{pid}/mountinfo").read_text()
+    assert "/var/lib/tokiod" in {line.split()[4] for line in inside.splitlines()}, "something else is mounted over it"
+    assert not list(Path(f"/proc/{pid}/root/var/lib/tokiod").iterdir())
+
+
+def test_all_units_stop_with_every_cell_right(site):
     site.machine.run("systemctl stop tokiod.target")
     wait(lambda: not site.processes(), 20)
     assert {site.machine.show(unit, "Result") for unit in site.flavour} == {"success"}

@@ -94,14 +94,15 @@ def test_a_unit_without_a_part_of_its_hardening_would_be_noticed(tmp_path):
 
 
 def test_both_flavours_are_hardened_alike():
-    one, collectors, writer = (
-        set(HARDENING.findall((UNITS / f"{name}.service").read_text())) for name in ("tokiod", "tokiod-collectors", "tokiod-writer")
-    )
+    names = ("tokiod", "tokiod-collectors", "tokiod-writer", "tokiod-feed")
+    one, collectors, writer, feed = (set(HARDENING.findall((UNITS / f"{name}.service").read_text())) for name in names)
     assert len(one) > 20
     assert one - collectors == {"SystemCallFilter=setpriority"}
     assert collectors - one == set()
     assert one - writer == {"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"}
     assert writer - one == {"RestrictAddressFamilies=AF_UNIX", "PrivateNetwork=yes"}
+    assert writer - feed == {"SystemCallFilter=setpriority"}
+    assert feed - writer == set()
 
 
 @pytest.mark.parametrize("service", DAEMONS, ids=by_name)

@@ -127,7 +127,7 @@ def hung(scene):
     return [(event["child"], event["silent_for"]) for event in events if event["event"] == "child.hung"]
 
 
-@pytest.mark.parametrize("process", ["writer", "collectors"])
+@pytest.mark.parametrize("process", ["writer", "collectors", "feed"])
 def test_a_frozen_process_is_replaced(scene, process):
     start(scene)
     before = scene.pid(process)
@@ -227,10 +227,10 @@ def test_a_source_that_is_down_for_hours_restarts_nothing(monkeypatch):
         start(scene)
         (scene.directory / "lmt.sqlite3").rename(scene.directory / "away")
         time.sleep(12)  # three hours
-        assert [one.restarts for one in ping(scene).processes] == [0, 0]
-        assert "demo-lmt down" in ping(scene).processes[1].status
+        assert [one.restarts for one in ping(scene).processes] == [0, 0, 0]
+        assert "demo-lmt down" in ping(scene).processes[-1].status
         (scene.directory / "away").rename(scene.directory / "lmt.sqlite3")
-        wait_for(lambda: "down" not in ping(scene).processes[1].status, 60, f"it stays down; see {scene.log}")
+        wait_for(lambda: "down" not in ping(scene).processes[-1].status, 60, f"it stays down; see {scene.log}")
         assert scene.stop_daemon() == 0
         assert hung(scene) == []
 

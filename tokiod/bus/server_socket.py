@@ -43,11 +43,11 @@ _TCP_OPTIONS: dict[int, int] = {
 class ServerSocket:
     """A bound socket in a context of its own, with an audit of its connections where it is on TCP or has keys.
 
-    kind, options: of the ZeroMQ socket; keys: of the clients that may connect, all where there are none. refused: connections that were
-    not accepted, by reason, since the process began. mode: of a Unix socket. Raises TokiodError for an endpoint that can't be bound.
+    kind, options: of the ZeroMQ socket; keys: of the clients that may connect, all where there are none; mode: of a Unix socket.
+    refused: connections that were not accepted, by reason, since the process began. Raises TokiodError for an endpoint that can't be bound.
     """
 
-    def __init__(  # noqa: PLR0913 - the socket's options
+    def __init__(  # noqa: PLR0913 - all of one socket
         self,
         name: str,
         kind: int,
@@ -73,18 +73,22 @@ class ServerSocket:
         """
         if self._keys is None or not self._keys.reload():
             return False
-        self.close()
-        self._open()
+        self.reopen()
         return True
 
-    def close(self) -> None:
-        """Unbind, and end all connections."""
+    def reopen(self) -> None:
+        """End all connections, and free the memory that they cost."""
+        self.close()
+        self._open()
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Unbind, and end all connections, after messages that wait were sent for at most so long."""
         if self._audit is not None:
             self.socket.disable_monitor()
-        self.socket.close(0)
+        self.socket.close(linger_ms)
         if self._audit is not None:
             self._audit.close()
-        self._context.destroy(linger=0)
+        self._context.destroy(linger=linger_ms)
 
     def _open(self) -> None:
         self._context = zmq.Context()

@@ -106,6 +106,25 @@ def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: i
     collect(load, clock, notifier)
 
 
+@main.command()
+@config_option
+@level_option
+@json_option
+@clock_option
+@parent_option
+@origin_option
+def feed(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:  # noqa: ARG001 - it has the options of the other processes
+    """Run the feed alone, which serves the subscribers. `tokiod run` starts it.
+
+    Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
+    """
+    _begin(log_level, parent, log_json=log_json)
+    from tokiod.feed_proxy.process import run as forward  # noqa: PLC0415 - as above
+
+    stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    forward(partial(_load, config_path, origin, log_level), Notifier.take(os.environ), stopping, reloading)
+
+
 def _load(path: Path, origin: Path | None, level: str | None) -> Config:
     """Read the configuration, at the start and at each reload, and set the log level that it names."""
     config = configuration.load(path, origin)

@@ -141,6 +141,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         """The Unix socket on which a daemon takes commands of its own user."""
         return self.run / "control"
 
+    @property
+    def feed_inner(self) -> str:
+        """The endpoint at which the writer publishes to the feed's process. Only the daemon's user may open it."""
+        return f"ipc://{self.run / 'feed.in'}"
+
     def secret(self, reference: str) -> str:
         """Read a secret of this site, see tokiod.runtime.secrets."""
         return secret(reference, self.secrets)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 SOURCES = None
-ROLES: tuple[Role, ...] = ("collectors", "writer")
+ROLES: tuple[Role, ...] = ("collectors", "writer", "feed")
 OUTCOMES = ("stored", *get_args(Outcome), "lost")
 STATES = ("new", "unknown", "running", "waiting", "fatal", "stopped")
 DAYS = ("yesterday", "today", "tomorrow")
@@ -115,24 +115,32 @@ WINDOWS_NOT_COVERED = Counter(
     "Windows that the writer refused because its configuration does not cover them.",
     reason=NOT_COVERED,
 )
+
+# ---- counted by the feed's process; refused connections by the writer's too
+
 REFUSED_CONNECTIONS = Counter(
-    "writer",
+    ("writer", "feed"),
     "tokiod_refused_connections_total",
     "Connections to the feed or the inner bus, over TCP or with keys, that were refused: unknown key, no key, the key of "
     "another server, another protocol (junk), or closed before authentication (unfinished).",
     socket=("feed", "bus"),
     reason=REFUSALS,
 )
-FEED_MALFORMED = Counter("writer", "tokiod_feed_malformed_messages_total", "Messages to the feed that are not subscriptions.")
-FEED_TOPICS = Gauge("writer", "tokiod_feed_topics", "Subscriptions to the feed as ZeroMQ counts them: each prefix of a topic once.")
-FEED_SUBSCRIPTIONS = Counter("writer", "tokiod_feed_subscriptions_total", "Subscriptions to the feed.")
+FEED_MALFORMED = Counter("feed", "tokiod_feed_malformed_messages_total", "Messages to the feed that are not subscriptions.")
+FEED_TOPICS = Gauge("feed", "tokiod_feed_topics", "Subscriptions to the feed as ZeroMQ counts them: each prefix of a topic once.")
+FEED_SUBSCRIPTIONS = Counter("feed", "tokiod_feed_subscriptions_total", "Subscriptions to the feed.")
 FEED_PUBLISHED = Counter(
-    "writer", "tokiod_feed_messages_total", "Messages published on the feed. ZeroMQ does not report which of them a slow subscriber misses."
+    "feed", "tokiod_feed_messages_total", "Messages published on the feed. ZeroMQ does not report which of them a slow subscriber misses."
 )
 FEED_FELL_BEHIND = Counter(
-    "writer",
+    ("writer", "feed"),
     "tokiod_feed_fell_behind_total",
-    "Messages of the feed at which a subscriber began to miss some, because it reads too slowly or not at all.",
+    "Messages of the feed at which a subscriber, or the feed's own process, began to miss some, because it reads too slowly or not at all.",
+)
+FEED_OVERLOADS = Counter(
+    "feed",
+    "tokiod_feed_overloads_total",
+    "Times at which all subscribers were disconnected, because their subscriptions or unread messages took too much memory.",
 )
 
 # ---- read by a scrape (tokiod.supervisor.metrics_snapshot)
@@ -177,7 +185,7 @@ def start_counting(config: Config, role: Role) -> None:
     """Start to count in a role, or add the sources of another configuration, if it has metrics. A failure is logged and stops nothing."""
     if config.metrics is None:
         return
-    sources, mine = [source.name for source in config.source], [metric for metric in ALL if metric.role == role]
+    sources, mine = [source.name for source in config.source], [metric for metric in ALL if role in metric.roles]
     try:
         if _roles:
             _open(mine, sources)

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-Role = Literal["collectors", "writer"]
+Role = Literal["collectors", "writer", "feed"]
 
 
 class Metric:
     """A metric with a fixed collection of label sets. Other label sets are ignored, so labels never contain data.
 
+    role: of the processes that count it; None: a scrape reads it.
     labels: the values of each; None: the names of the configured sources. Until tokiod.metrics.shared_files opens it, it costs a lookup
     in an empty dictionary, and prometheus_client is not imported.
     """
 
     type: ClassVar[str]
 
-    def __init__(self, role: Role | None, name: str, text: str, **labels: tuple[str, ...] | None) -> None:
-        self.role, self.name, self.text, self.labels = role, name, text, labels
+    def __init__(self, role: Role | tuple[Role, ...] | None, name: str, text: str, **labels: tuple[str, ...] | None) -> None:
+        self.roles: tuple[Role, ...] = () if role is None else (role,) if isinstance(role, str) else role
+        self.name, self.text, self.labels = name, text, labels
         self._parent: Any = None
         self._cells: dict[tuple[str, ...], Any] = {}
 

@@ -7,6 +7,12 @@ import os
 import resource
 import signal
 import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PR_SET_PDEATHSIG = 1
 M_ARENA_MAX = -8
@@ -60,6 +66,39 @@ def raise_descriptor_limit() -> None:
     """Raise the soft limit of descriptors to the hard one: each file, each subscriber and each refused connection needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def limit_descriptors(most: int) -> None:
+    """Set the soft limit of descriptors to `most`, or to three quarters of the hard limit where that is less: see spare_descriptors()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, hard * 3 // 4), hard))
+
+
+@contextmanager
+def spare_descriptors() -> Iterator[None]:
+    """Raise the soft limit to the hard one, so that a process of whose descriptors clients have taken all can open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def limit_data(more: int) -> None:
+    """Limit the memory that the process can allocate (RLIMIT_DATA) to so many bytes more than it has now."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    most = int(fields["VmData"].split()[0]) * 1024 + more
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def free_unused_memory() -> None:
+    """Return freed memory to the system, where the C library keeps it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class SignalFlag:

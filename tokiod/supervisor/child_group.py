@@ -1,4 +1,4 @@
-"""The writer and the collectors together: start, reload and report on both, and stop them in the order of the data path."""
+"""The feed, the writer and the collectors together: start, reload and report on all, and stop them in the order of the data path."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tokiod.supervisor.health import Health
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NAMES = ("writer", "collectors")
+NAMES = ("feed", "writer", "collectors")
 """In the order in which they start; they stop in reverse."""
 ORPHAN_RETRY_SECONDS = 0.1
 
 
 class ChildGroup:
-    """Both processes, each kept running by a task. preexisting: pids of other children of this process, which are left alone."""
+    """The processes, each kept running by a task. preexisting: pids of other children of this process, which are left alone."""
 
     def __init__(self, watchdog: float) -> None:
         self._watchdog = watchdog
@@ -32,7 +32,7 @@ class ChildGroup:
         self.preexisting: frozenset[int] = frozenset()
 
     def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset()) -> None:
-        """Start both. arguments: of both commands; secrets: environment variables that the writer does not get."""
+        """Start all. arguments: of their commands; secrets: environment variables that only the collectors get."""
         tail = [*arguments, "--parent", str(os.getpid())]
         starts = {child.name: child.starts for child in self._children}
         self._children = [
@@ -41,7 +41,8 @@ class ChildGroup:
                 python_command("tokiod.cli.tokiod", name, *tail),
                 self._watchdog,
                 starts=starts.get(name, 0),
-                hidden=secrets if name == "writer" else frozenset(),
+                hidden=frozenset() if name == "collectors" else secrets,
+                is_essential=name != "feed",
                 on_exit=self._end_orphans,
             )
             for name in NAMES
@@ -49,19 +50,19 @@ class ChildGroup:
         self.keepers = [asyncio.create_task(child.keep()) for child in self._children]
 
     async def stop(self) -> None:
-        """Stop the collectors, then the writer. Raises TokiodError if one of them needed an operator."""
+        """Stop the collectors, then the writer, then the feed. Raises TokiodError if one of them needed an operator."""
         for child in reversed(self._children):
             await child.stop()
         await asyncio.gather(*self.keepers)
 
     async def stop_quietly(self) -> None:
-        """Stop both, also if one of them needed an operator."""
+        """Stop all, also if one of them needed an operator."""
         with suppress(TokiodError):
             await self.stop()
         await asyncio.gather(*self.keepers, return_exceptions=True)
 
     async def reload(self) -> None:
-        """Make both read their configuration again. Raises TokiodError where one takes too long."""
+        """Make all read their configuration again. Raises TokiodError where one takes too long."""
         for child in self._children:
             await child.reload()
 
@@ -86,28 +87,28 @@ class ChildGroup:
 
     @property
     def are_ready(self) -> bool:
-        """Whether both do their work."""
+        """Whether all do their work."""
         return all(child.is_ready for child in self._children)
 
     @property
     def are_alive(self) -> bool:
-        """Whether both make progress."""
+        """Whether all make progress."""
         return all(child.is_alive for child in self._children)
 
     def status(self) -> str:
-        """Return the state of both, in one line."""
+        """Return the state of all, in one line."""
         states = ((child.name, child.status or ("running" if child.is_ready else "starting")) for child in self._children)
         return "; ".join(f"{name}: {state}" for name, state in states)
 
     def health(self) -> Health:
-        """Return the health of both; from any thread."""
+        """Return the health of all; from any thread."""
         hung = (f"the {child.name} has reported no progress for {child.silent_for:.0f} s" for child in self._children if not child.is_alive)
         starting = (f"the {child.name} is starting" for child in self._children if not child.is_ready)
         restarts = {child.name: child.restarts for child in self._children}
         return Health(self.are_alive, self.are_ready, next(hung, "") or next(starting, ""), restarts)
 
     def processes(self) -> list[Process]:
-        """Return both, as the control socket reports them."""
+        """Return all, as the control socket reports them."""
         return [
             Process(child.name, child.pid, child.is_ready, child.is_alive, round(child.silent_for, 3), child.restarts, child.status)
             for child in self._children

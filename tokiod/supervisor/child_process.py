@@ -50,6 +50,7 @@ class ChildProcess:
 
     It is killed when it has reported nothing for `watchdog` seconds. starts: how often it was started; status: its last status text;
     is_ready: whether it does its work; is_starting: whether its pid is still unknown; on_exit: called when it has died.
+    is_essential: whether the daemon ends when the child needs an operator; else only if it never was ready, and it is restarted after that.
     progress: set when it has become ready, has reloaded, or has died.
     """
 
@@ -62,9 +63,11 @@ class ChildProcess:
     is_ready: bool = False
     is_starting: bool = False
     hidden: frozenset[str] = frozenset()
+    is_essential: bool = True
     on_exit: Callable[[], None] = field(default=lambda: None)
     progress: asyncio.Event = field(default_factory=asyncio.Event)
     _ready_since: float | None = None
+    _was_ready: bool = False
     _silence_limit: float = START_LIMIT_SECONDS
     _notified_at: float = 0.0
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,7 +102,7 @@ class ChildProcess:
             code = await self._once()
             if self._stopping.is_set():
                 return
-            if code == EXIT_NEEDS_OPERATOR:
+            if code == EXIT_NEEDS_OPERATOR and (self.is_essential or not self._was_ready):
                 raise TokiodError(f"the {self.name} failed to start (see above)")
             if self._ready_since is not None and time.monotonic() - self._ready_since > STEADY_SECONDS:
                 backoff = MIN_BACKOFF_SECONDS
@@ -201,7 +204,7 @@ class ChildProcess:
         self._notified_at, self._silence_limit = time.monotonic(), self.watchdog
         self.status = notification.get("STATUS", self.status)
         if "READY" in notification:
-            self.is_ready = True
+            self.is_ready = self._was_ready = True
             self._ready_since = time.monotonic() if self._ready_since is None else self._ready_since
             self.progress.set()
 

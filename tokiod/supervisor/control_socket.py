@@ -28,7 +28,7 @@ REQUEST_SECONDS = 5.0
 MAX_CLIENTS = 256
 """Connections at the same time; others are closed at once."""
 _CREDENTIALS = struct.Struct("3i")
-TWO_UNITS = "The two-unit setup has no control socket; use systemctl status, systemctl reload tokiod-writer tokiod-collectors"
+TWO_UNITS = "Separate units have no control socket; use systemctl status, systemctl reload tokiod-writer tokiod-collectors tokiod-feed"
 
 log = structlog.get_logger()
 

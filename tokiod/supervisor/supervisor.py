@@ -1,6 +1,6 @@
-"""`tokiod run`: keep the writer and the collectors running, give them another configuration, stop them in the order of the data path.
+"""`tokiod run`: keep collectors, writer and feed running, give them another configuration, stop them in the order of the data path.
 
-The two share only sockets and the ledger, so either can die and come back without the other. A child whose exit code asks for an operator
+They share only sockets and the ledger, so each can die and come back without the others. A child whose exit code asks for an operator
 (another daemon on the archive, a directory that is not writable) ends the daemon instead.
 """
 
@@ -42,8 +42,8 @@ READY_LIMIT_SECONDS = 60.0
 class Supervisor:
     """The daemon's first process. It collects and stores nothing itself.
 
-    arguments: of both children's commands, in addition to the configuration; on_config: called with each configuration that is applied.
-    It reports to systemd that it is alive only while both children report progress, so a hang of any of the three ends in a restart.
+    arguments: of the children's commands, in addition to the configuration; on_config: called with each configuration that is applied.
+    It reports to systemd that it is alive only while all children report progress, so a hang of any process ends in a restart.
     """
 
     def __init__(self, path: Path, arguments: Sequence[str], notifier: Notifier, clock: Clock, on_config: Callable[[Config], None]) -> None:
@@ -61,7 +61,7 @@ class Supervisor:
         self._reloads: set[asyncio.Task[Answer]] = set()
 
     async def run(self) -> None:
-        """Keep both running until SIGTERM or SIGINT. Raises TokiodError when a child needs an operator."""
+        """Keep them running until SIGTERM or SIGINT. Raises TokiodError when a child needs an operator."""
         self.open()
         try:
             await self.serve()
@@ -91,7 +91,7 @@ class Supervisor:
             self._notifier.stopping()
 
     async def close(self) -> None:
-        """Stop the collectors, then the writer. Raises TokiodError if one of them needed an operator."""
+        """Stop the collectors, then the writer, then the feed. Raises TokiodError if one of them needed an operator."""
         try:
             await self._children.stop()
         finally:
@@ -143,7 +143,7 @@ class Supervisor:
         stopped.cancel()
 
     async def _report(self) -> None:
-        """Report readiness, state and progress to systemd, the progress only while both children make progress."""
+        """Report readiness, state and progress to systemd, the progress only while all children make progress."""
         was_ready = False
         while True:
             if self._children.are_ready and not was_ready:

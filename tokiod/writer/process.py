@@ -15,7 +15,7 @@ from tokiod.archive import rights
 from tokiod.archive.layout import daily
 from tokiod.archive.lock import ArchiveLock
 from tokiod.archive.rights import make_private
-from tokiod.bus.curve import bus_server_keys, feed_server_keys
+from tokiod.bus.curve import bus_server_keys
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.errors import ConfigError, TokiodError
@@ -45,6 +45,10 @@ log = structlog.get_logger()
 
 RESTART_EXIT_CODE = 1
 """Of a writer that only its disk or its ledger stopped: the supervisor starts it again."""
+
+
+FEED_LINGER_MS = 1000
+"""At the end, for the last messages on their way to the feed's process."""
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
@@ -81,7 +85,8 @@ class WriterProcess:
         _remove_temporary_files(config.archive.root)
         self._ledger = opened(_open_ledger(config, clock))
         self._receiver = opened(Receiver(config.bus.endpoint, epoch, keys=bus_server_keys(config)))
-        self._feed = opened(Feed(config.feed.endpoint, epoch, keys=feed_server_keys(config)))
+        self._feed = Feed(config.feed_inner, epoch)
+        stack.callback(self._feed.close, FEED_LINGER_MS)
         self._published = self._ledger.published_copy(config.archive.ledger_copy, time.monotonic)
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
         catalogue.start_counting(config, "writer")
@@ -142,7 +147,6 @@ class WriterProcess:
             self._admission.reconfigure(config)
             self._sink.units, self._sink.steps = _units(config), _steps(config)
             self._receiver.reload_allowed_keys()
-            self._feed.reload_allowed_keys()
             catalogue.start_counting(config, "writer")
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message

@@ -1,0 +1,132 @@
+"""The feed's process: it opens the socket of the subscribers, and ends all connections where they cost too much memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.bus.curve import feed_server_keys
+from tokiod.bus.publisher import Publisher
+from tokiod.bus.server_socket import SHARED_SOCKET_MODE
+from tokiod.errors import ConfigError
+from tokiod.feed_proxy.proxy import FeedProxy
+from tokiod.metrics import catalogue
+from tokiod.runtime.process_setup import free_unused_memory, limit_data, limit_descriptors, spare_descriptors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.config.load import Config
+    from tokiod.runtime.process_setup import SignalFlag
+    from tokiod.runtime.sd_notify import Notifier
+
+log = structlog.get_logger()
+
+MAX_DESCRIPTORS = 8192
+"""For connections; each subscriber needs one, and each client that has not identified itself, for up to five seconds."""
+MAX_RESIDENT_BYTES = 512 << 20
+"""Of this process, at which all connections end: messages that wait for subscribers, subscriptions, messages without an end."""
+MAX_DATA_BYTES = 1 << 30
+"""That the process may allocate beyond what it has at its start, if it grows faster than it looks at its memory: it then ends, and is
+started again."""
+NOTIFY_SECONDS = 1.0
+TURN_MS = 100
+OVERLOADED_EXIT_CODE = 1
+
+
+class ResidentMemory:
+    """The resident memory of this process. The file stays open: the process may have no descriptor left when it matters."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+
+    def nbytes(self) -> int:
+        """Return how many bytes are resident now."""
+        return int(os.pread(self._fd, 200, 0).split()[1]) * self._page_bytes
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+class FeedProcess:
+    """The proxy with its limits. load: reads the configuration, at the start and at each reload, of which only the keys take effect.
+
+    Raises ConfigError, TokiodError for a socket that can't be opened.
+    """
+
+    def __init__(self, load: Callable[[], Config], notifier: Notifier, max_resident: int = MAX_RESIDENT_BYTES) -> None:
+        self._load, self._notifier, self._max_resident = load, notifier, max_resident
+        config = load()
+        self._memory = ResidentMemory()
+        catalogue.start_counting(config, "feed")
+        external = Publisher(config.feed.endpoint, keys=feed_server_keys(config), mode=SHARED_SOCKET_MODE)
+        self.proxy = FeedProxy(config.feed_inner, external)
+        self._notified_at = 0.0
+        log.info("feed.ready", endpoint=config.feed.endpoint)
+        self._notifier.ready()
+
+    def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
+        """Forward until stopping() is true; then forward what the writer sent last."""
+        while not stopping():
+            if reloading():
+                reloading.clear()
+                self.reload()
+            self.turn()
+        self._notifier.stopping()
+        self.proxy.drain()
+
+    def turn(self) -> None:
+        """Forward once, check the memory, and report progress."""
+        self.proxy.turn(TURN_MS)
+        if self._memory.nbytes() > self._max_resident:
+            self._free()
+        if (now := time.monotonic()) - self._notified_at >= NOTIFY_SECONDS:
+            self._notified_at = now
+            self._notifier.alive(f"{len(self.proxy.external.subscriptions)} topics subscribed")
+
+    def reload(self) -> None:
+        """Read the configuration again: which keys are allowed. Other changes need another process."""
+        self._notifier.reloading()
+        try:
+            with spare_descriptors():
+                config = self._load()
+                self.proxy.external.reload_allowed_keys()
+                catalogue.start_counting(config, "feed")
+        except ConfigError as error:
+            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
+        self._notifier.ready()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self.proxy.close()
+        self._memory.close()
+
+    def _free(self) -> None:
+        """End all connections; end the process where that is not enough."""
+        used = self._memory.nbytes()
+        with spare_descriptors():
+            self.proxy.external.end_connections(f"{used >> 20} MiB of memory are used, the limit is {self._max_resident >> 20} MiB")
+        free_unused_memory()
+        if (still := self._memory.nbytes()) > self._max_resident:
+            log.critical("feed.ended", reason=f"{still >> 20} MiB of memory are still used; the feed is started again")
+            raise SystemExit(OVERLOADED_EXIT_CODE)
+
+
+def run(load: Callable[[], Config], notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
+    """Forward the feed until stopping() is true; read the keys again when reloading() is.
+
+    Raises ConfigError, TokiodError for a socket that can't be opened.
+    """
+    limit_descriptors(MAX_DESCRIPTORS)
+    process = FeedProcess(load, notifier)
+    limit_data(MAX_DATA_BYTES)
+    try:
+        process.serve(stopping, reloading)
+    finally:
+        process.close()
+    log.info("feed.stopped")
