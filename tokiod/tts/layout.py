@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,10 @@ Kind = Literal["cells", "raw", "span"]
 OWN = "_tokiod"
 FORM, RAW_SEALED, PROVED = "form", "raw_sealed", "proved"
 GUARD_ROWS = 2
+
+
+_ERRNO = re.compile(r"errno = (\d+)")
+"""In HDF5's own texts: h5py sets errno for few of its exceptions."""
 
 
 class NotLive(ValueError):  # noqa: N818 - a state, not a fault
@@ -85,10 +90,9 @@ def unreadable(path: Path, error: Exception, reason: str = "") -> OSError | NotL
 
     reason: the beginning of the text of NotLive.
     """
-    code = getattr(error, "errno", None)
-    if code or "errno = " in str(error):
-        return OSError(code or errno.EIO, str(error), str(path))
-    return NotLive(f"{path}: {reason}{error}")
+    found = _ERRNO.search(str(error))
+    code = getattr(error, "errno", None) or (int(found[1]) if found else 0)
+    return OSError(code, os.strerror(code), str(path)) if code else NotLive(f"{path}: {reason}{error}")
 
 
 def form_of(file: Any) -> str:

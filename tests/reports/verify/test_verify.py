@@ -209,6 +209,13 @@ def test_a_malformed_file_is_named(archive):
         archive.verify(SPAN)
 
 
+def test_a_file_that_the_system_can_not_open_is_named(archive):
+    archive.file(SPAN.start).unlink()
+    archive.file(SPAN.start).mkdir()
+    with pytest.raises(TokiodError, match=r"fs.hdf5 can't be read at present: .*Is a directory"):
+        archive.verify(SPAN)
+
+
 def test_neither_archive_nor_ledger_is_written(archive):
     def state():
         paths = [path for path in archive.archive.root.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm"))]

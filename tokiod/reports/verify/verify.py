@@ -215,3 +215,5 @@ def _reader(stack: ExitStack, path: Path | None) -> Reader | None:
         return None
     except NotLive as error:
         raise TokiodError(f"{error}; the writer quarantines such a file and collects its windows again") from error
+    except OSError as error:
+        raise TokiodError(f"{path} can't be read at present: {error}") from error
