@@ -275,6 +275,7 @@ class TtsSink:
         except NotLive as error:
             if not is_sealed(slot.path):
                 self._distrust(slot, None, error)
+                self._quarantine.retry_rename(slot.path)  # no file is created over one that could not be renamed
                 return None
             return self._reopen(slot) if reopen else None
         return self._keep_open(OpenDayFile(slot, file, self.compare))

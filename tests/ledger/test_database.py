@@ -1,10 +1,12 @@
 """A ledger's file: opened, refused, quarantined, read by other processes, killed while it is created."""
 
+import errno
 import os
 import shutil
 import signal
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -139,6 +141,20 @@ def test_a_ledger_whose_directory_was_deleted_is_not_created_by_those_who_reopen
             writer.store([entry(0, 60)], NOW)
             collectors.reopen()
             assert list(collectors.stored("lmt")) == [(0, 60)]
+
+
+def test_what_must_be_durable_at_once_fails_where_the_log_can_not_be_synced(path, ledger, monkeypatch):
+    ledger.store([entry(0, 60)], NOW)
+
+    def fsync(_fd):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(sqlite3.Error, match="the ledger can't be synced"):
+        ledger.forget("cscratch", Window(0, 60))
+    monkeypatch.undo()
+    Path(f"{path}-wal").rename(path.with_name("elsewhere"))
+    assert ledger.forget("cscratch", Window(0, 60)) is not None
 
 
 def test_a_reader_sees_what_the_writer_records_while_it_runs_and_writes_nothing(path, ledger):

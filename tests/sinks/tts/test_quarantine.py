@@ -1,5 +1,6 @@
 """Which files are quarantined: those whose content is damaged, and never one that the system could not read at the moment."""
 
+import errno
 import os
 import resource
 from contextlib import suppress
@@ -12,7 +13,7 @@ from faulty_archive import ROWS, FaultyArchive
 
 from tokiod.sink import FileChange, QuarantinedFile
 from tokiod.tts.layout import NotLive
-from tokiod.tts.live.files import temporary_path
+from tokiod.tts.live.files import NameNotDurable, temporary_path
 
 
 @pytest.fixture
@@ -77,6 +78,54 @@ def test_a_file_that_can_not_be_opened_for_want_of_descriptors_is_refused_for_no
         archive.store(12, 16)
         assert (archive.failed, archive.aside) == ([], [])
         archive.seal()
+    archive.check_all()
+
+
+def test_a_malformed_file_that_can_not_be_renamed_is_kept_and_its_windows_wait(archive):
+    archive.path.parent.mkdir()
+    archive.path.write_bytes(b"not HDF5")
+    for nth in range(1, 5):
+        archive.files.fail("rename", nth, errno.EACCES)
+    for _ in range(3):
+        assert not archive.attempt(0, 8)
+        assert archive.path.read_bytes() == b"not HDF5"
+    (one,) = archive.failed
+    assert (one.aside, one.salvaged) == (str(archive.path), False)
+    archive.store(0, ROWS)
+    archive.check_all()
+    assert [path.read_bytes() for path in archive.directory.rglob("*.aside-*")] == [b"not HDF5"]
+
+
+def test_a_sync_that_fails_when_sealing_begins_quarantines_the_file_and_keeps_its_content(archive):
+    archive.store(0, ROWS)
+    archive.restart()
+    archive.files.fail("fdatasync", 1, errno.EIO)
+    assert archive.sink.seal("fs", model.EPOCH)
+    (one,) = archive.sink.commit()
+    assert (one.path, one.salvaged) == (str(archive.path), True)
+    archive.seal()
+    archive.check_all()
+
+
+def test_a_directory_that_can_not_be_synced_when_sealing_begins_puts_it_off(archive):
+    archive.store(0, ROWS)
+    archive.restart()
+    archive.files.fail("fsync_directory", 1, errno.EIO)
+    with pytest.raises(NameNotDurable):
+        archive.sink.seal("fs", model.EPOCH)
+    archive.seal()
+    assert (archive.failed, archive.aside, archive.form) == ([], [], "sealed")
+    archive.check_all()
+
+
+def test_without_room_for_a_copy_a_file_whose_sync_failed_is_quarantined_and_collected_again(archive):
+    archive.store(0, 12)
+    archive.files.fail("fdatasync", 1, errno.EIO)
+    archive.files.fail("allocate", 1, errno.ENOSPC)
+    assert not archive.attempt(12, 16)
+    (one,) = archive.failed
+    assert (one.salvaged, len(archive.aside), archive.path.exists()) == (False, 1, False)
+    archive.store(0, ROWS)
     archive.check_all()
 
 

@@ -1,5 +1,6 @@
 import errno
 import os
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tokiod.tts.live import create as create_module
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed, set_aside
-from tokiod.tts.live.rewrite import CopyFile, grow
+from tokiod.tts.live.rewrite import CopyFile, GrowFile, SealFile, grow
 from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -154,6 +155,33 @@ def test_a_file_that_was_replaced_is_not_grown_over(make, spec, widened, tmp_pat
     with pytest.raises(FileLost):
         grow(live, widened, LATER)
     assert live.path.read_text() == "another process's"
+
+
+@pytest.mark.parametrize("when", ["before the copy", "during the copy"])
+@pytest.mark.parametrize("rewrite", [lambda live, spec: GrowFile(live, spec, LATER), lambda live, _: SealFile(live, LATER)])
+def test_a_file_that_others_overwrote_is_not_taken_over(make, spec, widened, fill, rewrite, when):
+    live = make(spec)
+    fill(live)
+    live.commit()
+    wider = spec.merged(widened)
+
+    def overwrite():
+        time.sleep(0.02)
+        with live.path.open("r+b") as file:
+            file.seek(live.path.stat().st_size // 2)
+            file.write(os.urandom(live.path.stat().st_size // 2))
+
+    if when == "before the copy":
+        overwrite()
+        with pytest.raises(FileLost, match="another process wrote to it"):
+            rewrite(live, wider)
+        return
+    rewriting = rewrite(live, wider)
+    rewriting.work(lambda: None)
+    overwrite()
+    with pytest.raises(FileLost, match="another process wrote to it"):
+        rewriting.finish()
+    rewriting.abandon()
 
 
 def test_a_copy_takes_the_place_of_what_is_there_and_the_original_stays_open(make, spec, fill, bits):

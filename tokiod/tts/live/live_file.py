@@ -164,10 +164,11 @@ class LiveFile:
         self._file.committed(self.check().st_mtime_ns)
 
     def check(self) -> os.stat_result:
-        """Raise FileLost unless the path still names the opened file, of the same size; return its status.
+        """Raise FileLost unless the path still names the opened file, of the same size, and its last write is there; return its status.
 
         Raises OSError where that can't be found out: a server that does not answer proves nothing against the file.
         """
+        self._file.look_for_other_writes()
         if self._file.written_by_others:
             raise FileLost("another process wrote to it", self.path)
         inode, size = self._identity

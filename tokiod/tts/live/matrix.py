@@ -64,8 +64,9 @@ class OpenFile:
 
     def write(self, data: NDArray[Any], offset: int) -> None:
         """Write a C-contiguous array at an offset in bytes."""
-        if not self.dirty:
-            self._check_last_write()
+        self.look_for_other_writes()
+        if self.written_by_others:
+            raise OSError(errno.ESTALE, "another process wrote to the file")
         self.dirty = True
         if self.written is not None:
             self.written.append((offset, offset + data.nbytes))
@@ -78,14 +79,13 @@ class OpenFile:
         self._modified, self._sum = modified, self._sum_of_last()
 
     # The modification time alone is not enough: programs touch files, and some file systems update it late.
-    def _check_last_write(self) -> None:
-        """Raise OSError if the bytes written before the last commit have changed; the next commit raises FileLost then."""
-        if self._modified is None:
+    def look_for_other_writes(self) -> None:
+        """Find out whether the bytes written before the last commit have changed since; the next commit raises FileLost then."""
+        if self.dirty or self._modified is None:
             return
         modified = self.files.fstat(self.fd).st_mtime_ns
         if modified != self._modified and self._sum != self._sum_of_last():
             self.dirty = self.written_by_others = True
-            raise OSError(errno.ESTALE, "another process wrote to the file")
         self._modified = modified
 
     def _sum_of_last(self) -> int:

@@ -161,6 +161,7 @@ class GrowFile(_TemporaryFile):
     def __init__(self, live: LiveFile, spec: FileSpec, created: int) -> None:
         super().__init__(live.path, live.files)
         live.commit()
+        live.check()  # or the new file would take over what another process wrote to this one
         live.track_writes()
         self._live = live
         self._plan = Plan(spec, created, content_of(live), live.sealed_raw)
@@ -219,6 +220,7 @@ class SealFile(_TemporaryFile):
     def __init__(self, live: LiveFile, updated: int) -> None:
         super().__init__(live.path, live.files)
         live.commit()
+        live.check()  # or the new file would take over what another process wrote to this one
         live.track_writes()
         self.live = live
         self._updated = updated
