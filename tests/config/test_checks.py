@@ -372,3 +372,22 @@ def test_what_is_no_ip_address_and_port_is_refused(address):
 )
 def test_strangers_do_not_reach_loopback(address, is_loopback):
     assert checks.is_loopback(address) == is_loopback
+
+
+OWN = ("control", "feed.in")
+
+
+def test_the_daemons_other_sockets_fit_next_to_the_bus_and_have_their_names_to_themselves():
+    longest = f"/{'x' * (107 - len('//feed.in'))}"
+    assert list(checks.daemon_sockets(f"ipc://{longest}/b", "ipc:///run/feed", OWN)) == []
+    assert list(checks.daemon_sockets(f"ipc://{longest}x/b", None, OWN)) == [
+        Fault(("bus", "endpoint"), f"{longest}x/control, next to it, would have 108 bytes, a socket has at most 107")
+    ]
+    sentence = "the daemon has another socket of this name there (control, feed.in): choose another name"
+    assert list(checks.daemon_sockets("ipc:///run/control", "ipc:///run/./feed.in", OWN)) == [
+        Fault(("bus", "endpoint"), sentence),
+        Fault(("feed", "endpoint"), sentence),
+    ]
+    assert list(checks.daemon_sockets("ipc:///run/private/bus", "ipc:///run/control", OWN)) == []
+    for other in (None, "tcp://127.0.0.1:5555", "http://x", "ipc://relative"):
+        assert list(checks.daemon_sockets(other, "ipc:///run/control", OWN)) == []

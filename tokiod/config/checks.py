@@ -20,7 +20,7 @@ from tokiod.config.convert import Fault, nearest
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -85,6 +85,20 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
             yield Fault(key, "a bus on tcp without keys lets every local user write to the archive: use ipc, or set secret_key_file")
     if bus is not None and feed is not None and _same(bus) == _same(feed):
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
+
+
+def daemon_sockets(bus: str | None, feed: str | None, own: Collection[str]) -> Iterator[Fault]:
+    """Check that the daemon's other sockets, named `own` in the directory of the bus, can be bound and have their names to themselves."""
+    if bus is None or not bus.startswith("ipc:///") or len(_same(bus).encode()) > MAX_IPC_PATH_BYTES:
+        return
+    directory = posixpath.dirname(_same(bus))
+    paths = [f"{directory}/{name}" for name in own]
+    longest = max(paths, key=len)
+    if (length := len(longest.encode())) > MAX_IPC_PATH_BYTES:
+        yield Fault(("bus", "endpoint"), f"{longest}, next to it, would have {length} bytes, a socket has at most {MAX_IPC_PATH_BYTES}")
+    for key, endpoint in (("bus", bus), ("feed", feed)):
+        if endpoint is not None and not is_tcp(endpoint) and _same(endpoint) in paths:
+            yield Fault((key, "endpoint"), f"the daemon has another socket of this name there ({', '.join(own)}): choose another name")
 
 
 def is_tcp(endpoint: str | None) -> bool:

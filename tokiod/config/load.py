@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tokiod.window import Day
 
 
+CONTROL_SOCKET, FEED_INNER_SOCKET = "control", "feed.in"
+"""Names of the daemon's sockets in the directory of the bus."""
+
 _FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
 
 
@@ -139,12 +142,12 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def control(self) -> Path:
         """The Unix socket on which a daemon takes commands of its own user."""
-        return self.run / "control"
+        return self.run / CONTROL_SOCKET
 
     @property
     def feed_inner(self) -> str:
         """The endpoint at which the writer publishes to the feed's process. Only the daemon's user may open it."""
-        return f"ipc://{self.run / 'feed.in'}"
+        return f"ipc://{self.run / FEED_INNER_SOCKET}"
 
     def secret(self, reference: str) -> str:
         """Read a secret of this site, see tokiod.runtime.secrets."""
@@ -251,6 +254,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
     yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
     yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
+    yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET))
     if bus.clients and not bus.secret_key_file:
         yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
