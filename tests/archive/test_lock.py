@@ -9,7 +9,7 @@ import textwrap
 import threading
 
 import pytest
-from users import READERS, SERVICE, USERS, need_users, open_directory
+from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
 from tokiod.archive.lock import ArchiveLock, ArchiveLocked, lasting_owner, lock_owner
 from tokiod.errors import TokiodError
@@ -183,13 +183,15 @@ def test_users_who_may_not_open_the_lock_see_its_owner_and_can_not_stop_it():
             owner.wait()
             assert USERS["reader"].python(ask, path, shown).stdout == "None\n"
         # A reader that locks what it can read does not keep the next owner from its lock, nor from being seen.
-        holder = subprocess.Popen(USERS["reader"].command(sys.executable, "-c", textwrap.dedent(READ_LOCK), shown), stdout=subprocess.PIPE)
+        holder = subprocess.Popen(USERS["reader"].command(python(), "-c", textwrap.dedent(READ_LOCK), shown), stdout=subprocess.PIPE)
         with holder:
-            assert holder.stdout.readline() == b"locked\n"
-            with ArchiveLock(path, timeout=0, owner=shown):
-                os.chown(shown, 0, READERS)
-                assert USERS["reader"].python(ask, path, shown).stdout == f"{os.getpid()}\n"
-            holder.kill()
+            try:
+                assert holder.stdout.readline() == b"locked\n"
+                with ArchiveLock(path, timeout=0, owner=shown):
+                    os.chown(shown, 0, READERS)
+                    assert USERS["reader"].python(ask, path, shown).stdout == f"{os.getpid()}\n"
+            finally:
+                holder.kill()
 
 
 def test_root_does_not_write_to_the_archive_of_another_user():

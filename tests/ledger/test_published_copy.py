@@ -2,11 +2,10 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 from ledger_entries import NOW, config, entry
-from users import READERS, SERVICE, USERS, need_users, open_directory
+from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
 from tokiod.config.load import ArchiveConfig
 from tokiod.errors import TokiodError
@@ -102,13 +101,15 @@ def test_a_reader_reads_the_copy_and_can_not_lock_the_ledger(monkeypatch):
                 attack = USERS["reader"].python(LOCK, path)
                 assert (attack.returncode, "PermissionError" in attack.stderr) == (1, True)
             holder = subprocess.Popen(
-                USERS["reader"].command(sys.executable, "-c", LOCK, site.archive.ledger_copy), stdout=subprocess.PIPE, cwd="/"
+                USERS["reader"].command(python(), "-c", LOCK, site.archive.ledger_copy), stdout=subprocess.PIPE, cwd="/"
             )
             with holder:
-                assert holder.stdout.readline() == b"locked\n"
-                site.ledger.store([entry(60, 120)], NOW)
-                site.copy.refresh()
-                holder.kill()
+                try:
+                    assert holder.stdout.readline() == b"locked\n"
+                    site.ledger.store([entry(60, 120)], NOW)
+                    site.copy.refresh()
+                finally:
+                    holder.kill()
             assert site.copied() == [(0, 120)]
 
 

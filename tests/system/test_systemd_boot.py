@@ -103,14 +103,19 @@ def test_it_starts_and_tells_how_it_goes(site):
     wait(lambda: {line["state"] for line in site.status()["sources"]} == {"running"}, 10)
 
 
-def test_its_sockets_are_the_groups_and_no_strangers(site):
+def test_bus_and_control_are_the_daemons_and_the_feed_and_the_archive_are_the_readers_too(site):
     directory = site.machine.path("/run/tokiod")
-    modes = {name: stat.S_IMODE((directory / name).stat().st_mode) for name in (".", "bus", "feed", "control")}
-    assert modes == {".": 0o750, "bus": 0o660, "feed": 0o660, "control": 0o660}
-    group = site.machine.run("id -g tokiod").stdout.strip()
-    ask = "/opt/tokiod/bin/tokioctl ping"
-    assert "ready" in site.machine.run(f"setpriv --reuid=nobody --regid={group} --clear-groups {ask}").stdout
-    assert site.machine.run(f"setpriv --reuid=nobody --regid=nogroup --clear-groups {ask}", check=False).returncode == 2
+    modes = {name: stat.S_IMODE((directory / name).stat().st_mode) for name in (".", "feed", "private", "private/bus", "private/control")}
+    assert modes == {".": 0o750, "feed": 0o660, "private": 0o700, "private/bus": 0o600, "private/control": 0o600}
+    reader = "setpriv --reuid=nobody --regid=nogroup --groups=$(getent group tokiod-readers | cut -d: -f3) --inh-caps=-all"
+    outsider = "setpriv --reuid=nobody --regid=nogroup --clear-groups --inh-caps=-all"
+    codes = {
+        (who, command): site.machine.run(f"{user} /opt/tokiod/bin/tokioctl {command}", check=False).returncode
+        for who, user in (("service", "runuser -u tokiod --"), ("reader", reader), ("outsider", outsider))
+        for command in ("ping", "gaps")
+    }
+    allowed = {key for key, code in codes.items() if code in {0, 1}}
+    assert allowed == {("service", "ping"), ("service", "gaps"), ("reader", "gaps")}
 
 
 def test_its_health_is_served(site):
@@ -190,8 +195,8 @@ def test_root_runs_lctl_for_the_group_and_for_nobody_else(site):
     site.machine.path("/etc/systemd/system/tokiod-lctl@.service.d/with-fake.conf").write_text(fake)
     site.machine.run(re.search(r"(?ms)^ *```sh\n(.*?)```", text)[1])
     line = tomllib.loads(textwrap.dedent(re.search(r"(?ms)^ *```toml lctl\n(.*?)```", text)[1]))["lctl"]
-    for user, said in (("tokiod", "0\n0 UP mgc\n"), ("nobody", "")):
-        lowered = ["setpriv", f"--reuid={user}", f"--regid={site.machine.run(f'id -g {user}').stdout.strip()}", "--clear-groups"]
+    for user, groups, said in (("tokiod", "--init-groups", "0\n0 UP mgc\n"), ("nobody", "--clear-groups", "")):
+        lowered = ["setpriv", f"--reuid={user}", f"--regid={site.machine.run(f'id -g {user}').stdout.strip()}", groups]
         assert site.machine.run(shlex.join([*lowered, *line, "dl", "-t"]), check=False).stdout == said
 
 

@@ -34,7 +34,17 @@ SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640
 def make_private(directory: Path) -> None:
     """Make a directory for this user alone, or accept an existing one. Raises OSError, and TokiodError for one of another user."""
     directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, exist_ok=True)
-    status = directory.stat()
+    check_private(directory)
+
+
+def check_private(directory: Path) -> None:
+    """Raise TokiodError for a directory of another user, or in which others may write; a missing one is accepted."""
+    try:
+        status = directory.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TokiodError(f"{directory} can't be used: {error.strerror}; run this as the daemon's user") from None
     if status.st_uid not in {0, os.geteuid()} or status.st_mode & stat.S_IWOTH:
         raise TokiodError(f"{directory} must belong to the daemon's user, and other users must not be able to write to it")
 

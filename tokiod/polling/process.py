@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.archive.rights import check_private
 from tokiod.bus.curve import bus_client_keys
 from tokiod.bus.sender import Sender
 from tokiod.errors import ConfigError, TokiodError
@@ -50,6 +51,7 @@ class CollectorsProcess:
         self._clock = clock
         self._notifier = notifier
         self._config = load()
+        check_private(self._config.run)
         self._sender = _sender(self._config, self._reopen_ledger)
         self._ledger: Ledger | None = None
         self._sources: Sources | None = None

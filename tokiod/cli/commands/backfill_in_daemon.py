@@ -25,7 +25,7 @@ def is_down(config: Config, checks: int = START_CHECKS) -> bool:
     for check in range(checks):
         if check:
             time.sleep(0.2)  # noqa: TID251 - a process's time
-        if lock_owner(config.archive.lock) is not None:
+        if lock_owner(config.archive.lock, config.archive.owner) is not None:
             return False
     return True
 

@@ -75,7 +75,7 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
 
 
 def _seal(config: Config, paths: list[Path], clock: Clock, *, detach: bool) -> None:
-    daemon = lock_owner(config.archive.lock)
+    daemon = lock_owner(config.archive.lock, config.archive.owner)
     if daemon is None and detach:
         raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
     if daemon is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,11 +78,26 @@ def tail_command(
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
     # A server that listens on all addresses listens on loopback too.
     endpoint = config.feed.endpoint.replace("//*:", "//127.0.0.1:")
+    _check_access(endpoint)
     try:
         with Subscriber(endpoint, [_prefix(config, topic)], silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber:
             _follow(subscriber, output, endpoint)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _check_access(endpoint: str) -> None:
+    """Raise Failed for a Unix socket that the user may not use: ZeroMQ would wait for it in silence."""
+    path = Path(endpoint.removeprefix("ipc://"))
+    if endpoint.startswith("ipc://"):
+        try:
+            path.stat()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Failed(f"no access to the feed at {path}: {error.strerror}") from None
+        if not os.access(path, os.W_OK):
+            raise Failed(f"no permission to subscribe to the feed at {path}: its group may, see docs/security.md")
 
 
 def _follow(subscriber: Subscriber, output: Callable[[Update], None], endpoint: str) -> None:

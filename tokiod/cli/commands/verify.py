@@ -17,6 +17,7 @@ from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.config import plugins
 from tokiod.ledger.ledger import Ledger
+from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification
 from tokiod.runtime.process_setup import use_one_heap
@@ -60,7 +61,7 @@ def verify_command(
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
     chosen = filled_datasets(section, datasets)
-    if not config.archive.ledger.exists():
+    if readable_ledger(config.archive) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
     asked = _asked(Calendar(config.timezone), section, start, end)
     span, left_out = _span(asked, Calendar(config.timezone), section, int(clock.time()))
@@ -104,7 +105,7 @@ async def _verify(
     try:
         if not collector.replayable:
             raise Failed(f"{section.name} cannot be queried about the past, so its data cannot be compared; see tokioctl gaps")
-        with Ledger.open_readonly(config.archive.ledger) as ledger:
+        with Ledger.open_readonly(readable_ledger(config.archive) or config.archive.ledger) as ledger:
             source = VerifiedSource(section, collector, calendar, clock)
             verification = Verification(config.archive, source, ledger, datasets, progress=progress)
             async for differing in verification.run(span, output.verified):

@@ -78,6 +78,10 @@ class PlainGroup(click.Group):
             raise Failed(str(error)) from error
         except BrokenPipeError:
             raise SystemExit(0) from None
+        except PermissionError as error:
+            if error.filename is None:
+                raise
+            raise Failed(f"no permission: {error.filename}; docs/security.md lists what each user may do") from error
         except OSError as error:
             if error.errno not in FULL or error.filename is not None:
                 raise

@@ -1,0 +1,368 @@
+"""The table of rights of docs/security.md: every command, run by every user on a real archive, and attacks that the rights must stop.
+
+The tests are one story: a daemon runs as a user of its own, is attacked, is stopped, and is used without.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from users import ENVIRONMENT, READERS, SERVICE, USERS, need_users, open_directory, python
+
+from tokiod.cli.tokioctl import main as tokioctl
+from tokiod.cli.tokiod import main as tokiod
+from tokiod.clock import SimulatedClock
+from tokiod.config import load as configuration
+from tokiod.errors import TokiodError
+from tokiod.simulator.scene import wait_for
+
+pytestmark = pytest.mark.system
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+MIDNIGHT = 1_517_184_000
+CONFIG = """\
+timezone = "UTC"
+[archive]
+path = "{0}/state/tts/%Y-%m-%d/{{system}}.hdf5"
+[bus]
+endpoint = "ipc://{0}/run/private/bus"
+[feed]
+endpoint = "ipc://{0}/run/feed"
+[[source]]
+name = "one-lmt"
+kind = "lmt"
+system = "one"
+url = "sqlite://{0}/source/lmt.sqlite3"
+window = "10s"
+settle = "10s"
+retention = "40m"
+"""
+SPAN = ("2018-01-28T23:50:00", "2018-01-28T23:51:00")
+REFUSED = 2
+
+
+def table():
+    """[(command, daemon, {user: whether it is allowed})] of the document."""
+    lines = re.findall(r"^\| `([^`]+)` \| (runs|is down) \| (.*) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    words = {"allowed": True, "refused": False}
+    return [
+        (command, daemon, dict(zip(USERS, map(words.__getitem__, cells.split(" | ")), strict=True))) for command, daemon, cells in lines
+    ]
+
+
+def cells(state):
+    """The cells of the table; of each command those that are refused first, because nothing is left to be done after the others."""
+    rows = [(command, users) for command, daemon, users in table() if daemon == state]
+    return [(command, user, users[user]) for command, users in rows for user in sorted(users, key=users.get)]
+
+
+class Site:
+    """A source and a daemon that run as the service's user; every user has a directory of its own, with a copy of the source."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.clock = SimulatedClock(MIDNIGHT + 900.0, time.time(), 1)
+        self.tomorrow = SimulatedClock(MIDNIGHT + 2 * 86400.0, time.time(), 1)
+        self.path = directory / "tokiod.toml"
+        self.path.write_text(CONFIG.format(directory))
+        self.config = configuration.load(self.path)
+        for name, mode in (("state", 0o750), ("run", 0o750), ("source", 0o700)):
+            (directory / name).mkdir()
+            (directory / name).chmod(mode)
+            os.chown(directory / name, SERVICE, READERS)
+        for name, user in USERS.items():
+            (directory / name).mkdir(mode=0o700)
+            os.chown(directory / name, user.uid, user.gid)
+        self.log = directory / "log"
+        self.daemon = self.simulator = None
+
+    def start(self, *words):
+        """Start a program as the service's user."""
+        command = USERS["service"].command(python(), "-P", "-m", *words)
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=ENVIRONMENT)
+
+    def start_source(self):
+        database = self.directory / "source" / "lmt.sqlite3"
+        options = ["--osts", "4", "--osss", "2", "--mdts", "1", "--timezone", "UTC", "--history", "30m", "--no-trouble"]
+        self.simulator = self.start("tokiod.simulator", "lmt", "--database", str(database), "--clock", str(self.clock), *options)
+        wait_for(lambda: database.exists() and database.stat().st_size > 0, 60, f"no source: {self.log}")
+        for name, user in USERS.items():
+            wait_for(lambda name=name: self.copied(name), 60, "the source can't be copied")
+            os.chown(self.directory / name / "copy.sqlite3", user.uid, user.gid)
+
+    def copied(self, name):
+        """Make a copy of the source that is complete in itself."""
+        code = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as a, sqlite3.connect(sys.argv[2]) as b: a.backup(b)"
+        target = self.directory / name / "copy.sqlite3"
+        done = subprocess.run([sys.executable, "-c", code, self.directory / "source/lmt.sqlite3", target], check=False, capture_output=True)
+        return done.returncode == 0 and target.stat().st_size > 10_000
+
+    def start_daemon(self):
+        self.daemon = self.start("tokiod.cli.tokiod", "run", "--config", str(self.path), "--clock", str(self.clock))
+        try:
+            wait_for(self.is_complete, 90, "not complete")
+        except TokiodError:
+            print(self.log.read_text()[-5000:])
+            raise
+
+    def is_complete(self):
+        """Whether the daemon is ready and the past of the source is stored."""
+        if self.run("root", "tokioctl", "ping").returncode != 0:
+            return False
+        done = self.run("root", "tokioctl", "gaps", "--json")
+        return done.returncode in {0, 1} and sum(gap["end"] - gap["start"] for gap in json.loads(done.stdout)) < 60
+
+    def stop(self):
+        for process in (self.daemon, self.simulator):
+            if process is not None:
+                process.terminate()
+                process.wait(40)
+        self.daemon = self.simulator = None
+
+    def stop_daemon(self):
+        self.daemon.terminate()
+        assert self.daemon.wait(40) == 0
+        self.daemon = None
+
+    def words(self, program, *words):
+        """The command line of one of our programs, with the configuration and the clock where it takes them."""
+        main = {"tokiod": tokiod, "tokioctl": tokioctl}[program]
+        names = {option for parameter in main.get_command(None, words[0]).params for option in parameter.opts}
+        options = ["--config", str(self.path)] if "--config" in names else []
+        options += ["--clock", str(self.clock)] if "--clock" in names else []
+        return [python(), "-P", "-m", f"tokiod.cli.{program}", *words, *options]
+
+    def run(self, user, program, *words, **options):
+        return USERS[user].run(*self.words(program, *words), **options)
+
+
+@pytest.fixture(scope="module")
+def site():
+    need_users()
+    with open_directory() as directory:
+        made = Site(directory)
+        try:
+            made.start_source()
+            made.start_daemon()
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def down(site):
+    """The same without a daemon."""
+    if site.daemon is not None:
+        site.stop_daemon()
+    return site
+
+
+def arguments(site, user, command):
+    """Return the whole command line of a row of the table."""
+    program, name, *rest = command.split()
+    own = site.directory / user
+    more = {
+        "archive": ["lmt", own / "copy.sqlite3", "--output", own / "one.hdf5", "--start", SPAN[0], "--end", SPAN[1]],
+        "backfill": [] if rest else ["one-lmt", *SPAN, "--force"],
+        "completion": ["bash"],
+        "demo": ["--seconds", "10", "--directory", own / "demo"],
+        "keygen": [own, "key"],
+        "once": ["one-lmt"],
+        "plot": ["one:2018-01-28", "datatargets/readbytes"],
+        "seal": ["2018-01-28" if site.daemon else "2018-01-29"],
+        "tail": ["--since", "5m"],
+        "verify": ["one-lmt", *SPAN],
+    }
+    words = site.words(program, name, *rest, *map(str, more.get(name, [])))
+    # Without a daemon another day is sealed, which is over a day later.
+    return [*words, "--clock", str(site.tomorrow)] if name == "seal" and not site.daemon else words
+
+
+ENDLESS = {
+    "tokioctl tail": "one/",
+    "tokiod demo": "kill -9",
+    "tokiod run": "collectors.ready",
+    "tokiod writer": "writer.ready",
+    "tokiod collectors": "",
+}
+"""Commands that run until they are ended, and what they print when they do their work. Collectors without a writer wait in silence."""
+SILENT_SECONDS = 8.0
+
+
+def outcome(site, user, command):
+    """Run a row of the table; return whether it is allowed and what it printed."""
+    words = arguments(site, user, command)
+    if command in ENDLESS:
+        return endless(user, command, words)
+    done = USERS[user].run(*words)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in {0, 1, REFUSED}, done.stderr
+    return done.returncode != REFUSED, done.stdout + done.stderr
+
+
+def endless(user, command, words):
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            USERS[user].command(*words), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=ENVIRONMENT,
+            start_new_session=True,
+        )  # fmt: skip
+
+        def printed():
+            output.seek(0)
+            return output.read()
+
+        begun, sign = time.monotonic(), ENDLESS[command]
+        try:
+            while process.poll() is None and not (sign and sign in printed()):
+                if not sign and time.monotonic() - begun > SILENT_SECONDS:
+                    break
+                assert time.monotonic() - begun < 60, printed()
+                time.sleep(0.1)
+            if process.poll() is None:
+                return True, printed()
+            assert "Traceback" not in printed(), printed()
+            assert process.returncode == REFUSED, printed()
+            return False, printed()
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait(60)
+
+
+def test_the_table_names_every_command_of_both_programs():
+    named = {" ".join(command.split()[:2]) for command, _, _ in table()}
+    programs = {"tokiod": tokiod, "tokioctl": tokioctl}
+    assert named == {f"{name} {command}" for name, main in programs.items() for command in main.list_commands(None)}
+
+
+@pytest.mark.parametrize(("command", "user", "allowed"), cells("runs"))
+def test_while_the_daemon_runs(site, command, user, allowed):
+    is_allowed, printed = outcome(site, user, command)
+    assert is_allowed == allowed, printed
+
+
+ATTACKS = {
+    "connect to the bus": "import socket; socket.socket(socket.AF_UNIX).connect('{0}/run/private/bus')",
+    "connect to the control socket": "import socket; socket.socket(socket.AF_UNIX).connect('{0}/run/private/control')",
+    "list what is private": "import os; os.listdir('{0}/run/private')",
+    "lock the archive": "import fcntl; fcntl.flock(open('{0}/state/tts/.tokiod/lock'), fcntl.LOCK_SH)",
+    "read the ledger": "open('{0}/state/tts/.tokiod/ledger.sqlite3')",
+    "map the ledger's shared memory": "open('{0}/state/tts/.tokiod/ledger.sqlite3-shm')",
+    "write to a day": "open('{0}/state/tts/2018-01-29/one.hdf5', 'r+b')",
+    "add a file": "open('{0}/state/tts/2018-01-29/forged.hdf5', 'w')",
+    "ask for sealing": "open('{0}/state/tts/2018-01-29/.one.hdf5.opened', 'w')",
+    "replace the feed": "import os; os.rename('{0}/run/feed', '{0}/run/other')",
+    "replace the copy of the ledger": "import os; os.unlink('{0}/state/tts/.tokiod-readers/ledger.sqlite3')",
+    "read the running configuration": "open('{0}/run/private/running.toml')",
+    "signal the daemon": "import os; os.kill({1}, 15)",
+}
+
+
+@pytest.mark.parametrize("user", ["reader", "outsider"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_is_denied(site, attack, user):
+    done = USERS[user].python(ATTACKS[attack].format(site.directory, site.daemon.pid))
+    assert re.search(r"^PermissionError: ", done.stderr, re.MULTILINE), done.stderr
+
+
+def test_only_the_group_connects_to_the_feed(site):
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect('{site.directory}/run/feed')"
+    assert {user: USERS[user].python(code).returncode for user in USERS} == {"root": 0, "service": 0, "reader": 0, "outsider": 1}
+
+
+def test_a_window_that_the_configuration_does_not_cover_is_not_stored_even_from_the_daemons_own_user(site):
+    code = f"""
+import asyncio
+import numpy as np
+from tokiod.batch import Batch
+from tokiod.bus.sender import Sender
+from tokiod.window import Window
+from tokiod.window_data import Collected, WindowMeta
+
+async def send(system, source, start):
+    batch = Batch("datatargets/readbytes", "counter", 5, ("a",), np.array([start]), np.zeros(1, np.uint32), np.ones(1, np.int64))
+    collected = Collected(WindowMeta(source, "lmt", system, Window(start, start + 60)), [batch])
+    async with Sender("ipc://{site.directory}/run/private/bus") as sender:
+        await sender.welcomed()
+        print(type(await (await sender.submit(collected))).__name__, flush=True)
+
+for forged in (("one", "nobody", {MIDNIGHT}), ("another", "one-lmt", {MIDNIGHT}), ("one", "one-lmt", 4 * 10**9)):
+    asyncio.run(asyncio.wait_for(send(*forged), 30))
+"""
+    printed = USERS["service"].python(code).stdout.splitlines()
+    assert [line for line in printed if line in {"Refusal", "Stored"}] == ["Refusal"] * 3
+    files = sorted(path.name for path in site.config.archive.files())
+    assert set(files) == {"one.hdf5"}
+    pong = json.loads(site.run("root", "tokioctl", "ping", "--json").stdout)
+    status = next(process["status"] for process in pong["processes"] if process["name"] == "writer")
+    assert "another system or kind 1, future day 1, unknown source 1" in status
+
+
+def test_who_requested_a_reload_is_logged(site):
+    assert site.run("service", "tokioctl", "reload").returncode == 0
+    events = [json.loads(line) for line in site.log.read_text().splitlines() if line.startswith("{")]
+    assert [event["uid"] for event in events if event["event"] == "reload.requested"][-1] == SERVICE
+
+
+def test_no_file_of_the_archive_is_open_to_others_and_the_private_ones_are_not_the_groups(site):
+    root = site.config.archive.root
+    entries = {path: path.lstat().st_mode & 0o777 for path in [root, *root.rglob("*")]}
+    assert {path for path, mode in entries.items() if mode & 0o027} == set()
+    private = {path for path in entries if site.config.archive.private in (path, *path.parents)}
+    assert {path for path in private if entries[path] & 0o077 and path.is_dir()} == set()
+    assert {path.name: entries[path] for path in private if path.name in {"lock", "ledger.sqlite3"}}["lock"] == 0o600
+    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in entries} == {(SERVICE, READERS)}
+
+
+def test_a_reader_that_locks_all_that_it_can_read_does_not_keep_the_daemon_from_starting(down):
+    code = """
+import fcntl, os, pathlib, signal, struct, sys
+held = []
+for path in pathlib.Path(sys.argv[1]).rglob("*"):
+    if path.is_file():
+        held.append(os.open(path, os.O_RDONLY))
+        fcntl.flock(held[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.fcntl(held[-1], fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
+print(len(held), flush=True)
+signal.pause()
+"""
+    command = USERS["reader"].command(python(), "-c", code, down.config.archive.root)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/") as holder:
+        try:
+            assert int(holder.stdout.readline()) >= 3
+            down.start_daemon()
+            down.stop_daemon()
+        finally:
+            holder.kill()
+
+
+@pytest.mark.parametrize(("command", "user", "allowed"), cells("is down"))
+def test_while_the_daemon_is_down(down, command, user, allowed):
+    is_allowed, printed = outcome(down, user, command)
+    assert is_allowed == allowed, printed
+
+
+def test_an_archive_of_a_version_without_separate_rights_is_taken_over_once(down):
+    root, group = down.config.archive.root, SERVICE
+    for path in [root, *root.rglob("*")]:
+        os.chown(path, SERVICE, group)
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    shutil.rmtree(root / ".tokiod-readers")
+    for _ in range(2):
+        down.start_daemon()
+        assert down.run("reader", "tokioctl", "status").returncode in {0, 1}
+        assert down.run("outsider", "tokioctl", "status").returncode == REFUSED
+        down.stop_daemon()
+    events = [json.loads(line) for line in down.log.read_text().splitlines() if line.startswith("{")]
+    changed = [event for event in events if event["event"] == "archive.rights_changed"]
+    assert [(event["failed"], event["group"], event["files"] > 0) for event in changed] == [(0, READERS, True)]
+    assert {path.lstat().st_gid for path in [root, *root.rglob("*")]} == {READERS}
