@@ -80,7 +80,7 @@ def test_an_empty_or_binary_secret_is_refused_without_showing_it(tmp_path):
     assert "hunter" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_secret_that_any_user_can_read_is_warned_of(tmp_path):
+def test_a_secret_that_other_users_or_the_group_can_read_is_warned_of(tmp_path, monkeypatch):
     path = keep(tmp_path / "pw", b"hunter-2-marked")
     path.chmod(0o644)
     with capture_logs() as logs:
@@ -90,7 +90,13 @@ def test_a_secret_that_any_user_can_read_is_warned_of(tmp_path):
     path.chmod(0o640)
     with capture_logs() as logs:
         secret("file:pw", tmp_path)
-    assert logs == []
+    assert [(log["mode"], log["hint"]) for log in logs] == [("0640", "chmod g= it: its group can read it")]
+    for mode, credentials in ((0o600, "/nowhere"), (0o440, str(tmp_path))):
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", credentials)
+        path.chmod(mode)
+        with capture_logs() as logs:
+            secret("file:pw", tmp_path)
+        assert logs == []
 
 
 def test_a_secret_is_its_text_for_a_library_and_stars_in_a_repr(tmp_path):

@@ -307,8 +307,11 @@ def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monke
             return site.sink.apply(collected)
 
     monkeypatch.setattr(site.writer, "sink", Faulty)
-    answers = site.store(bad, rows(8, 12))
+    with capture_logs() as logs:
+        answers = site.store(bad, rows(8, 12))
+        site.store(bad, attempt=2)
     assert answers == [rejected(bad, "a fault in the writer, see its log: ZeroDivisionError: a bug", retry=True), ack(8, 12)]
+    assert [log["times"] for log in logs if log["event"] == "window.failed"] == [1]
     assert site.stored() == [span(8, 12)]
 
 

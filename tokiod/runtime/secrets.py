@@ -99,9 +99,14 @@ def _from_file(name: str, config_dir: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _warn_if_exposed(path: Path, mode: int) -> None:
-    """Warn once: a password is read again at each new connection."""
-    if mode & stat.S_IROTH:
+    """Warn once: a password is read again at each new connection.
+
+    systemd gives its service a credential by an ACL, which looks like a group's right.
+    """
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    is_credential = bool(credentials) and path.is_relative_to(credentials or "")
+    if mode & (stat.S_IROTH if is_credential else stat.S_IROTH | stat.S_IRGRP):
         import structlog  # noqa: PLC0415 - 80 ms, only needed here
 
-        hint = "chmod o= it: any user can read it"
+        hint = f"chmod {'o=' if mode & stat.S_IROTH else 'g='} it: {'any user' if mode & stat.S_IROTH else 'its group'} can read it"
         structlog.get_logger().warning("secret.exposed", path=str(path), mode=f"{stat.S_IMODE(mode):04o}", hint=hint)

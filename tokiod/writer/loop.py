@@ -237,18 +237,22 @@ class Writer:
             self.receiver.refuse(one, Refusal(f"ledger: {error}", "retry"))
             return None
         except Refusal as error:
+            # A key has no text of a peer's choice that the configuration does not bound: other texts could fill the log.
+            key = ("window.refused", meta.source, str(error))
             if isinstance(error, NotCovered):
+                key = ("window.refused", "", error.reason)
                 self._count_not_covered(error)
             fields = {"source": meta.source, "window": str(meta.window), "reason": str(error)}
             if error.when == "busy":
                 log.debug("window.refused", **fields)
-            elif times := self._repeats(("window.refused", meta.source, str(error))):
+            elif times := self._repeats(key):
                 log.warning("window.refused", **fields, times=times)
             self.receiver.refuse(one, error)
             return None
         except Exception as error:
             # A fault in the code: it must not end the writer at each attempt and stop every other source with it.
-            log.exception("window.failed", source=meta.source, window=str(meta.window))
+            if times := self._repeats(("window.failed", meta.source, type(error).__name__)):
+                log.exception("window.failed", source=meta.source, window=str(meta.window), times=times)
             self.receiver.refuse(one, Refusal(f"a fault in the writer, see its log: {type(error).__name__}: {error}", "retry"))
             return None
         catalogue.WRITER_CELLS.inc(by=applied.cells)
