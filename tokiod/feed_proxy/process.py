@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.archive.rights import check_private
 from tokiod.bus.curve import feed_server_keys
 from tokiod.bus.publisher import Publisher
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
@@ -62,6 +63,7 @@ class FeedProcess:
     def __init__(self, load: Callable[[], Config], notifier: Notifier, max_resident: int = MAX_RESIDENT_BYTES) -> None:
         self._load, self._notifier, self._max_resident = load, notifier, max_resident
         config = load()
+        check_private(config.run)
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "feed")
         external = Publisher(config.feed.endpoint, keys=feed_server_keys(config), mode=SHARED_SOCKET_MODE)
