@@ -11,6 +11,7 @@ import msgspec
 
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
+from tokiod.cli.commands.ls import Listing
 from tokiod.cli.commands.once import Once
 from tokiod.cli.commands.seal import Sealed
 from tokiod.cli.commands.tail import Line
@@ -23,6 +24,7 @@ PRINTED: dict[str, Any] = {
     "archive": Archived,
     "backfill": Backfill | list[Backfill],
     "gaps": list[Gap],
+    "ls": Listing,
     "once": Once,
     "ping": Pong,
     "reload": Reloaded,

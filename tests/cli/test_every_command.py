@@ -49,6 +49,7 @@ CALLS = {
     "tokioctl backfill": ["--list"],
     "tokioctl completion": ["bash"],
     "tokioctl gaps": [],
+    "tokioctl ls": ["fs"],
     "tokioctl once": ["one"],
     "tokioctl ping": [],
     "tokioctl plot": [f"fs:{DAY}", "datatargets/readbytes"],

@@ -24,6 +24,7 @@ from tokiod.runtime.secrets import secret
 from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterator
 
     from tokiod.config.convert import Fault
@@ -81,7 +82,11 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
 
     def file(self, day: Day, system: str) -> Path:
         """Return the TTS file of a system and a site day."""
-        return Path(day.date.strftime(self.path).replace("{system}", system))
+        return self.file_of(day.date, system)
+
+    def file_of(self, date: dt.date, system: str) -> Path:
+        """Return the TTS file of a system and a date at the site."""
+        return Path(date.strftime(self.path).replace("{system}", system))
 
     def files(self) -> Iterator[Path]:
         """Yield the existing files of all days and systems."""

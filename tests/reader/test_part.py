@@ -1,0 +1,55 @@
+"""What a file holds, as far as it is filled."""
+
+import numpy as np
+import pytest
+
+from tokiod.reader.part import DatasetEntry, Part
+from tokiod.tts.layout import NotLive
+from tokiod.tts.live.create import create
+from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.sealed.seal import seal
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+
+NOON = 1_517_184_000 + 12 * 3600
+READ, LOAD = "datatargets/readbytes", "dataservers/cpuload"
+GROUPS = {"datatargets": GroupSpec(5, "lmt"), "dataservers": GroupSpec(60, "lmt")}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Ten minutes: LOAD of two servers is filled for five rows of one."""
+    spec = FileSpec(
+        NOON, NOON + 600, GROUPS, {READ: MatrixSpec(("a", "b", "c"), counter=True), LOAD: MatrixSpec(("s", "t"), counter=False)}
+    )
+    path = tmp_path / "fs.hdf5"
+    create(path, spec, created=NOON)
+    file = LiveFile.open(path)
+    file.cells[LOAD].write_rows(0, np.array([[0.0, -0.0]] * 5))
+    file.commit()
+    file.close()
+    return path
+
+
+def test_a_live_file_is_filled_as_far_as_its_rows_until_now(path):
+    part = Part(path)
+    assert (part.form, part.names) == ("live", (READ, LOAD))
+    assert part.datasets(NOON + 300) == [DatasetEntry(READ, "bytes", 5, 120, 3, 0.0), DatasetEntry(LOAD, "%", 60, 10, 2, 0.5)]
+    assert part.datasets(NOON + 86400)[1].filled == 0.25
+    assert part.datasets(NOON)[1].filled == 0.0
+
+
+def test_a_sealed_file_shows_the_same(path, tmp_path):
+    sealed = tmp_path / "sealed.hdf5"
+    file = LiveFile.open(path)
+    seal(file, sealed, updated=NOON + 600)
+    file.close()
+    assert Part(sealed).form == "sealed"
+    assert Part(sealed).datasets(NOON + 86400)[1] == DatasetEntry(LOAD, "%", 60, 10, 2, 0.25)
+
+
+def test_what_is_not_a_file_of_hdf5_is_refused(tmp_path):
+    (tmp_path / "x.hdf5").write_text("no")
+    with pytest.raises(NotLive, match=r"x\.hdf5: HDF5 can't open it"):
+        Part(tmp_path / "x.hdf5")
+    with pytest.raises(FileNotFoundError):
+        Part(tmp_path / "y.hdf5")
