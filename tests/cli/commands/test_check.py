@@ -70,7 +70,7 @@ def test_every_fault_is_on_stderr_with_exit_2(run):
     code, out, err = run(SITE.replace("UTC", "UTX") + stanza("a", "one") + stanza("a", "one"))
     assert (code, out) == (2, "")
     assert err == (
-        "tokiod.toml:1: timezone: unknown time zone 'UTX', did you mean UTC?\n"
+        'tokiod.toml:1: timezone: unknown time zone \'UTX\'; write a zone such as "America/Los_Angeles" or "UTC"\n'
         "tokiod.toml:9: source a: datatargets/readbytes and 1 more of one is also filled by source a (line 4)\n"
         "tokiod.toml:10: source a: name: another source has the same name (line 5)\n"
     )
