@@ -212,7 +212,7 @@ def test_a_client_reads_its_keys_from_two_files(keyring):
         curve.ClientKeys.read(keyring.directory / "nothing", keyring.directory / "friend.key_secret")
 
 
-def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(tmp_path, keygen):
+def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(tmp_path, keygen, monkeypatch):
     manual = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     for directory, name in re.findall(r"^tokiod keygen (\S+) (\S+)$", manual, re.MULTILINE):
         assert keygen(tmp_path / Path(directory).name, name)[0] == 0
@@ -220,6 +220,11 @@ def test_the_keys_that_the_manual_makes_are_those_that_its_configuration_names(t
         assert keygen(tmp_path / "keys", name)[0] == 0
     (tmp_path / "keys" / "clients").mkdir()
     (tmp_path / ".tokiod" / "alice.key").rename(tmp_path / "keys" / "clients" / "alice.key")
+    # What systemd does with the credentials of its units.
+    (tmp_path / "credentials").mkdir()
+    for name, path in re.findall(r"^LoadCredential=(\S+):/etc/tokiod/(\S+)$", manual, re.MULTILINE):
+        (tmp_path / path).rename(tmp_path / "credentials" / name)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
     config = configured(tmp_path, "".join(re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)))
     curve.check(config)
     assert len(curve.feed_server_keys(config).allowed) == 1
