@@ -1,7 +1,10 @@
 """A writer notices an older copy of its ledger, and what other processes do to the file that it has open."""
 
+import os
+import resource
 import shutil
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -186,6 +189,23 @@ def test_a_damaged_page_that_no_query_reads_is_found_after_a_while(ledger, monot
     monotonic.now += PAGE_CHECK_SECONDS
     with pytest.raises(LedgerLost, match="corrupt"):
         check()
+
+
+def test_pages_that_can_not_be_read_for_want_of_descriptors_are_checked_later(ledger, monotonic):
+    check = IntegrityCheck(ledger.path, monotonic)
+    monotonic.now += PAGE_CHECK_SECONDS
+    taken, (soft, hard) = [], resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 4, hard))  # noqa: PTH208 - numbers
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        check()
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert taken
 
 
 def test_an_error_of_sqlite_means_a_lost_ledger_only_where_the_file_is_no_longer_a_database(tmp_path):

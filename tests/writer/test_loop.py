@@ -535,6 +535,19 @@ def test_two_parts_of_a_dataset_with_columns_of_their_own_are_both_stored(site):
     assert filled(held(site.tts, (GAUGE,))) == {(0, GAUGE, "OST0000"): {0: 1.0}, (0, GAUGE, "OST0001"): {0: 2.0}}
 
 
+def test_what_maintenance_quarantines_while_the_ledger_fails_is_forgotten_once_it_is_well(site):
+    site.store(model.window(SAMPLES, 0, 4))
+    path = site.tts / "2018-01-29" / "fs.hdf5"
+    path.unlink()
+    site.sink.miss(path)
+    site.ledger._database.sql.execute("PRAGMA query_only = 1")
+    site.writer.turn(0)
+    site.ledger._database.sql.execute("PRAGMA query_only = 0")
+    assert site.stored() == [span(0, 4)]
+    site.writer.turn(0)
+    assert site.stored() == []
+
+
 def test_what_maintenance_quarantines_is_forgotten_without_another_window(site):
     site.store(model.window(SAMPLES, 0, 4))
     path = site.tts / "2018-01-29" / "fs.hdf5"
