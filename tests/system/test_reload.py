@@ -159,7 +159,8 @@ def test_what_concerns_more_than_sources_restarts_all_and_what_can_not_run_is_ta
     wait_stored(scene)
     good = scene.config_path.read_text()
     scene.config_path.write_text(good.replace("[bus]\n", "[bus]\nmax_windows = 3\n"))
-    assert ask(scene.config.control, Reload(), 60).restarted
+    answer = ask(scene.config.control, Reload(), 60)
+    assert (answer.restarted, answer.keys, restarts(scene)) == (True, ["bus.max_windows"], [0, 0, 0])
     (scene.directory / "file").write_text("no directory")
     scene.config_path.write_text(good.replace(f"{scene.directory}/tts/", f"{scene.directory}/file/tts/"))
     answer = ask(scene.config.control, Reload(), 120)
@@ -180,7 +181,7 @@ def test_the_level_of_the_log_changes_and_nothing_restarts(scene):
     lines = len(told(scene))
     scene.config_path.write_text('log_level = "debug"\n' + scene.config_path.read_text())
     answer = ask(scene.config.control, Reload(), 60)
-    assert (answer.restarted, answer.changed) == (False, [])
+    assert (answer.restarted, answer.changed, answer.keys) == (False, [], ["log_level"])
     wait_for(lambda: {"window.collected", "window.stored"} <= {event["event"] for event in told(scene)[lines:]}, 60, "nothing said")
     assert restarts(scene) == [0, 0, 0]
 

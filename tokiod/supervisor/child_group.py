@@ -34,13 +34,13 @@ class ChildGroup:
     def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset()) -> None:
         """Start all. arguments: of their commands; secrets: environment variables that only the collectors get."""
         tail = [*arguments, "--parent", str(os.getpid())]
-        starts = {child.name: child.starts for child in self._children}
+        restarts = {child.name: child.restarts for child in self._children}
         self._children = [
             ChildProcess(
                 name,
                 python_command("tokiod.cli.tokiod", name, *tail),
                 self._watchdog,
-                starts=starts.get(name, 0),
+                restarts=restarts.get(name, 0),
                 hidden=frozenset() if name == "collectors" else secrets,
                 is_essential=name != "feed",
                 on_exit=self._end_orphans,

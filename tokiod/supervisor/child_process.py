@@ -48,7 +48,8 @@ CHECKS_PER_WATCHDOG = 8
 class ChildProcess:
     """A process that reports its progress over a socket pair, kept running until stop().
 
-    It is killed when it has reported nothing for `watchdog` seconds. starts: how often it was started; status: its last status text;
+    It is killed when it has reported nothing for `watchdog` seconds. starts: how often it was started;
+    restarts: how often after a death, also of its predecessors; status: its last status text;
     is_ready: whether it does its work; is_starting: whether its pid is still unknown; on_exit: called when it has died.
     is_essential: whether the daemon ends when the child needs an operator; else only if it never was ready, and it is restarted after that.
     progress: set when it has become ready, has reloaded, or has died.
@@ -59,6 +60,7 @@ class ChildProcess:
     watchdog: float = WATCHDOG_SECONDS
     process: asyncio.subprocess.Process | None = None
     starts: int = 0
+    restarts: int = 0
     status: str = ""
     is_ready: bool = False
     is_starting: bool = False
@@ -76,11 +78,6 @@ class ChildProcess:
     def pid(self) -> int | None:
         """The pid, while the process runs."""
         return self.process.pid if self.process is not None and self.process.returncode is None else None
-
-    @property
-    def restarts(self) -> int:
-        """How often it was started again."""
-        return max(0, self.starts - 1)
 
     @property
     def silent_for(self) -> float:
@@ -106,6 +103,7 @@ class ChildProcess:
                 raise TokiodError(f"the {self.name} failed to start (see above)")
             if self._ready_since is not None and time.monotonic() - self._ready_since > STEADY_SECONDS:
                 backoff = MIN_BACKOFF_SECONDS
+            self.restarts += 1
             log.warning("child.died", child=self.name, code=code, restart_in=round(backoff, 1))
             await self._pause(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tokiod.archive.lock import lock_owner
 from tokiod.archive.rights import make_private
 from tokiod.bus import curve
@@ -15,6 +17,7 @@ from tokiod.supervisor.control_socket import Reloaded
 from tokiod.tts.live.files import NameNotDurable, replace_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 COPY_NAME = "running.toml"
@@ -89,4 +92,27 @@ def changes(old: Config, new: Config) -> Reloaded:
         sorted(changed),
         sorted(both - changed),
         restarted=are_replayable[0] != are_replayable[1] or any(getattr(old, field) != getattr(new, field) for field in fields),
+        keys=list(_changed_keys(old, new)),
+        warnings=_warnings(old, new),
     )
+
+
+def _changed_keys(old: Config, new: Config) -> Iterator[str]:
+    for field in Config.__struct_fields__:
+        one, two = getattr(old, field), getattr(new, field)
+        if field == "source" or one == two:
+            continue
+        if isinstance(one, msgspec.Struct) and isinstance(two, msgspec.Struct):
+            yield from (f"{field}.{key}" for key in one.__struct_fields__ if getattr(one, key) != getattr(two, key))
+        else:
+            yield field
+
+
+def _warnings(old: Config, new: Config) -> list[str]:
+    if old.archive.path == new.archive.path:
+        return []
+    warning = (
+        f"archive.path: the files below {old.archive.root} stay there and are read no more; the sources' past is collected into "
+        f"{new.archive.root} as far as `retention` reaches, unless the files are moved"
+    )
+    return [warning]

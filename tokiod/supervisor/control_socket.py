@@ -42,7 +42,7 @@ class Reload(msgspec.Struct, tag_field="command", tag="reload", frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One process. silent_for: seconds since its last report of progress; status: its last report; restarts: since the daemon started."""
+    """One process. silent_for: seconds since its last report of progress; status: its last report; restarts: after deaths."""
 
     name: str
     pid: int | None
@@ -65,13 +65,19 @@ class Pong(msgspec.Struct, tag_field="answer", tag="pong", frozen=True):
 
 
 class Reloaded(msgspec.Struct, tag_field="answer", tag="reloaded", frozen=True):
-    """What a new configuration changed, by names of sources; restarted: all processes, because more than sources changed."""
+    """What a new configuration changed.
+
+    added, removed, changed, unchanged: names of sources. restarted: all processes, because of another key. keys: those outside of sources
+    that changed, such as archive.path. warnings: what the administrator should know.
+    """
 
     added: list[str] = []
     removed: list[str] = []
     changed: list[str] = []
     unchanged: list[str] = []
     restarted: bool = False
+    keys: list[str] = []
+    warnings: list[str] = []
 
 
 class Refused(msgspec.Struct, tag_field="answer", tag="refused", frozen=True):

@@ -22,7 +22,7 @@ KEPT = "the daemon keeps its current configuration"
 
 
 @click.command("reload")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the added, removed and changed sources.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the changed sources and other keys.")
 @config_option
 def reload_command(config_path: Path, *, as_json: bool) -> None:
     """Load the changed configuration into the running daemon.
@@ -42,6 +42,8 @@ def reload_command(config_path: Path, *, as_json: bool) -> None:
         echo_json(answer)
     elif isinstance(answer, Reloaded):
         echo(_sentence(answer))
+        for warning in answer.warnings:
+            echo(f"warning: {warning}", err=True)
 
 
 def _sentence(done: Reloaded) -> str:
@@ -50,5 +52,6 @@ def _sentence(done: Reloaded) -> str:
         for what, names in (("added", done.added), ("removed", done.removed), ("changed", done.changed))
         if names
     ]
+    changes += [f"changed keys {', '.join(done.keys)}"] if done.keys else []
     changes += ["all processes restarted"] if done.restarted else []
     return "; ".join(changes) or "nothing changed"

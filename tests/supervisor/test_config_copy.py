@@ -1,0 +1,51 @@
+"""What another configuration changes: sources by name, other keys, and what the administrator should know."""
+
+import pytest
+
+from tokiod.config.load import load
+from tokiod.supervisor.config_copy import changes
+
+CONFIG = """\
+timezone = "UTC"
+[archive]
+path = "/a/%Y-%m-%d/{system}.hdf5"
+[[source]]
+name = "one"
+kind = "lmt"
+system = "fs"
+url = "sqlite:///lmt.sqlite3"
+"""
+
+
+@pytest.fixture
+def changed(tmp_path):
+    def result(old, new):
+        paths = [tmp_path / "old.toml", tmp_path / "new.toml"]
+        for path, text in zip(paths, (CONFIG, CONFIG.replace(old, new, 1)), strict=True):
+            path.write_text(text)
+        return changes(*map(load, paths))
+
+    return result
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys", "restarted"),
+    [
+        ("[archive]", 'log_level = "debug"\n[archive]', ["log_level"], False),
+        ("[archive]", "[bus]\nmax_windows = 3\n[archive]", ["bus.max_windows"], True),
+        ("[archive]", '[metrics]\naddress = "127.0.0.1:9464"\n[archive]', ["metrics"], True),
+        ('"UTC"', '"Asia/Tokyo"', ["timezone"], True),
+        ('system = "fs"', 'system = "fs"\nwindow = "30s"', [], False),
+    ],
+)
+def test_changed_keys_are_named(changed, old, new, keys, restarted):
+    found = changed(old, new)
+    assert (found.keys, found.restarted, found.warnings) == (keys, restarted, [])
+    assert found.changed == ([] if keys else ["one"])
+
+
+def test_another_archive_is_a_warning_because_the_old_files_are_read_no_more(changed):
+    found = changed("/a/", "/b/")
+    (warning,) = found.warnings
+    assert (found.keys, found.restarted) == (["archive.path"], True)
+    assert warning.startswith("archive.path: the files below /a stay there and are read no more")
