@@ -84,8 +84,8 @@ def test_what_no_source_has_is_refused_until_the_configuration_or_the_clock_chan
 
 
 def test_a_day_before_the_retention_is_refused_for_ever(admission):
-    assert refusal(admission, start=NOW - 12 * DAY) == ("day before the retention", "never")
-    assert refusal(admission, start=0) == ("day before the retention", "never")
+    assert refusal(admission, start=NOW - 12 * DAY) == ("day before the retention", "retry")
+    assert refusal(admission, start=0) == ("day before the retention", "retry")
 
 
 def test_tomorrow_is_admitted_to_its_last_second_and_no_second_more(admission):
@@ -110,7 +110,7 @@ def test_a_backfill_of_any_past_is_admitted_with_its_seams_until_it_ends(ledger,
 def test_a_backfill_admits_nothing_of_other_sources_or_other_days(ledger, admission):
     ledger.jobs.add(JobRequest("other", Window(0, 7200)), NOW)
     ledger.jobs.add(JobRequest("one-lmt", Window(5 * DAY, 6 * DAY)), NOW)
-    assert refusal(admission, start=60) == ("day before the retention", "never")
+    assert refusal(admission, start=60) == ("day before the retention", "retry")
 
 
 def test_another_configuration_is_used_at_once(admission):
@@ -130,3 +130,11 @@ def test_every_time_is_admitted_or_refused(start, source):
     admission = Admission(config(convert(LMT, retention=10 * DAY), SAVED), NoJobs(), FakeClock(NOW))
     with suppress(NotCovered):
         admission.check(window(start, source=source, system=source[:3]))
+
+
+def test_nothing_is_written_off_by_a_clock_that_was_ahead(ledger):
+    clock = FakeClock(NOW + 365 * DAY)
+    ahead = Admission(config(convert(LMT, retention=10 * DAY)), ledger.jobs, clock)
+    assert refusal(ahead) == ("day before the retention", "retry")
+    right = Admission(config(convert(LMT, retention=10 * DAY)), ledger.jobs, FakeClock(NOW))
+    right.check(window())

@@ -1,8 +1,8 @@
 """Which windows the writer stores: those that its configuration covers.
 
 A process that may send on the bus could otherwise fill the disk with systems and days that no source has. A refused window may come again,
-because the collectors may be reading another configuration at that moment, or the clock may be wrong: only a day before the retention
-stays refused.
+because the collectors may be reading another configuration at that moment, or this machine's clock may have been ahead: nothing is written
+off for that. The poller judges what is lost.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SLACK_SECONDS = 86400
 class NotCovered(Refusal):
     """A window that the configuration does not cover. reason: a word of tokiod.metrics.catalogue.NOT_COVERED."""
 
-    def __init__(self, reason: str, message: str, *, is_final: bool = False) -> None:
-        super().__init__(f"not covered by the configuration: {message}", "never" if is_final else "retry")
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"not covered by the configuration: {message}", "retry")
         self.reason = reason
 
 
@@ -66,7 +66,7 @@ class Admission:
         if window.end > tomorrow.end:
             raise NotCovered("future day", f"{iso(window.end)} is more than a day ahead of {iso(now)}")
         if source.polled and window.end <= now - source.retention - SLACK_SECONDS and not self._is_backfilled(source, window):
-            raise NotCovered("day before the retention", f"{iso(window.start)} is before the retention and in no backfill", is_final=True)
+            raise NotCovered("day before the retention", f"{iso(window.start)} is before the retention and in no backfill")
 
     def _is_backfilled(self, source: SourceConfig, window: Window) -> bool:
         jobs = self._jobs.unfinished(source.name)
