@@ -15,9 +15,10 @@ from maven import Unavailable
 from prometheus_client.parser import text_string_to_metric_families
 from promtool import promtool
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
 from tokiod.metrics import catalogue
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
 
@@ -40,7 +41,7 @@ def daemon(directory, *, start=True):
     """A small site with ten minutes of past, and a daemon with metrics over it; start: and everything is stored."""
     clock = SimulatedClock(1_517_184_000.0 + 12 * 3600, time.time(), RATE)
     site = Site(epoch=int(clock.epoch) - HISTORY, timezone="UTC", osts=4, osss=2, mdts=1)
-    made = Scene(directory, site, clock, retention=4 * 3600, ports={"metrics": free_port()})
+    made = FaultyScene(directory, site, clock, retention=4 * 3600, ports={"metrics": free_port()})
     made.prepare()
     with made.config_path.open("a") as file:
         file.write(f'[metrics]\naddress = "127.0.0.1:{made.ports["metrics"]}"\n')
@@ -107,7 +108,8 @@ def test_what_is_counted_goes_on_when_the_writer_and_the_collectors_are_killed(s
     wait_for(lambda: samples(scene)[stored] > before[stored], 30, "nothing is stored any more")
     after = samples(scene)
     assert {key: after[key] for key, value in counters(before).items() if after[key] < value} == {}
-    assert len(list((scene.directory / "metrics").iterdir())) == 3 * 4
+    # The files of a killed process stay until its successor has begun.
+    wait_for(lambda: len(list((scene.directory / "metrics").iterdir())) == 3 * 4, 20, "files of killed processes remain")
 
 
 def test_a_source_that_is_down_makes_it_degraded_and_is_no_reason_for_a_restart(scene):
