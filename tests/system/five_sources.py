@@ -22,10 +22,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 
@@ -69,7 +70,7 @@ class Score:
 class Run:
     """One run: a scene, and what is watched in it."""
 
-    def __init__(self, scene: Scene, rng: random.Random) -> None:
+    def __init__(self, scene: FaultyScene, rng: random.Random) -> None:
         self.scene = scene
         self.score = Score()
         self._rng = rng
@@ -125,7 +126,7 @@ def run(hours: float, live: float, rate: float, seed: int, directory: Path) -> S
     clock = SimulatedClock(BEGIN + (hours - live) * 3600, time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=BEGIN, seed=seed, failing=False, moment=moment, **sizes)
-    scene = Scene(directory, site, clock, window=moment, retention=int(hours * 3600), sources=SOURCES)
+    scene = FaultyScene(directory, site, clock, window=moment, retention=int(hours * 3600), sources=SOURCES)
     scene.prepare()
     try:
         scene.start_simulator()

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 
@@ -74,7 +75,7 @@ class Slope:
         return f"mean {self.mean:.1f} rise {self.rise:+.2f} ± {self.error:.2f}"
 
 
-def looked_at(scene: Scene) -> dict[str, float]:
+def looked_at(scene: FaultyScene) -> dict[str, float]:
     """Return what there is of each quantity now."""
     pids = scene.processes()
     descriptors = [target for pid in pids for target in _descriptors(pid)]
@@ -107,7 +108,7 @@ def soak(minutes: float, days: float, seed: int, directory: Path) -> tuple[list[
     """Run, and return the lines and whether all is well. Raises TokiodError where the daemon does not keep up."""
     clock = SimulatedClock(float(BEGIN), time.time(), days * 86400 / (minutes * 60))
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
-    scene = Scene(
+    scene = FaultyScene(
         directory,
         Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, **sizes),
         clock,

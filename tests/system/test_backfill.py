@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.archive.lock import lock_owner
 from tokiod.clock import SimulatedClock
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.window import Window, iso
@@ -39,7 +40,7 @@ def scene():
     site = Site(EPOCH, osts=3, osss=2, mdts=1, hosts=3, devices=2, cores=2, timezone="UTC")
     with tempfile.TemporaryDirectory(prefix="backfill-") as directory:
         clock = SimulatedClock(float(BEGIN), time.time(), 4)
-        scene = Scene(Path(directory), site, clock, retention=RETENTION, sources=(LMT, COLLECTD), log_level="debug")
+        scene = FaultyScene(Path(directory), site, clock, retention=RETENTION, sources=(LMT, COLLECTD), log_level="debug")
         scene.prepare()
         try:
             scene.start_simulator()

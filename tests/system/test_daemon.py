@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 
 pytestmark = pytest.mark.system
@@ -31,7 +32,7 @@ def scene():
         now = time.time()
         clock = SimulatedClock(1_517_184_000.0 + 12 * 3600, now, RATE)
         site = Site(epoch=int(clock.epoch) - HISTORY, timezone="UTC", osts=4, osss=2, mdts=1)
-        made = Scene(Path(directory), site, clock, retention=4 * 3600)
+        made = FaultyScene(Path(directory), site, clock, retention=4 * 3600)
         made.prepare()
         try:
             made.start_simulator()

@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 from keyed import Keyring
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
 from tokiod.subscribe.subscriber import Gap, Subscriber, Update
@@ -47,7 +48,7 @@ class Place:
     def __init__(self, directory, *, keyed):
         self.clock = SimulatedClock(float(NOON), time.time(), RATE)
         site = Site(epoch=NOON - 300, timezone="UTC", osts=24, osss=4, mdts=1)
-        self.scene = Scene(directory, site, self.clock, retention=4 * 3600, sources=(LMT,), log_level="info")
+        self.scene = FaultyScene(directory, site, self.clock, retention=4 * 3600, sources=(LMT,), log_level="info")
         self.scene.prepare()
         self.keyring = Keyring(directory / "keys")
         self.keyring.made("collectors")

@@ -34,9 +34,10 @@ from torture_files import is_sealed
 from tortured import Tortured, survivors
 from undisturbed import unequal
 
+from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 from tokiod.tts.layout import form_of
@@ -87,8 +88,8 @@ class Score:
         counts = f"kills {self.kills} unreadable {self.unreadable} lost {self.lost} different {self.different}"
         return f"{counts} seconds {time.monotonic() - self.begun:.0f}"
 
-    def check(self, scene: Scene, *, determined: bool, stored: Callable[[Source], Iterable[Window]] | None = None) -> None:
-        """Look at the files; stored: see Scene.compare()."""
+    def check(self, scene: FaultyScene, *, determined: bool, stored: Callable[[Source], Iterable[Window]] | None = None) -> None:
+        """Look at the files; stored: see FaultyScene.compare()."""
         before, changed = self.unreadable, {}
         for path in scene.files():
             try:
@@ -111,7 +112,7 @@ class Score:
         self.different += result.counts["different"] + result.counts["extra"]
         self.notes += map(str, result.differences[:5])
 
-    def _due(self, scene: Scene, files: dict[Path, tuple[int, int]]) -> set[Path]:
+    def _due(self, scene: FaultyScene, files: dict[Path, tuple[int, int]]) -> set[Path]:
         """Return the files of which every cell is looked at after this kill: another system's each time, and no sealed one twice."""
         self.checks += 1
         system = scene.sources[self.checks % len(scene.sources)].system
@@ -123,7 +124,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
     clock = SimulatedClock(float(BEGIN), time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + GROWTH, **sizes)
-    scene = Scene(directory, site, clock, window=MOMENT, retention=RETENTION, sources=SOURCES)
+    scene = FaultyScene(directory, site, clock, window=MOMENT, retention=RETENTION, sources=SOURCES)
     with disk(directory / "tts", directory / "store") if others else nullcontext() as its:
         if others and its is None:
             print("no disk may be mounted here, which needs root: what happens to one is left out", file=sys.stderr)
@@ -174,12 +175,12 @@ def look(tortured: Tortured, score: Score, *, determined: bool) -> None:
         print(note, file=sys.stderr, flush=True)
 
 
-def since(scene: Scene) -> int:
+def since(scene: FaultyScene) -> int:
     """Return from when on everything must be in the ledger: one that was lost is told by the files as far back as any source reaches."""
     return max(scene.site.epoch, (int(scene.clock.time()) - scene.retention) // MOMENT * MOMENT + MOMENT)
 
 
-def is_caught_up(scene: Scene) -> bool:
+def is_caught_up(scene: FaultyScene) -> bool:
     """Whether nothing is missing but of the last hour."""
     return scene.complete_to(since(scene), (int(scene.clock.time()) - HISTORY) // MOMENT * MOMENT)
 

@@ -17,7 +17,7 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.polling.recount import RECOUNT_CHECK_SECONDS
 from tokiod.ranges import Ranges
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from torture_disk import Disk
 
+    from tests.support.faulty_scene import FaultyScene
     from tokiod.simulator.sources import Source
     from tokiod.window import Window
 
@@ -41,7 +42,7 @@ class Tortured:
     is_kept_up: a daemon that ends by itself is started again, restarts: how often; copied: the simulated time of the ledger's copy.
     """
 
-    scene: Scene
+    scene: FaultyScene
     rng: random.Random
     disk: Disk | None = None
     is_kept_up: bool = False
@@ -159,7 +160,7 @@ class Tortured:
             return False
 
 
-def _is_due(ledger: Ledger, scene: Scene) -> bool:
+def _is_due(ledger: Ledger, scene: FaultyScene) -> bool:
     """Whether any window is still to be counted again for the first time that could be by now."""
     now = scene.clock.time()
     due = (ledger.counts(source.name).due(now, tuple(map(int, source.recount))) for source in scene.config.source)

@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +20,7 @@ from tokiod.simulator.sources import LMT, Source, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from tokiod.clock import SimulatedClock
     from tokiod.config.load import Config
@@ -46,9 +44,6 @@ window = "{window}s"
 retention = "{retention}s"
 """
 
-FOREVER = 2**40
-"""Epoch seconds."""
-
 Process = Literal["supervisor", "writer", "collectors", "feed"]
 
 
@@ -66,7 +61,6 @@ class Scene:
     command_timeout: int = 25
     ports: dict[str, int] = field(default_factory=dict)
     _simulators: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _dead: dict[str, list[Window]] = field(default_factory=dict)
     _daemon: subprocess.Popen[bytes] | None = None
     _config: Config | None = field(default=None)
 
@@ -105,28 +99,6 @@ class Scene:
         for source in self.sources:
             self._await(source)
 
-    def start_source(self, source: Source) -> None:
-        """Start a source again and wait until it answers."""
-        self._simulators[source.name] = self._simulator(source)
-        self._await(source)
-        *before, last = self._dead[source.name]
-        self._dead[source.name] = [*before, Window(last.start, ceil(self.clock.time()))]
-
-    def kill_source(self, source: Source) -> None:
-        """SIGKILL a source."""
-        self._dead.setdefault(source.name, []).append(Window(int(self.clock.time()), FOREVER))
-        self._simulators[source.name].kill()
-        self._simulators[source.name].wait()
-
-    @contextmanager
-    def stopped(self, source: Source) -> Iterator[None]:
-        """Freeze a source: its clients wait."""
-        self._simulators[source.name].send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._simulators[source.name].send_signal(signal.SIGCONT)
-
     def start_daemon(self) -> None:
         """Start `tokiod run`."""
         options = ["--config", str(self.config_path), "--clock", str(self.clock)]
@@ -136,12 +108,6 @@ class Scene:
     def stop_daemon(self) -> int:
         """Stop the daemon and return its exit code."""
         return _stop(self._daemon)
-
-    def kill_daemon(self) -> None:
-        """SIGKILL the supervisor. Its children end with it."""
-        if self._daemon is not None:
-            self._daemon.kill()
-            self._daemon.wait()
 
     @property
     def has_ended(self) -> bool:
@@ -173,19 +139,6 @@ class Scene:
             return False
         os.kill(pid, signal.SIGKILL)
         return True
-
-    @contextmanager
-    def frozen(self, process: Process) -> Iterator[bool]:
-        """Freeze a process of the daemon. Yields False if it does not run. It may be killed meanwhile."""
-        pid = self.pid(process)
-        if pid is None:
-            yield False
-            return
-        _signal(pid, signal.SIGSTOP)
-        try:
-            yield True
-        finally:
-            _signal(pid, signal.SIGCONT)
 
     def stored(self, source: Source = LMT) -> list[Window]:
         """Return the stored windows of a source according to the ledger, oldest first."""
@@ -224,14 +177,13 @@ class Scene:
         for source in self.sources:
             answers = source.answers(self.site, (stored or self.stored)(source))
             files = [path for path in self.files(source) if only is None or path in only]
-            dead = () if source.replayable else self._dead.get(source.name, ())
+            dead = () if source.replayable else self.dead(source)
             result = sum((compare(path, answers, determined=determined, dead=dead) for path in files), result)
         return result
 
-    def memory(self, process: Process | None = None) -> float:
-        """Return the anonymous resident memory of the daemon's processes, or of one process, in MB; 0 if it does not run."""
-        pids = self.processes() if process is None else [pid for pid in [self.pid(process)] if pid is not None]
-        return sum(map(_anonymous, pids)) / 1024
+    def dead(self, source: Source) -> Sequence[Window]:  # noqa: ARG002 - scenes that kill sources know
+        """Return when a source did not run."""
+        return ()
 
     def _simulator(self, source: Source) -> subprocess.Popen[bytes]:
         own = [argument.format(directory=self.directory, port=self._port(source)) for argument in source.arguments]
@@ -268,19 +220,6 @@ def _stop(process: subprocess.Popen[bytes] | None) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _anonymous(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("RssAnon:")), 0)
 
 
 def _command(pid: int) -> bytes:
