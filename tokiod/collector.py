@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
 
+from tokiod.tts.schema import UNITS
 from tokiod.units import Duration
 from tokiod.window_data import Collected, WindowMeta
 
@@ -33,6 +34,24 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names of this machine: what goes there crosses no network."""
+
+
+MAX_RATE = 1e18
+"""The largest limit of a rate: a counter has 63 bits."""
+
+
+class MaxRate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """The largest plausible rates of counters per second: a larger difference of two samples is implausible, and its cell is missing.
+
+    A kind with counters has a field `max_rate` of this type in Config and Saved, with defaults for what it measures.
+    """
+
+    bytes: Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)] = 1e11
+    operations: Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)] = 1e7
+
+    def of(self, dataset: str) -> float:
+        """Return the limit of a logical dataset. Raises KeyError for one that counts neither bytes nor operations."""
+        return {"bytes": self.bytes, "ops": self.operations}[UNITS[dataset]]
 
 
 class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -76,6 +95,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         """Return the logical names of all datasets that this source fills."""
         raise NotImplementedError(f"{type(self).__module__}.Config must have datasets()")
 
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rates per second of counters, by logical dataset; other counters have no limit."""
+        return {}
+
     def faults(self) -> list[str]:
         """Return the errors that types can't express, each as "field: sentence"; none by default."""
         return []
@@ -101,6 +124,10 @@ class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
     def datasets(self) -> frozenset[str]:
         """Return the logical names of all datasets that the files can fill."""
         raise NotImplementedError(f"{type(self).__module__}.Saved must have datasets()")
+
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rates per second, as SourceConfig.max_rates() does."""
+        return {}
 
     def faults(self) -> list[str]:
         """Return the errors that types can't express, each as "option: sentence"; none by default."""

@@ -9,14 +9,25 @@ from zoneinfo import available_timezones
 
 import msgspec
 
-from collectors.lmt.datasets import DATASETS, OWN_UNITS, MdtNames
-from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
+from collectors.lmt.datasets import COUNTERS, DATASETS, OWN_UNITS, MdtNames
+from tokiod.collector import LOCAL_HOSTS, MAX_RATE, MaxRate, SavedOptions, SourceConfig
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SQLITE, MYSQL = "sqlite", "mysql"
+
+
+class OstMaxRate(MaxRate, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """The largest plausible rates per second: bytes read or written of an OST, operations of one type of an MDT."""
+
+    bytes: Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)] = 5e10
+
+
+def counter_rates(max_rate: MaxRate) -> dict[str, float]:
+    """Return the largest plausible rate of each counter."""
+    return {dataset: max_rate.of(dataset) for dataset in COUNTERS}
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -28,6 +39,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     interval: LMT's time step. read_timeout: how long the server may send nothing.
     filesystem: the file system's name, required where the database holds several.
     mdt_names: the columns of mdtargets are named after the "mdt" or its "host" (as pytokio names them).
+    max_rate: the largest plausible rates of counters.
     tls: encrypt, and verify the server's certificate (with tls_ca; default: the system's authorities); tls_cert, tls_key: the client's.
     """
 
@@ -41,6 +53,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     read_timeout: Duration = Duration(20)
     filesystem: str | None = None
     mdt_names: MdtNames = "mdt"
+    max_rate: OstMaxRate = OstMaxRate()
     tls: bool = False
     tls_ca: str | None = None
     tls_cert: str | None = None
@@ -54,6 +67,10 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     def datasets(self) -> frozenset[str]:
         """Return the names of what LMT measures."""
         return DATASETS
+
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rate of each counter."""
+        return counter_rates(self.max_rate)
 
     def faults(self) -> list[str]:
         """Return the errors of the URL, and of options that contradict each other."""
@@ -89,6 +106,7 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 5
     mdt_names: Annotated[MdtNames, msgspec.Meta(description="Name the columns of mdtargets after this; pytokio used the host.")] = "mdt"
+    max_rate: Annotated[OstMaxRate, msgspec.Meta(description="Largest plausible rates of counters per second.")] = OstMaxRate()
     filesystem: Annotated[str | None, msgspec.Meta(description="The file system, where the database holds several.")] = None
     password_file: Annotated[str | None, msgspec.Meta(description="File with the server's password.")] = None
     password_env: Annotated[str | None, msgspec.Meta(description="Environment variable with the server's password.")] = None
@@ -101,6 +119,10 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
     def datasets(self) -> frozenset[str]:
         """Return the names of what LMT measures."""
         return DATASETS
+
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rate of each counter."""
+        return counter_rates(self.max_rate)
 
 
 def url_faults(text: str) -> Iterator[str]:

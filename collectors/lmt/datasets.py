@@ -105,6 +105,7 @@ TABLES = (
     ),
 )
 
+COUNTERS = tuple(quantity.dataset for table in TABLES for quantity in table.quantities if quantity.form == "counter")
 DATASETS = frozenset(quantity.dataset for table in TABLES for quantity in table.quantities)
 OWN_UNITS = {"dataservers/memused": "%", "mdservers/memused": "%"}
 """LMT stores the share of the memory that is used. Each dataset's units are in its file."""

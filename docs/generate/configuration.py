@@ -115,6 +115,8 @@ def _type(given: Any) -> str:
         return " or ".join(f'`"{one}"`' for one in get_args(given))
     if given in _NAMES:
         return _NAMES[given]
+    if (struct := _struct(given)) is not None:
+        return f"table: {', '.join(struct.__struct_fields__)}"
     inner = [one for one in get_args(given) if one not in {type(None), Ellipsis}]
     if get_origin(given) is tuple:
         return f"list: {_type(inner[0])}"
@@ -128,9 +130,15 @@ def _toml(value: Any, given: Any) -> str:
         return f'`"{_span(value)}"`'
     if isinstance(value, Size):
         return f'`"{value >> 20} MiB"`'
+    if isinstance(value, msgspec.Struct):
+        return f"`{{ {', '.join(f'{name} = {_plain(one)}' for name, one in msgspec.structs.asdict(value).items())} }}`"
     if isinstance(value, tuple):
         return f"`[{', '.join(_toml(one, type(one)).strip('`') for one in value)}]`"
     return f"`{msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()}`"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value).decode()
 
 
 def _span(seconds: int) -> str:

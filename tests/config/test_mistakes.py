@@ -216,7 +216,7 @@ MISTAKES = [
     ('window = "60s"', 'window: "60s"', [":17: not TOML: expected key = value"]),
     ('window = "60s"', 'window "60s"', [":17: not TOML: expected key = value"]),
     ('window = "60s"', "window = ", [":17: not TOML: window has no value"]),
-    ('window = "60s"', 'max_size = "256MB"', [":17: source cscratch-lmt: max_size: unknown key"]),
+    ('window = "60s"', 'max_size = "256MB"', [":17: source cscratch-lmt: max_size: unknown key, did you mean max_rate?"]),
     (
         'window = "60s"',
         'watch = "spool"',

@@ -51,6 +51,12 @@ def test_options_of_the_saved_form_are_keys_of_the_stanza(load):
     assert (source.options.mdt_names, source.options.step, source.step, int(source.scan)) == ("host", 60, 60, 60)
 
 
+def test_the_limits_of_counters_are_those_of_the_files_that_are_put_into_the_folder(load):
+    (source,) = load(stanza() + "max_rate = { bytes = 1e9 }\n").source
+    assert source.max_rates() == source.options.max_rates()
+    assert source.max_rates()["datatargets/readbytes"] == 1e9
+
+
 def test_keys_that_only_a_live_source_has_are_refused_like_any_other_unknown_one(load):
     (fault,) = faults(load, stanza(url="sqlite:///var/lib/lmt.sqlite3"))
     assert "url" in fault

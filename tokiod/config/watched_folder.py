@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
 
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.config.checks import is_writable_by_others
 from tokiod.units import Duration, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -41,6 +44,10 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     def datasets(self) -> frozenset[str]:
         """Return the names of the datasets that the files can fill."""
         return self.options.datasets()
+
+    def max_rates(self) -> Mapping[str, float]:
+        """Return the largest plausible rates of the files' counters."""
+        return self.options.max_rates()
 
     def faults(self) -> list[str]:
         """Return the errors of the folder and the options."""

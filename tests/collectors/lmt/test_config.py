@@ -130,3 +130,51 @@ def test_nothing_is_opened_before_the_first_window_is_collected(tmp_path):
 def test_the_memory_of_servers_is_a_percentage_live_and_saved():
     expected = {"dataservers/memused": "%", "mdservers/memused": "%"}
     assert (lmt.Config.units, lmt.Saved.units, watched(lmt.Saved).units) == (expected, expected, expected)
+
+
+def loaded(tmp_path, max_rate):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(
+        f"""timezone = "UTC"
+[archive]
+path = "/var/lib/tokiod/%Y-%m-%d/{{system}}.hdf5"
+[[source]]
+name = "lc1-lmt"
+kind = "lmt"
+system = "lc1"
+url = "{SQLITE}"
+max_rate = {max_rate}
+"""
+    )
+    (source,) = config.load(path).source
+    return source.max_rates()
+
+
+def test_a_counter_of_bytes_may_rise_by_50_gb_a_second_one_of_operations_by_ten_million():
+    rates = section(SQLITE).max_rates()
+    assert rates.pop("datatargets/readbytes") == rates.pop("datatargets/writebytes") == 5e10
+    assert len(rates) == 12
+    assert rates == {dataset: 1e7 for dataset in rates if dataset.startswith("mdtargets/")}
+    assert lmt.Saved().max_rates() == section(SQLITE).max_rates()
+
+
+def test_a_limit_that_is_not_given_keeps_its_default(tmp_path):
+    rates = loaded(tmp_path, "{ operations = 5e6 }")
+    assert (rates["datatargets/readbytes"], rates["mdtargets/opens"]) == (5e10, 5e6)
+    assert loaded(tmp_path, "{ bytes = 100_000_000_000 }")["datatargets/writebytes"] == 1e11
+
+
+@pytest.mark.parametrize(
+    ("max_rate", "sentence"),
+    [
+        ("{ bytes = 0 }", "tokiod.toml:9: source lc1-lmt: max_rate.bytes: expected a number > 0.0"),
+        ("{ operations = nan }", "tokiod.toml:9: source lc1-lmt: max_rate.operations: expected a number > 0.0"),
+        ("{ bytes = inf }", "tokiod.toml:9: source lc1-lmt: max_rate.bytes: expected a number <= 1e+18"),
+        ('{ bytes = "50 GB" }', "tokiod.toml:9: source lc1-lmt: max_rate.bytes: expected a number, got text in quotes"),
+        ("{ byte = 5e10 }", "tokiod.toml:9: source lc1-lmt: max_rate.byte: unknown key, did you mean bytes?"),
+        ("5e10", "tokiod.toml:9: source lc1-lmt: max_rate: expected a table, got a number"),
+    ],
+)
+def test_a_wrong_limit_is_reported_with_its_line(tmp_path, max_rate, sentence):
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        loaded(tmp_path, max_rate)

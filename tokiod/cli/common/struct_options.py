@@ -10,8 +10,28 @@ import msgspec
 
 
 def options_of(struct: type[msgspec.Struct]) -> list[click.Option]:
-    """Return an option for each field. A Literal is a choice, a tuple is repeatable, a bool is a flag. Meta's description is the help."""
+    """Return an option for each field. A Literal is a choice, a tuple is repeatable, a bool is a flag, a struct of numbers is a list.
+
+    Meta's description is the help.
+    """
     return [_option(field) for field in msgspec.structs.fields(struct)]
+
+
+class _Numbers(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on only
+    """A struct of numbers, written as bytes=5e10,operations=1e7; those that are not named keep their defaults."""
+
+    def __init__(self, struct: type[msgspec.Struct]) -> None:
+        self._struct = struct
+        self.name = ",".join(f"{field}=NUMBER" for field in struct.__struct_fields__)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> msgspec.Struct:
+        if isinstance(value, msgspec.Struct):
+            return value
+        try:
+            given = {name: float(number) for name, _, number in (part.partition("=") for part in value.split(","))}
+            return msgspec.convert(given, self._struct)
+        except ValueError as error:  # msgspec's errors are among these
+            self.fail(f"{value!r}: expected {self.name}: {str(error).replace('`$.', '`')}", param, ctx)
 
 
 def _option(field: msgspec.structs.FieldInfo) -> click.Option:
@@ -22,6 +42,10 @@ def _option(field: msgspec.structs.FieldInfo) -> click.Option:
         keywords["type"] = click.Choice(list(get_args(kind)))
     elif get_origin(kind) is tuple:
         keywords |= {"type": get_args(kind)[0], "multiple": True}
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        keywords["type"] = _Numbers(kind)
+        if default is not None:
+            keywords["show_default"] = ",".join(f"{name}={number:g}" for name, number in msgspec.structs.asdict(default).items())
     elif kind is bool:
         keywords["is_flag"] = True
     else:
