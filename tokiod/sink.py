@@ -59,7 +59,7 @@ class UnsyncedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file that was made, grown, opened (reopened) or sealed; error: the reason why it was not."""
+    """A file that was made, grown, opened (reopened), sealed or converted (from 0.1.0); error: the reason why it was not."""
 
     change: str
     path: Path

@@ -10,11 +10,14 @@ import numpy as np
 from tokiod.batch import Batch, Rows
 from tokiod.errors import Refusal
 from tokiod.tts.counters.cell_writer import Changes
-from tokiod.tts.counters.counter import Counter
+from tokiod.tts.counters.day_counter import DayCounter
+from tokiod.tts.counters.difference_rule import LARGEST, next_day
+from tokiod.tts.layout import STATE_ROWS
+from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -23,23 +26,24 @@ if TYPE_CHECKING:
     from tokiod.selection import Cells
     from tokiod.tts.live.live_file import LiveFile
 
-BEFORE, AFTER = 0, -1
-"""The guard rows of a day's raw samples: the last sample of the day before, the first of the day after."""
+
+NEXT_ROW = -1
+"""The row of raw that holds the samples of the next day's first row."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenDayFile:
     """An open live file in its slot, with its counters and the column maps of the batches that came.
 
-    compare: find out which cells change (reads before it writes). guards_are_filled: its guard rows hold what the neighbouring days know;
-    a kill may have come between creating the file and filling them.
+    compare: find out which cells change (reads before it writes). is_joined: it and the days around it agree on what they must know of each
+    other (sinks.tts.seams); a kill may have come between storing a window and that.
     """
 
     slot: FileSlot
     file: LiveFile
     compare: bool = True
-    guards_are_filled: bool = False
-    _counters: dict[str, Counter] = field(default_factory=dict)
+    is_joined: bool = False
+    _counters: dict[str, DayCounter] = field(default_factory=dict)
     _mappings: dict[str, _BatchMapping] = field(default_factory=dict)
 
     def store(self, cells: Cells) -> Batch | None:
@@ -50,50 +54,65 @@ class OpenDayFile:
             block = cells.value.reshape(-1, len(batch.columns))
             if batch.form == "gauge":
                 return self._store_gauge_rows(cells, first, block)
-            return self._changes(batch, self.counter(batch.dataset).store_rows(first + 1, block, compare=self.compare))
+            return self._changes(batch.dataset, self.counter(batch.dataset).store_rows(first, block, compare=self.compare))
         row, column = (cells.time - self.slot.start) // batch.step, self.columns(batch)[cells.column]
         if batch.form == "counter":
-            return self._changes(batch, self.counter(batch.dataset).store(row + 1, column, cells.value, compare=self.compare))
+            return self._changes(batch.dataset, self.counter(batch.dataset).store(row, column, cells.value, compare=self.compare))
         changed = self.file.cells[batch.dataset].assign(row, column, cells.value, compare=self.compare)
-        return None if changed is None else self._changes(batch, Changes(row[changed], column[changed], cells.value[changed]))
+        return None if changed is None else self._changes(batch.dataset, Changes(row[changed], column[changed], cells.value[changed]))
 
-    def store_guard(self, batch: Batch, column: NDArray[np.integer], value: NDArray[np.int64], guard: int) -> Batch | None:
-        """Put samples of a neighbouring day into the guard row BEFORE or AFTER; return the cells that changed, as store() does.
+    def store_row(self, dataset: str, row_index: int, samples: NDArray[np.int64]) -> Batch | None:
+        """Store samples of a counter, i8[columns], ABSENT without one, in one row of raw; return what store() does."""
+        (column,) = np.nonzero(samples != ABSENT)
+        row = np.full(len(column), range(self.file.raw[dataset].rows)[row_index])
+        return self._changes(dataset, self.counter(dataset).store(row, column, samples[column], compare=self.compare))
 
-        column indexes batch.columns. Columns and datasets that the file does not have are left out.
-        """
-        if batch.dataset not in self.file.raw:
-            return None
-        counter, here = self.counter(batch.dataset), self.columns(batch)[column]
-        known = here >= 0
-        row = np.full(int(known.sum()), guard if guard == BEFORE else counter.last_row)
-        return self._changes(batch, counter.store(row, here[known], value[known], compare=self.compare))
+    def set_begin(self, dataset: str, state: NDArray[np.int64], *, force: bool) -> Batch | None:
+        """Set the state before the day, i8[5, columns]; return the cells that changed, as store() does. force: see DayCounter."""
+        every = np.arange(state.shape[1])
+        return self._changes(dataset, self.counter(dataset).set_begin(every, state, force=force, compare=self.compare))
 
-    def first_row(self, cells: Cells) -> slice | NDArray[np.bool_]:
-        """Return which of a batch's cells are in the day's first row."""
-        if cells.first is not None and self.is_whole(cells.batch):
-            return slice(len(cells.batch.columns) if cells.first == 0 else 0)
-        return cells.time < self.slot.start + cells.batch.step
+    def counters(self) -> list[str]:
+        """Return the names of the counter datasets."""
+        return list(self.file.raw)
 
-    def counter(self, dataset: str) -> Counter:
+    def counter(self, dataset: str) -> DayCounter:
         """Return the counter dataset's samples with its cells."""
         if dataset not in self._counters:
-            file = self.file
-            self._counters[dataset] = Counter(file.cells[dataset], file.raw[dataset], file.span[dataset], keep=file.sealed_raw)
+            self._counters[dataset] = DayCounter.of(self.file, dataset)
         return self._counters[dataset]
 
     def names(self, dataset: str) -> tuple[str, ...]:
         """Return the columns of a counter, empty if the file has no such dataset."""
         return self.file.raw[dataset].columns if dataset in self.file.raw else ()
 
-    def last_samples(self, dataset: str) -> NDArray[np.int64]:
-        """Return each column's last sample of the day, i8[columns], ABSENT for a column without samples."""
-        return self.counter(dataset).last_samples()
-
     def first_samples(self, dataset: str) -> NDArray[np.int64]:
         """Return each column's sample in the day's first row, i8[columns], ABSENT for a column without it."""
-        samples: NDArray[np.int64] = self.file.raw[dataset].read(1, 2)[0]
+        return self.counter(dataset).first_samples()
+
+    def next_samples(self, dataset: str) -> NDArray[np.int64]:
+        """Return each column's sample in the next day's first row, as far as this file has it, i8[columns], ABSENT without it."""
+        samples: NDArray[np.int64] = self.file.raw[dataset].read(self.counter(dataset).rows, self.counter(dataset).rows + 1)[0]
         return samples
+
+    def begin(self, dataset: str) -> NDArray[np.int64]:
+        """Return the state before the day, i8[5, columns]."""
+        return self.file.begin[dataset].read(0, STATE_ROWS)
+
+    def next_state(self, dataset: str) -> NDArray[np.int64]:
+        """Return the state before the next day, i8[5, columns], rows counted from there."""
+        counter = self.counter(dataset)
+        return next_day(counter.end_state(), counter.rows, self.file.spec.rule(dataset).reach)
+
+    def has_first_row(self, cells: Cells) -> bool:
+        """Return whether some of a batch's cells are in the day's first row."""
+        if cells.first is not None and self.is_whole(cells.batch):
+            return cells.first == 0
+        return bool((cells.time < self.slot.start + cells.batch.step).any())
+
+    def implausible(self) -> int:
+        """Return how many of the samples that were stored since the file was opened made an implausible difference."""
+        return sum(counter.implausible for counter in self._counters.values())
 
     def fits(self, batch: Batch) -> bool:
         """Return whether the file has the batch's dataset, in its form and step, with all of its columns."""
@@ -117,17 +136,17 @@ class OpenDayFile:
         matrix.write_rows(first, block)
         if not different.all():
             row, column = np.nonzero(different)
-            return self._changes(batch, Changes(row + first, column, block[different]))
+            return self._changes(batch.dataset, Changes(row + first, column, block[different]))
         rows = Rows(self.slot.start + first * batch.step, len(block))
         time = batch.time if batch.rows == rows else rows.arrays(batch.step, len(batch.columns))[0]
         return Batch(batch.dataset, "gauge", batch.step, batch.columns, time, batch.column, cells.value)
 
-    def _changes(self, batch: Batch, changes: Changes) -> Batch | None:
+    def _changes(self, dataset: str, changes: Changes) -> Batch | None:
         if not self.compare or not len(changes.row):
             return None
-        time = self.slot.start + changes.row.astype(np.int64) * batch.step
-        names = self.file.spec.matrices[batch.dataset].columns
-        return Batch(batch.dataset, "gauge", batch.step, names, time, changes.column.astype(np.uint32), changes.value)
+        step, names = self.file.spec.step(dataset), self.file.spec.matrices[dataset].columns
+        time = self.slot.start + changes.row.astype(np.int64) * step
+        return Batch(dataset, "gauge", step, names, time, changes.column.astype(np.uint32), changes.value)
 
     def _mapping(self, batch: Batch) -> _BatchMapping:
         """Work out once what holds for all batches that have the same names, form and step."""
@@ -161,15 +180,21 @@ class _BatchMapping:
         return same_names and self.form_and_step == (batch.form, batch.step)
 
 
-def spec_for(slot: FileSlot, kind: str, own_units: Mapping[str, str], chosen: Sequence[Cells]) -> FileSpec:
-    """Return what a file must have for batches. own_units: the kind's, by dataset. Raises Refusal if the batches contradict each other."""
+def spec_for(
+    slot: FileSlot, kind: str, own_units: Mapping[str, str], max_step: Callable[[str, int], int], chosen: Sequence[Cells]
+) -> FileSpec:
+    """Return what a file must have for batches. Raises Refusal if the batches contradict each other.
+
+    own_units: the kind's, by dataset. max_step: returns the largest plausible difference per row of a counter, of dataset and step.
+    """
     groups: dict[str, GroupSpec] = {}
     matrices: dict[str, MatrixSpec] = {}
     for batch in (cells.batch for cells in chosen if cells.batch.columns):
         group = GroupSpec(batch.step, kind)
         if groups.setdefault(batch.dataset.partition("/")[0], group) != group:
             raise Refusal(f"{batch.dataset}: step {batch.step}, the rest of its group has another", "never")
-        known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter", own_units.get(batch.dataset, "")))
+        limit = max_step(batch.dataset, batch.step) if batch.form == "counter" else LARGEST
+        known = matrices.setdefault(batch.dataset, MatrixSpec((), batch.form == "counter", own_units.get(batch.dataset, ""), limit))
         if known.counter != (batch.form == "counter"):
             raise Refusal(f"{batch.dataset}: a gauge and a counter in one window", "never")
         matrices[batch.dataset] = replace(known, columns=tuple(dict.fromkeys(known.columns + batch.columns)))

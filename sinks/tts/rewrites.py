@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.rewrite import Rewrite
 
-Change = Literal["made", "grown", "opened", "sealed"]
+Change = Literal["made", "grown", "opened", "sealed", "converted"]
 
 WAIT_SECONDS = 0.02
 """How long a window waits for its file to be created or grown: a small one is ready by then, and the window need not come again. A file
@@ -54,6 +54,10 @@ class RewriteQueue:
     def at(self, path: Path) -> PendingRewrite | None:
         """Return the rewrite of a file that is in progress."""
         return self._pending.get(path)
+
+    def pending(self) -> list[PendingRewrite]:
+        """Return all rewrites in progress."""
+        return list(self._pending.values())
 
     def begin(self, slot: FileSlot, change: Change, rewrite: Rewrite) -> PendingRewrite:
         """Submit the work of a rewrite; sealing is never urgent."""

@@ -1,43 +1,47 @@
 """The archive: windows into live TTS files, one file per system and day (or the one file of `tokioctl archive`).
 
-A window changes its day's file and, at the seams, the neighbours: the counters of the first row close the last cells of the day before,
-the last counters of a day open the first cells of the day after. Everything is assignment, so a window that is applied again, by a retry
-or after a kill, leaves the same files.
+A window changes its day's file and, at the seams, the neighbours (sinks.tts.seams). Everything is assignment, so a window that is applied
+again, by a retry or after a kill, leaves the same files.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections import Counter, OrderedDict, defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sinks.tts.guard_rows import NeighbourGuards, fill_guard_rows
-from sinks.tts.open_day_file import AFTER, OpenDayFile, spec_for
+import numpy as np
+
+from sinks.tts.open_day_file import OpenDayFile, spec_for
 from sinks.tts.quarantine import Quarantine
 from sinks.tts.reopened_days import IDLE_SECONDS, ReopenedFiles
 from sinks.tts.rewrite_worker import InlineExecutor, ThreadExecutor
 from sinks.tts.rewrites import RewriteQueue
+from sinks.tts.sealed_days import SealedDays
+from sinks.tts.seams import Seams
+from tokiod.archive.layout import FileSlot
 from tokiod.errors import Refusal
 from tokiod.selection import Cells, Selection
 from tokiod.sink import Applied, FileChange, UnsyncedFile
+from tokiod.tts.counters.difference_rule import Rule
 from tokiod.tts.live.create import no_pause
 from tokiod.tts.live.files import REAL, Files, exists
-from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
-from tokiod.tts.live.rewrite import CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
+from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, OutdatedFile, SyncFailed
+from tokiod.tts.live.rewrite import ConvertFile, CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
+from tokiod.tts.schema import ABSENT
 from tokiod.tts.sealed.seal import is_sealed
-from tokiod.tts.sealed.sealed_neighbour import SealedDay
 from tokiod.window import Window
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
 
-    from sinks.tts.guard_rows import NeighbourDay
     from sinks.tts.rewrite_worker import Executor
     from sinks.tts.rewrites import Change, PendingRewrite
-    from tokiod.archive.layout import FileSlot, Layout
+    from sinks.tts.seams import Neighbour
+    from tokiod.archive.layout import Layout
+    from tokiod.batch import Batch
     from tokiod.clock import Clock
     from tokiod.sink import QuarantinedFile
     from tokiod.tts.live.create import Pause
@@ -45,21 +49,30 @@ if TYPE_CHECKING:
     from tokiod.tts.spec import FileSpec
     from tokiod.window_data import Collected, WindowMeta
 
-_IN_PROGRESS: dict[Change, str] = {"made": "created", "grown": "grown", "opened": "reopened", "sealed": "sealed"}
+MIN_OPEN = 6
+"""Files that are needed at a time: a day, those around it, and those around these."""
+IMPLAUSIBLE = "implausible difference"
+"""Why a sample of a counter is stored and its difference is not."""
+
+_IN_PROGRESS: dict[Change, str] = {
+    "made": "created", "grown": "grown", "opened": "reopened", "sealed": "sealed", "converted": "converted from tokiod 0.1.0"
+}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
 class TtsSink:
     """Stores windows in TTS files: opens, creates, grows and reopens the files that windows need, keeps a few open, and syncs them.
 
-    The executor does long work, inline or in threads: meanwhile a window whose file is being created, grown or reopened is refused, and
-    comes again soon. A file that is not trusted any more (a failed sync, truncated or replaced by another process, not a live file) is
-    quarantined and reported by the next commit; where only the sync failed, a copy takes its place, so nothing that was committed is lost.
+    The executor does long work, inline or in threads: meanwhile a window whose file, or a file of a day beside it that must change, is
+    being created, grown, reopened or converted is refused, and comes again soon. A file that is not trusted any more (a failed sync,
+    truncated or replaced by another process, not a live file) is quarantined and reported by the next commit; where only the sync failed,
+    a copy takes its place, so nothing that was committed is lost.
 
     layout: which file holds a time. clock: its time is the `updated` attribute of datasets. compare: find out which cells change, for the
     feed (reads before it writes). max_open: files that stay open. max_columns: of a dataset, so that a faulty source can't fill the disk.
     units: those that a kind declares, by kind and dataset. steps: those of the sources, by system and kind: the next day's file gets them,
-    whatever the file before has. pause: called between slices of work that is done inline.
+    whatever the file before has. max_rates: the largest plausible rates of counters per second, by system and dataset, for new files.
+    pause: called between slices of work that is done inline.
     before_create: called before a file is created in a slot without one; raises OSError where it must not be.
     """
 
@@ -72,6 +85,7 @@ class TtsSink:
     max_columns: int = 50_000
     units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     steps: Mapping[str, Mapping[str, Collection[int]]] = field(default_factory=dict)
+    max_rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     pause: Pause = no_pause
     before_create: Callable[[FileSlot], None] = lambda _slot: None
     _open: OrderedDict[Path, OpenDayFile] = field(default_factory=OrderedDict, init=False)
@@ -79,6 +93,10 @@ class TtsSink:
     _rewrites: RewriteQueue = field(init=False)
     _quarantine: Quarantine = field(init=False)
     _reopened: ReopenedFiles = field(init=False)
+    _seams: Seams = field(init=False)
+    _readable_seams: Seams = field(init=False)
+    _sealed_days: SealedDays = field(init=False)
+    _changes: defaultdict[str, list[Batch]] = field(default_factory=lambda: defaultdict(list), init=False)
 
     def __post_init__(self) -> None:
         if self.executor == "inline":
@@ -88,6 +106,9 @@ class TtsSink:
         self._rewrites = RewriteQueue(self.executor)
         self._quarantine = Quarantine(self.clock, self.files, self.pause)
         self._reopened = ReopenedFiles(self.clock)
+        self._sealed_days = SealedDays(self.max_open)
+        self._seams = Seams(self._used_neighbour, self._reopen_neighbour, self._note_changes)
+        self._readable_seams = Seams(self._readable_neighbour, self._reopen_neighbour, self._note_changes)
 
     # ---- windows
 
@@ -132,24 +153,34 @@ class TtsSink:
         if window.end > slot.end:
             raise Refusal(f"window {window} crosses the end of {slot.path}", "never")
         if (day := self._file_for(slot, meta.kind, chosen)) is not None:
-            guards = NeighbourGuards(day, self._open_neighbour)
-            for cells in (cells for cells in chosen if cells.batch.columns):
+            implausible = day.implausible()
+            stored = [cells for cells in chosen if cells.batch.columns]
+            for cells in stored:
                 applied.cells += len(cells.time)
-                applied.changes += [changed for changed in (day.store(cells), *guards.update(cells)) if changed is not None]
+                self._note_changes(day, day.store(cells))
+            self._seams.update(day, stored)
+            if count := day.implausible() - implausible:
+                applied.dropped[IMPLAUSIBLE] += count
+        applied.changes += self._changes.pop(meta.system, [])
         return applied
 
     def _close_span(self, meta: WindowMeta, chosen: Sequence[Cells], applied: Applied) -> None:
         """Store the counters of the step after the last file: they close its last cells."""
-        start = meta.window.start
-        before = self.layout(meta.system, start - 1)
-        day = None if before is None or before.end != start else self._open_file(before)
+        slot = FileSlot(meta.system, Path(), meta.window.start, meta.window.end)
+        before = self._neighbour(slot, -1)
         for cells in chosen:
-            if day is None or cells.batch.form != "counter":
+            if before is None or cells.batch.form != "counter":
                 applied.dropped["outside the file"] += len(cells.time)
                 continue
-            first = cells.time < start + cells.batch.step
-            changed = day.store_guard(cells.batch, cells.column[first], cells.value[first], AFTER)
-            applied.changes += [] if changed is None else [changed]
+            first, samples = cells.time < slot.start + cells.batch.step, np.full(len(cells.batch.columns), ABSENT)
+            samples[cells.column[first]] = cells.value[first]
+            self._seams.close_last_row(slot, before, cells.batch.dataset, cells.batch.columns, samples)
+        applied.changes += self._changes.pop(meta.system, [])
+
+    def _note_changes(self, day: OpenDayFile, changed: Batch | None) -> None:
+        """Keep changed cells until a window of the system is stored; some change when files are joined, or by a window that is refused."""
+        if changed is not None:
+            self._changes[day.slot.system].append(changed)
 
     # ---- maintenance
 
@@ -170,14 +201,25 @@ class TtsSink:
         self.before_create(slot)
         span, steps = (slot.start, slot.end), self.steps.get(system, {})
         made = CreateNextDay(
-            slot.path, before.path, span, self._now(), self.files, lambda one: one.step in steps.get(one.source, {one.step})
+            slot.path,
+            before.path,
+            span,
+            self._now(),
+            self._limit(slot),
+            self.files,
+            lambda one: one.step in steps.get(one.source, {one.step}),
         )
         self._rewrites.begin(slot, "made", made)
 
     def seal(self, system: str, time: int) -> bool:
-        """Begin to seal the live file that holds a time; False if there is none or it is being rewritten."""
+        """Begin to seal the live file that holds a time; False if there is none, or it or a day beside it is being rewritten first."""
         slot = self.layout(system, time)
-        return slot is not None and self._seal(slot)
+        try:
+            return slot is not None and self._seal(slot)
+        except Refusal as error:
+            if error.when != "busy":
+                raise
+            return False
 
     def adopt(self, system: str, time: int, last_used: float | None = None) -> None:
         """Seal the file that holds a time, which has a marker, once it is idle. last_used: see the contract."""
@@ -192,12 +234,12 @@ class TtsSink:
     def seal_reopened(self) -> list[FileChange]:
         """Seal all reopened files now, and wait for it; return what was done. A file that can't be sealed stops no other."""
         done: list[FileChange] = []
+        for path in self._reopened.paths:
+            if (pending := self._rewrites.at(path)) is not None and pending.change != "sealed":
+                self._rewrites.cancel(path)
         while set(self._reopened.paths) - (failed := {one.path for one in done if one.error is not None}):
-            for path in self._reopened.paths:
-                if (pending := self._rewrites.at(path)) is not None and pending.change != "sealed":
-                    self._rewrites.cancel(path)
             self._seal_idle(0.0, failed)
-            for pending in [pending for path in self._reopened.paths if (pending := self._rewrites.at(path)) is not None]:
+            for pending in self._rewrites.pending():
                 while not pending.job.is_done(0.1):
                     self.pause()
             done += self._finish_rewrites()
@@ -219,12 +261,16 @@ class TtsSink:
                     if self._seal(slot):
                         return
                     self._reopened.remove(slot.path)
+                except Refusal as error:
+                    if error.when != "busy":  # a day beside it is changed first
+                        self._done.append(FileChange("sealed", slot.path, error))
                 except Exception as error:  # noqa: BLE001 - one file never stops the others; it comes again when it is idle again
                     self._done.append(FileChange("sealed", slot.path, error))
 
     def _seal(self, slot: FileSlot) -> bool:
         if self._rewrites.at(slot.path) is not None or (day := self._open_file(slot, reopen=False)) is None:
             return False
+        self._readable_seams.join(day)
         try:
             self._rewrites.begin(slot, "sealed", SealFile(day.file, self._now()))
         except (FileLost, SyncFailed) as error:
@@ -248,14 +294,14 @@ class TtsSink:
 
         None if there is no file yet and nothing to store in one. Raises Refusal if the batches contradict the file, or it isn't ready yet.
         """
+        self._reopened.note_use(slot)
         day = self._open_file(slot)
-        if day is not None and not day.guards_are_filled:
-            fill_guard_rows(day, day.file.raw, self._read_neighbour)
         while day is None or not all(day.fits(cells.batch) for cells in chosen):
-            wanted = spec_for(slot, kind, self.units.get(kind, {}), chosen)
+            wanted = spec_for(slot, kind, self.units.get(kind, {}), lambda *of: self._max_step(slot.system, *of), chosen)
             if day is None and not wanted.matrices:
                 return None
             day = self._create_or_grow(slot, day, wanted)
+        self._seams.join(day)
         return day
 
     def _exists(self, slot: FileSlot) -> bool:
@@ -263,7 +309,6 @@ class TtsSink:
 
     def _open_file(self, slot: FileSlot, *, reopen: bool = True) -> OpenDayFile | None:
         """Return the slot's file if it exists; None for a sealed one unless it is to be reopened, which may raise Refusal."""
-        self._reopened.note_use(slot)
         if slot.path in self._open:
             self._open.move_to_end(slot.path)
             return self._open[slot.path]
@@ -272,6 +317,8 @@ class TtsSink:
             return None
         try:
             file = LiveFile.open(slot.path, self.files)
+        except OutdatedFile:
+            return self._await_rewrite(slot, "converted", lambda: ConvertFile(slot.path, *self._conversion(slot)))
         except NotLive as error:
             if not is_sealed(slot.path):
                 self._distrust(slot, None, error)
@@ -283,24 +330,59 @@ class TtsSink:
     def _neighbour_slot(self, slot: FileSlot, direction: int) -> FileSlot | None:
         return self.layout(slot.system, slot.end if direction > 0 else slot.start - 1)
 
-    def _open_neighbour(self, slot: FileSlot, direction: int) -> OpenDayFile | None:
-        """Return the live file of the day after (+1) or before (-1)."""
-        neighbour = self._neighbour_slot(slot, direction)
-        return None if neighbour is None else self._open_file(neighbour, reopen=False)
+    def _used_neighbour(self, slot: FileSlot, direction: int) -> Neighbour:
+        """Return the day after or before as _neighbour() does, for a window: the next one may change it."""
+        if (neighbour := self._neighbour_slot(slot, direction)) is not None:
+            self._reopened.note_use(neighbour)
+        return self._neighbour(slot, direction)
 
-    def _read_neighbour(self, slot: FileSlot, direction: int) -> NeighbourDay | None:
-        """Return the samples of the day after (+1) or before (-1), which stays sealed if it is."""
-        if (day := self._open_neighbour(slot, direction)) is not None:
-            return day
+    def _neighbour(self, slot: FileSlot, direction: int) -> Neighbour:
+        """Return the day after (+1) or before (-1), which stays sealed if it is."""
         neighbour = self._neighbour_slot(slot, direction)
-        try:
-            return None if neighbour is None else SealedDay.read(neighbour.path)
-        except (FileNotFoundError, NotLive):
+        if neighbour is None:
             return None
+        if neighbour.path not in self._open and (sealed := self._sealed_days.known(neighbour.path)) is not None:
+            return sealed
+        return self._open_file(neighbour, reopen=False) or self._sealed_days.read(neighbour.path)
+
+    def _readable_neighbour(self, slot: FileSlot, direction: int) -> Neighbour:
+        """Return the day after or before as _neighbour() does, None if it can't be read: once it can be, it is joined itself."""
+        try:
+            return self._neighbour(slot, direction)
+        except OSError:
+            return None
+
+    def _reopen_neighbour(self, slot: FileSlot, direction: int) -> OpenDayFile | None:
+        """Reopen the sealed day after (+1) or before (-1)."""
+        neighbour = self._neighbour_slot(slot, direction)
+        return None if neighbour is None else self._reopen(neighbour)
 
     def _reopen(self, slot: FileSlot) -> OpenDayFile | None:
         self._reopened.add(slot)
-        return self._await_rewrite(slot, "opened", lambda: UnsealFile(slot.path, self._now(), self.files))
+        return self._await_rewrite(slot, "opened", lambda: UnsealFile(slot.path, *self._conversion(slot)))
+
+    def _conversion(self, slot: FileSlot) -> tuple[Callable[[FileSpec], FileSpec], int, Files, Path | None]:
+        """Return what a rewrite of a file that may be of 0.1.0 needs: limits, time, files, and the day before."""
+        return self._limit(slot), self._now(), self.files, self._path_before(slot)
+
+    def _path_before(self, slot: FileSlot) -> Path | None:
+        before = self._neighbour_slot(slot, -1)
+        return None if before is None else before.path
+
+    def _limit(self, slot: FileSlot) -> Callable[[FileSpec], FileSpec]:
+        """Return a function that sets the largest plausible steps of the counters of a spec."""
+
+        def limit(spec: FileSpec) -> FileSpec:
+            matrices = {
+                name: replace(matrix, max_step=self._max_step(slot.system, name, spec.step(name))) if matrix.counter else matrix
+                for name, matrix in spec.matrices.items()
+            }
+            return replace(spec, matrices=matrices)
+
+        return limit
+
+    def _max_step(self, system: str, dataset: str, step: int) -> int:
+        return Rule.of(step, self.max_rates.get(system, {}).get(dataset)).max_step
 
     def _create_or_grow(self, slot: FileSlot, day: OpenDayFile | None, wanted: FileSpec) -> OpenDayFile | None:
         """Create or grow the file for `wanted`; the result may lack some of it if a rewrite for an earlier window was in progress."""
@@ -312,11 +394,11 @@ class TtsSink:
         if day is None:
             if self._rewrites.at(slot.path) is None:
                 self.before_create(slot)
-            return self._await_rewrite(slot, "made", lambda: CreateFile(slot.path, spec, self._now(), self.files))
+            return self._await_rewrite(slot, "made", lambda: CreateFile(slot.path, spec, self._now(), self.files, self._path_before(slot)))
         live = day.file
         if (pending := self._rewrites.at(slot.path)) is not None and pending.change == "sealed":
             self._rewrites.cancel(slot.path)
-        return self._await_rewrite(slot, "grown", lambda: GrowFile(live, spec, self._now()))
+        return self._await_rewrite(slot, "grown", lambda: GrowFile(live, spec, self._now(), self._path_before(slot)))
 
     def _await_rewrite(self, slot: FileSlot, change: Change, rewrite: Callable[[], Rewrite]) -> OpenDayFile | None:
         """Return the file that a window needs, once its rewrite is done; refuse the window until then."""
@@ -335,7 +417,7 @@ class TtsSink:
                 self._distrust(slot, None if before is None else before.file, error)
             raise
         except NotLive as error:
-            if pending.change == "opened":
+            if pending.change in ("opened", "converted"):
                 self._distrust(slot, None, error)
             raise
         self._done.append(FileChange(pending.change, slot.path))
@@ -343,15 +425,12 @@ class TtsSink:
             self._open.pop(slot.path, None)
             self._reopened.remove(slot.path)
             return None
-        day = self._keep_open(OpenDayFile(slot, file, self.compare))
-        known = {} if before is None else before.file.spec.matrices
-        new = [dataset for dataset, matrix in file.spec.matrices.items() if matrix != known.get(dataset)]
-        fill_guard_rows(day, new, self._read_neighbour)
-        return day
+        return self._keep_open(OpenDayFile(slot, file, self.compare))
 
     def _keep_open(self, day: OpenDayFile) -> OpenDayFile:
         self._open[day.slot.path] = day
-        for path, old in list(self._open.items())[: -self.max_open]:
+        self._open.move_to_end(day.slot.path)
+        for path, old in list(self._open.items())[: -max(self.max_open, MIN_OPEN)]:
             if not old.file.dirty and self._rewrites.at(path) is None:
                 old.file.close()
                 del self._open[path]
@@ -360,10 +439,9 @@ class TtsSink:
     def _distrust(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
         self._rewrites.cancel(slot.path)
         self._open.pop(slot.path, None)
+        self._changes.pop(slot.system, None)
         if (copied := self._quarantine.add(slot, file, error)) is not None:
-            day = self._keep_open(OpenDayFile(slot, copied, self.compare))
-            with suppress(OSError):  # then the next window of the day fills them
-                fill_guard_rows(day, day.file.raw, self._read_neighbour)
+            self._keep_open(OpenDayFile(slot, copied, self.compare))
 
     def _now(self) -> int:
         return int(self.clock.time())

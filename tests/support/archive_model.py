@@ -53,12 +53,11 @@ def expected(samples: Samples, days: int) -> dict[tuple[int, str, str], dict[int
     """Return {(day, dataset, column): {row: value}} of every cell that isn't missing."""
     cells: dict[tuple[int, str, str], dict[int, float]] = {}
     for name, column in samples.items():
+        differences = oracle.cells(column, reach=oracle.REACH_SECONDS // STEP)
         for day in range(days):
             start, end = day * ROWS, (day + 1) * ROWS
-            own = {row - start: v for row, v in column.items() if start <= row < end}
-            before = [column[r] for r in sorted(column) if start - ROWS <= r < start]
-            cells[day, COUNTER, name] = oracle.cells(own, ROWS, before[-1] if before else None, column.get(end))
-            cells[day, GAUGE, name] = {row: float(v) for row, v in own.items()}
+            cells[day, COUNTER, name] = {row - start: cell for row, cell in differences.items() if start <= row < end}
+            cells[day, GAUGE, name] = {row - start: float(v) for row, v in column.items() if start <= row < end}
     return cells
 
 

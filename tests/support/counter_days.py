@@ -3,8 +3,8 @@
 import os
 
 import numpy as np
-from slow_rule import State, run
 
+from tokiod.simulator.oracle import State, run
 from tokiod.tts.counters.day_counter import DayCounter
 from tokiod.tts.counters.difference_rule import Rule, empty_state, next_day
 from tokiod.tts.live.files import REAL

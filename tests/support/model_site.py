@@ -1,7 +1,8 @@
-"""What a source of the model test knows: counters of a few columns over a few site days, with every fault that counters have."""
+"""What a source of the model test knows: counters of a few columns over some site days, with every fault that counters have."""
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from tokiod.window import Day
 
-SYSTEM, SOURCE = "fs", "fs-lmt"
 STEP = 3600
 COUNTER, GAUGE = "datatargets/readbytes", "dataservers/cpuload"
 EVERYTHING = (COUNTER, GAUGE)
@@ -33,14 +33,22 @@ NIGHTS = {
 }
 """A midnight of each zone; two of them come the day before the clocks change: the second day has 24, 25, 23 and 24 hours."""
 
+SMALL_STEP = 12
+"""The largest plausible difference per row at a site whose counters are limited: a little more than what they mostly grow by."""
+
 
 @dataclass
 class Site:
-    """Samples by dataset, column and row, counted from the first midnight; those in `late` can't be had yet."""
+    """Samples by dataset, column and row, counted from the first midnight; those in `late` can't be had yet.
+
+    max_step: the largest plausible difference of a counter per row, drawn from the seed: some sites have no limit.
+    """
 
     zone: str
     seed: int
     length: int = 2
+    system: str = "fs"
+    max_step: float = field(init=False)
     days: list[Day] = field(init=False)
     edges: list[int] = field(init=False)
     samples: dict[str, dict[str, dict[int, int]]] = field(init=False)
@@ -55,6 +63,17 @@ class Site:
         rng = random.Random(self.seed)
         self.samples = {dataset: {name: _column(rng, self.edges[-1]) for name in NAMES} for dataset in EVERYTHING}
         self.late = set(rng.sample(range(self.edges[-1]), rng.choice((0, 0, 6))))
+        self.max_step = rng.choice((math.inf, SMALL_STEP))
+
+    @property
+    def source(self) -> str:
+        """The name of its only source."""
+        return f"{self.system}-lmt"
+
+    @property
+    def max_rates(self) -> dict[str, float]:
+        """The largest plausible rates per second, by dataset."""
+        return {} if math.isinf(self.max_step) else {COUNTER: (self.max_step + 0.5) / STEP}
 
     def row(self, time: int) -> int:
         return (time - NIGHTS[self.zone]) // STEP
@@ -74,7 +93,7 @@ class Site:
         """Return what a collector yields of rows [first, last)."""
         batches = [self._batch(dataset, first, last) for dataset in datasets if not seam or dataset == COUNTER]
         extent = "seam" if seam else "whole" if set(datasets) == set(EVERYTHING) else "some"
-        meta = WindowMeta(SOURCE, "lmt", SYSTEM, self.window(first, last), records=sum(map(len, batches)), extent=extent)
+        meta = WindowMeta(self.source, "lmt", self.system, self.window(first, last), records=sum(map(len, batches)), extent=extent)
         return Collected(meta, batches)
 
     def records(self, window: Window) -> int:
@@ -95,19 +114,27 @@ def _column(rng: random.Random, rows: int) -> dict[int, int]:
     for row in range(rows):
         value += rng.choice((0, 0, 1, 2, 7))
         column[row] = value
-    fault = rng.choice(("", "holes", "holes", "zeros", "dips", "resets", "sparse"))
-    places = sorted(rng.sample(range(rows), rng.choice((1, 3, 6, 12))))
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        places = sorted(rng.sample(range(rows), rng.choice((1, 3, 6, 12))))
+        column = _with_fault(rng, column, rng.choice(("", "holes", "holes", "zeros", "dips", "spikes", "resets", "sparse")), places)
+    return column
+
+
+def _with_fault(rng: random.Random, column: dict[int, int], fault: str, places: list[int]) -> dict[int, int]:
     if fault == "sparse":
-        return {row: column[row] for row in places}
+        return {row: column[row] for row in places if row in column}
     for place in places:
-        length = rng.choice((1, 1, 1, 2, 5))
-        for row in range(place, min(place + length, rows)):
+        for row in range(place, place + rng.choice((1, 1, 1, 2, 5))):
+            if row not in column:
+                continue
             if fault == "holes":
-                column.pop(row, None)
+                del column[row]
             elif fault == "zeros":
                 column[row] = 0
             elif fault == "dips":
                 column[row] = max(0, column[row] - rng.choice((1, 3, 50)))
-        if fault == "resets":
-            column = {row: max(0, v - (column[place] if row >= place else 0)) for row, v in column.items()}
+            elif fault == "spikes":
+                column[row] += rng.choice((20, 5000))
+        if fault == "resets" and place in column:
+            column = {row: max(0, value - (column[place] if row >= place else 0)) for row, value in column.items()}
     return column

@@ -50,7 +50,8 @@ def fill_with_samples(live: LiveFile, seed: int = 1) -> None:
     for name, matrix in live.raw.items():
         samples = chance.integers(0, 2**62, (matrix.rows, matrix.width))
         matrix.write_rows(0, samples)
-        live.span[name].write_rows(0, np.array([[1], [matrix.rows - 2]]).repeat(matrix.width, axis=1))
+        live.span[name].write_rows(0, np.array([[0], [matrix.rows - 2]]).repeat(matrix.width, axis=1))
+        live.begin[name].write_rows(0, chance.integers(-5, 2**62, (5, matrix.width)))
 
 
 @pytest.fixture

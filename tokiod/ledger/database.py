@@ -15,7 +15,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 6
+VERSION = 7
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction."""
 

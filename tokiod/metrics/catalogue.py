@@ -38,7 +38,7 @@ STATES = ("new", "unknown", "running", "waiting", "fatal", "stopped")
 DAYS = ("yesterday", "today", "tomorrow")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
-CHANGES = ("made", "grown", "opened", "sealed")
+CHANGES = ("made", "grown", "opened", "sealed", "converted")
 
 _SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -40,6 +40,7 @@ class ImportJob:
     """What to import: `span` of `collector` into the file `out`. Rows of the file that the span touches are imported whole.
 
     file_span: the span of the file (None: that of the existing file, or else `span`). units: those that the kind declares.
+    max_rates: the largest plausible rates of counters, by dataset.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class ImportJob:
     file_span: Window | None
     out: Path
     units: Mapping[str, str] = field(default_factory=dict)
+    max_rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def origin(self) -> SourceConfig:
@@ -77,7 +79,10 @@ async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] 
     try:
         file_span = _prepare(job, live, now)
         job = replace(job, span=whole_rows(job.span, file_span, job.collector.step))
-        with closing(TtsSink(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units})) as sink:
+        limits = {job.origin.system: job.max_rates}
+        with closing(
+            TtsSink(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units}, max_rates=limits)
+        ) as sink:
             result = await _fill(job, file_span.start, sink, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
         if not (live.exists() and (result.cells or filled_before)):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import h5py
 import numpy as np
 
+from tokiod.tts.counters.difference_rule import LARGEST
 from tokiod.tts.schema import GROUPS, UNITS
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-Kind = Literal["cells", "raw", "span"]
+Kind = Literal["cells", "raw", "span", "begin"]
+Form = Literal["live", "sealed", "foreign"]
 
 OWN = "_tokiod"
-FORM, RAW_SEALED, PROVED = "form", "raw_sealed", "proved"
-GUARD_ROWS = 2
+FORM, RAW_SEALED, PROVED, MAX_STEP = "form", "raw_sealed", "proved", "max_step"
+LIVE_FORM, OUTDATED_LIVE_FORM = "live 2", "live"
+"""The attribute `form` of a live file: of this version, and of 0.1.0, which refuses the other one."""
+STATE_ROWS, SPAN_ROWS = 5, 2
+NEXT_ROWS, OUTDATED_GUARD_ROWS = 1, 2
+"""Rows of raw beyond the day's: that of the next day, which is the last one; 0.1.0 has one before the day, too."""
 
 
 _ERRNO = re.compile(r"errno = (\d+)")
@@ -58,20 +64,22 @@ class MatrixLocation:
         return self.rows * len(self.columns) * 8
 
 
-def edges_name(dataset: str) -> str:
-    """Return the name of the dataset of raw samples that a sealed file keeps for a counter."""
-    return f"{OWN}/edges/{dataset}"
+def own_name(part: Literal["begin", "end", "kept", "edges"], dataset: str) -> str:
+    """Return the name of a dataset that files have for a counter: the states around the day, kept samples, and those of 0.1.0."""
+    return f"{OWN}/{part}/{dataset}"
 
 
-def matrix_locations(spec: FileSpec) -> Iterator[MatrixLocation]:
-    """Yield every matrix of a live file in the order of the file: all cells, then raw and span of each counter."""
+def matrix_locations(spec: FileSpec, *, outdated: bool = False) -> Iterator[MatrixLocation]:
+    """Yield every matrix of a live file, of 0.1.0 if outdated, in the order of the file: all cells, then each counter's other ones."""
     ordered = [(dataset, matrix, spec.rows(dataset.partition("/")[0])) for dataset, matrix in spec.ordered()]
     for dataset, matrix, rows in ordered:
         yield MatrixLocation("cells", dataset, rows, matrix.columns)
     for dataset, matrix, rows in ordered:
         if matrix.counter:
-            yield MatrixLocation("raw", dataset, rows + GUARD_ROWS, matrix.columns)
-            yield MatrixLocation("span", dataset, 2, matrix.columns)
+            yield MatrixLocation("raw", dataset, rows + (OUTDATED_GUARD_ROWS if outdated else NEXT_ROWS), matrix.columns)
+            yield MatrixLocation("span", dataset, SPAN_ROWS, matrix.columns)
+            if not outdated:
+                yield MatrixLocation("begin", dataset, STATE_ROWS, matrix.columns)
 
 
 def open_for_reading(path: Path) -> Any:
@@ -95,10 +103,20 @@ def unreadable(path: Path, error: Exception, reason: str = "") -> OSError | NotL
     return OSError(code, os.strerror(code), str(path)) if code else NotLive(f"{path}: {reason}{error}")
 
 
-def form_of(file: Any) -> str:
-    """Return "live" or "sealed" for a file that tokiod made, "foreign" for any other. Raises NotLive if HDF5 can't read it."""
+def form_of(file: Any) -> Form:
+    """Return "live" or "sealed" for a file of tokiod, of any version, "foreign" for any other. Raises NotLive if HDF5 can't read it."""
+    form = _own_form(file)
+    return "live" if form in (LIVE_FORM, OUTDATED_LIVE_FORM) else "sealed" if form == "sealed" else "foreign"
+
+
+def is_outdated(file: Any) -> bool:
+    """Return whether tokiod 0.1.0 made a file: its counters have no state before the day. Raises as form_of()."""
+    return _own_form(file) == OUTDATED_LIVE_FORM or (form_of(file) == "sealed" and "edges" in file[OWN])
+
+
+def _own_form(file: Any) -> str:
     try:
-        return _text(file[OWN].attrs.get(FORM, b"foreign")) if OWN in file else "foreign"
+        return _text(file[OWN].attrs.get(FORM, b"")) if OWN in file else ""
     except (KeyError, RuntimeError, OSError) as error:
         raise unreadable(file.filename, error) from error
 
@@ -116,7 +134,7 @@ def read_spec(file: Any) -> FileSpec:
         for full in (f"{name}/{dataset}" for dataset in group if dataset != "timestamps"):
             columns = column_names(file[full])
             if columns:
-                matrices[full] = MatrixSpec(columns, is_counter(file, full), _own_units(file[full], full))
+                matrices[full] = MatrixSpec(columns, is_counter(file, full), _own_units(file[full], full), _max_step(file, full))
     return FileSpec(start, end, groups, matrices)
 
 
@@ -125,10 +143,15 @@ def _own_units(dataset: Any, name: str) -> str:
     return "" if text == UNITS.get(name) else text
 
 
+def _max_step(file: Any, dataset: str) -> int:
+    name = own_name("begin", dataset)
+    return int(file[name].attrs.get(MAX_STEP, LARGEST)) if name in file else LARGEST
+
+
 def is_counter(file: Any, dataset: str) -> bool:
     """Return whether a logical dataset's cells are differences of a counter."""
-    # Any one of the three is enough: a live counter that lost its samples is still a counter.
-    return any(f"{OWN}/{part}/{dataset}" in file for part in ("raw", "span", "edges"))
+    # Any one of them is enough: a live counter that lost its samples is still a counter.
+    return any(f"{OWN}/{part}/{dataset}" in file for part in ("raw", "span", "begin", "kept", "edges"))
 
 
 def column_names(dataset: Any) -> tuple[str, ...]:

@@ -4,10 +4,12 @@
     /GROUP                   source
     /GROUP/timestamps        i8[rows]                           left edge of each row
     /GROUP/DATASET           f8[rows, columns]                  columns, units, version, updated
-    /_tokiod                 form "live" or "sealed"; raw_sealed: an earlier sealing dropped raw samples of the day
-    /_tokiod/raw/...         i8[rows + 2, columns]   live       counters: day before, the day's rows, day after
-    /_tokiod/span/...        i8[2, columns]                     rows of raw: first nonzero sample, last sample; -1 without one
-    /_tokiod/edges/...       i8[3, n]                sealed     kept samples of raw: row, column, value of n samples
+    /_tokiod                 form "live 2" or "sealed"; raw_sealed: an earlier sealing dropped raw samples of the day
+    /_tokiod/raw/...         i8[rows + 1, columns]   live       counters: the day's rows, the next day's first one
+    /_tokiod/span/...        i8[2, columns]                     rows of raw: the day's first nonzero sample, its last sample; -1 without one
+    /_tokiod/begin/...       i8[5, columns]          both       state of the rule of differences before the day; max_step: its limit
+    /_tokiod/end/...         i8[5, columns]          sealed     state after the day
+    /_tokiod/kept/...        i8[3, n]                           kept samples of raw: row, column, value of n samples; proved: of each column
 
 A missing cell holds -0.0, an absent raw value the same 64 bits. A measured zero is +0.0.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tokiod.tts.counters.difference_rule import LARGEST, REACH_SECONDS, Rule
 from tokiod.tts.schema import DATASETS, GROUPS, group_of, units
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ class GroupSpec:
 class MatrixSpec:
     """One dataset: its columns in the order of the file, and whether its cells are differences of a counter.
 
-    own_units: units that differ from the standard ones, see tokiod.tts.schema; "" for the standard ones.
+    own_units: units that differ from the standard ones, see tokiod.tts.schema; "" for the standard ones. max_step: of a counter, the
+    largest plausible difference per row; LARGEST for any.
     """
 
     columns: tuple[str, ...]
     counter: bool
     own_units: str = ""
+    max_step: int = LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,14 @@ class FileSpec:
         """Return the number of rows of a group's datasets."""
         return -(-(self.end - self.start) // self.groups[group].step)
 
+    def step(self, dataset: str) -> int:
+        """Return the seconds between the rows of a dataset."""
+        return self.groups[group_of(dataset)].step
+
+    def rule(self, dataset: str) -> Rule:
+        """Return the rule of differences of a counter."""
+        return Rule(self.matrices[dataset].max_step, REACH_SECONDS // self.step(dataset))
+
     def ordered(self) -> Iterator[tuple[str, MatrixSpec]]:
         """Yield (dataset, matrix) in the fixed order of files."""
         return ((dataset, self.matrices[dataset]) for dataset in DATASETS if dataset in self.matrices)
@@ -69,7 +80,7 @@ class FileSpec:
     def merged(self, other: FileSpec) -> FileSpec:
         """Return the spec with room for both: new groups, datasets and, after the old ones, new columns; self if nothing is new.
 
-        A group keeps its source. Raises ValueError that names every dataset or group whose span, step or form differs.
+        A group keeps its source, a dataset its limit. Raises ValueError that names every dataset or group whose span, step or form differs.
         """
         faults = [*self._span_faults(other), *self._step_faults(other), *self._form_faults(other)]
         if faults:

@@ -44,8 +44,8 @@ FEED_HEARTBEAT_SECONDS = 1.0
 MAX_WINDOWS_PER_SYNC = 64
 """More would only delay the first one's acknowledgement."""
 
-_DONE = {"made": "file.made", "grown": "file.grown", "opened": "file.opened", "sealed": "file.sealed"}
-_NOT_DONE = {"made": "file.not_made", "grown": "file.not_grown", "opened": "file.not_opened", "sealed": "file.not_sealed"}
+_CHANGES = ("made", "grown", "opened", "sealed", "converted")
+_DONE, _NOT_DONE = ({change: f"file.{prefix}{change}" for change in _CHANGES} for prefix in ("", "not_"))
 
 
 @dataclass(slots=True)

@@ -30,9 +30,10 @@ from tokiod.writer.admission import Admission
 from tokiod.writer.loop import Heartbeat, Writer
 from tokiod.writer.maintenance import Maintenance
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
+from tokiod.writer.sink_options import max_rates, steps, units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from tokiod.archive.layout import FileSlot
@@ -94,8 +95,8 @@ class WriterProcess:
         heartbeat = Heartbeat(self._receiver, self._feed, time.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
         self._sink = TtsSink(
-            layout, clock, REAL, "threads", max_columns=columns, units=_units(config), steps=_steps(config), pause=heartbeat,
-            before_create=self._before_create,
+            layout, clock, REAL, "threads", max_columns=columns, units=units(config), steps=steps(config), max_rates=max_rates(config),
+            pause=heartbeat, before_create=self._before_create,
         )  # fmt: skip
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
@@ -145,7 +146,7 @@ class WriterProcess:
             config = self._load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)
-            self._sink.units, self._sink.steps = _units(config), _steps(config)
+            self._sink.units, self._sink.steps, self._sink.max_rates = units(config), steps(config), max_rates(config)
             self._receiver.reload_allowed_keys()
             catalogue.start_counting(config, "writer")
         except ConfigError as error:
@@ -192,16 +193,3 @@ def _remove_temporary_files(root: Path) -> None:
     """Remove what a killed writer left unfinished."""
     for directory in {file.parent for file in root.rglob(".*.tmp")}:
         sweep(directory, REAL)
-
-
-def _steps(config: Config) -> dict[str, dict[str, set[int]]]:
-    """Return the steps of the configured sources, by system and kind."""
-    steps: dict[str, dict[str, set[int]]] = {}
-    for source in config.source:
-        steps.setdefault(source.system, {}).setdefault(source.kind, set()).add(source.step)
-    return steps
-
-
-def _units(config: Config) -> dict[str, Mapping[str, str]]:
-    """Return the units that the configured kinds declare, by kind."""
-    return {source.kind: source.units for source in config.source}

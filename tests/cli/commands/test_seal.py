@@ -5,9 +5,11 @@ import json
 import pytest
 from archive_model import COUNTER, EPOCH, NAMES, ROWS, expected, filled, held, sink_in, window
 from commanded import configured, ran, source
+from outdated_files import outdate
 
 from tokiod.archive.seal_marker import is_marked, mark
 from tokiod.tts.layout import form_of, open_for_reading
+from tokiod.tts.schema import ABSENT
 
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(ROWS)} for i, name in enumerate(NAMES)}
 
@@ -48,6 +50,27 @@ def test_a_day_is_sealed_with_every_cell_and_sealed_again_is_said_to_be(path):
         "before": file_of(path).stat().st_size, "after": file_of(path).stat().st_size,
     }  # fmt: skip
     assert before != told["after"]
+
+
+def test_a_live_day_of_an_older_version_is_converted_and_sealed(path):
+    outdate(file_of(path), {COUNTER: [ABSENT] * len(NAMES)})
+    done = run(path, "2018-01-29")
+    assert (done.exit_code, form(path)) == (0, "sealed")
+    assert filled(held(path.parent, [COUNTER])) == {key: cells for key, cells in filled(expected(SAMPLES, 1)).items() if key[1] == COUNTER}
+
+
+def test_a_sealed_day_before_it_that_lacks_its_last_row_is_corrected_too(path):
+    """As after a kill: the samples were stored, and the day before was not reopened yet."""
+    assert run(path, "2018-01-29").exit_code == 0
+    sink = sink_in(path.parent / "other")
+    two = {name: {row: 100 * row + i + 1 for row in range(2 * ROWS)} for i, name in enumerate(NAMES)}
+    sink.apply(window(two, ROWS, 2 * ROWS))
+    sink.commit()
+    sink.close()
+    (path.parent / "other" / "2018-01-30").rename(path.parent / "tts" / "2018-01-30")
+    done = run(path, "2018-01-30", at=EPOCH + 2 * 86400)
+    assert (done.exit_code, form(path), is_marked(file_of(path))) == (0, "sealed", False)
+    assert filled(held(path.parent / "tts")) == filled(expected(two, 2))
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def test_every_window_puts_it_off(archive):
 def test_a_live_day_is_not_sealed(archive):
     archive.store(24, 30)
     archive.clock.jump(10 * IDLE_SECONDS)
+    assert archive.sink.run_maintenance() == [FileChange("sealed", archive.path)]  # its last row of counters was closed
+    archive.clock.jump(10 * IDLE_SECONDS)
     assert archive.sink.run_maintenance() == []
 
 

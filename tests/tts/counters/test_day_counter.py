@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from counter_days import ANY, CounterDay, CounterDays, slow_day
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tokiod.tts.counters.difference_rule import Rule, empty_state
@@ -268,6 +268,18 @@ def test_samples_that_a_loss_of_power_left_in_raw_alone_are_absent_until_they_ar
         assert file.bits() == whole(raw)
 
 
+def test_samples_that_span_does_not_cover_are_no_anchor_of_the_state_after_the_day():
+    """The other column has samples up to their rows, so the state is searched for from there."""
+    raw = np.array([[30, 10], [20, 20], [40, 30], [41, 40], [42, 50], [43, 60], [44, 70], [45, 80], [ABSENT, ABSENT]])
+    with CounterDay(8, 2) as file:
+        file.store(samples_of(raw))
+        span = file.span.read(0, 2)
+        span[1, 0] = 1
+        file.span.write_rows(0, span)
+        file.reopen()
+        assert file.counter.end_state()[:, 0].tolist() == [30, 0, 20, 1, ABSENT]
+
+
 @pytest.mark.parametrize("matrix", ["span", "raw", "cells"])
 def test_a_kill_before_each_of_the_three_writes_leaves_the_others_of_a_later_run(matrix):
     """Span first, then raw, then cells."""
@@ -292,6 +304,16 @@ def test_an_implausible_sample_is_counted_once_however_often_it_is_recomputed():
         assert file.counter.implausible == 1
         file.counter.store_rows(4, np.array([[5000]]))
         assert file.counter.implausible == 2
+
+
+def test_rows_that_fill_a_known_hole_are_no_hole_for_a_later_update():
+    """Found by comparing random cases with pytokio: a cell held the difference over the hole."""
+    value = np.concatenate([np.arange(10**6, 10**6 + 12), np.arange(100, 160)])[:, np.newaxis]
+    with CounterDay(72, 1) as file:
+        for first, stop in ((21, 24), (48, 60), (36, 48), (24, 36)):
+            file.counter.store_rows(first, value[first:stop])
+        file.store(np.array([[row, 0, int(value[row, 0])] for row in range(12)]))
+        assert file.get()[0][21:59, 0].tolist() == [1.0] * 38
 
 
 def test_the_first_sample_of_a_day_is_that_of_its_first_row():
@@ -446,3 +468,16 @@ class TestCost:
         raw[-1] = raw[-2] + (raw[-2] >= 0)
         assert self.rows_read(file, files, samples_of(raw, [self.ROWS])) < 20
         assert file.bits() == whole(raw)
+
+
+@given(st.permutations(range(5)), st.integers(0, 11), st.integers(0, 11))
+@example([1, 4, 3, 2, 0], 0, 8)
+def test_whole_rows_in_any_order_leave_what_one_run_leaves(order, first_fall, falls):
+    """A hole that whole rows had filled was still skipped as empty by the next update: the cell after it counted the hole again."""
+    raw = 1000 + 7 * np.arange(61)[:, np.newaxis]
+    raw[12 + first_fall : 12 + first_fall + falls, 0] = 500 - np.arange(falls)
+    raw[-1] = ABSENT
+    with CounterDay(60, 1) as day:
+        for turn in order:
+            day.counter.store_rows(12 * turn, raw[12 * turn : 12 * turn + 12])
+        assert (day.get()[0].view(np.int64) == slow_day(raw)[0].view(np.int64)).all()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slow_rule import State, run
 
+from tokiod.simulator.oracle import State, run
 from tokiod.tts.counters.difference_rule import (
     BASE,
     BASE_ROW,

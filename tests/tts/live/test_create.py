@@ -39,8 +39,9 @@ def fresh(spec):
         rows, width = spec.rows(dataset.split("/")[0]), len(matrix.columns)
         found[dataset] = [[ABSENT] * width] * rows
         if matrix.counter:
-            found[f"_tokiod/raw/{dataset}"] = [[ABSENT] * width] * (rows + 2)
+            found[f"_tokiod/raw/{dataset}"] = [[ABSENT] * width] * (rows + 1)
             found[f"_tokiod/span/{dataset}"] = [[-1] * width] * 2
+            found[f"_tokiod/begin/{dataset}"] = [[ABSENT] * width] * 5
     return found
 
 
@@ -54,7 +55,7 @@ def test_every_matrix_is_contiguous_unfiltered_and_begins_with_a_page(tmp_path, 
     with h5py.File(tmp_path / "fs.hdf5") as file:
         found = {}
         file.visititems(lambda name, node: found.update({name: node}) if isinstance(node, h5py.Dataset) and node.ndim == 2 else None)
-        assert len(found) == 4
+        assert len(found) == 5
         for node in found.values():
             assert (node.chunks, node.compression, node.shuffle, node.id.get_offset() % 4096) == (None, None, False, 0)
             assert node.id.get_storage_size() == node.size * 8

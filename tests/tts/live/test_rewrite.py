@@ -26,8 +26,9 @@ def grown_bits(before, wider):
         rows = wider.rows(dataset.split("/")[0])
         for name, height, fill in (
             (dataset, rows, ABSENT),
-            (f"_tokiod/raw/{dataset}", rows + 2, ABSENT),
+            (f"_tokiod/raw/{dataset}", rows + 1, ABSENT),
             (f"_tokiod/span/{dataset}", 2, -1),
+            (f"_tokiod/begin/{dataset}", 5, ABSENT),
         ):
             if name == dataset or matrix.counter:
                 old = before.get(name, [[]] * height)

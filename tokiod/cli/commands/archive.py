@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from click._termui_impl import ProgressBar
 
-    from tokiod.collector import Collector, Plugin
+    from tokiod.collector import Plugin, SavedOptions
 
 
 class Archived(msgspec.Struct, frozen=True):
@@ -142,7 +142,9 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
         file_span = _window("init-start", given["init_start"] or given["start"], given["init_end"] or given["end"], zone)
     with click.progressbar(length=span.seconds, label="archiving", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         site = Site(calendar, SystemClock(), lambda reference: secret(reference, Path()), _reading(bar, given["inputs"]))
-        job = ImportJob(kind, _collector(kind, given, site), span, file_span, given["output"], plugins.load(kind).Saved.units)
+        options = _options(kind, given)
+        collector = plugins.load(kind).saved(list(given["inputs"]), options, site)
+        job = ImportJob(kind, collector, span, file_span, given["output"], options.units, options.max_rates())
         result = asyncio.run(_closing(job, bar.update))
     _report(given, result)
 
@@ -168,13 +170,13 @@ def _reading(bar: ProgressBar[int], inputs: Sequence[str]) -> Callable[[int], No
     return read
 
 
-def _collector(kind: str, given: dict[str, Any], site: Site) -> Collector:
-    plugin = plugins.load(kind)
-    names = {f.name for f in msgspec.structs.fields(plugin.Saved)}
+def _options(kind: str, given: dict[str, Any]) -> SavedOptions:
+    saved = plugins.load(kind).Saved
+    names = {f.name for f in msgspec.structs.fields(saved)}
     options = {n: given[n] for n in names if given.get(n) is not None}
     if given["step"] is not None and "step" not in names:
         raise Failed(f"--step: the files of kind {kind} determine the step; omit --step")
-    return plugin.saved(list(given["inputs"]), plugin.Saved(**options), site)
+    return saved(**options)
 
 
 async def _closing(job: ImportJob, progress: Callable[[int], None]) -> ImportResult:

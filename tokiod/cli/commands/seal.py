@@ -20,7 +20,6 @@ from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
-from tokiod.tts.sealed.seal import seal
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
     paths = _paths(config, day, systems)
     before = {path: path.stat().st_size for path in paths.values()}
     todo = [path for path in paths.values() if not _is_sealed(path)]
-    _seal(config, todo, clock, detach=detach)
+    _seal(config, [(system, path) for system, path in paths.items() if path in todo], day, clock, detach=detach)
     after = {path: None if detach and path in todo else path.stat().st_size for path in paths.values()}
     done = [Sealed(str(path), system, date, path not in todo, before[path], after[path]) for system, path in paths.items()]
     if as_json:
@@ -74,17 +73,17 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
         echo(f"{one.path}: {_result(one)}")
 
 
-def _seal(config: Config, paths: list[Path], clock: Clock, *, detach: bool) -> None:
+def _seal(config: Config, files: list[tuple[str, Path]], day: Day, clock: Clock, *, detach: bool) -> None:
     daemon = lock_owner(config.archive.lock, config.archive.owner)
     if daemon is None and detach:
         raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
     if daemon is None:
-        _seal_here(config, paths, clock)
+        _seal_here(config, files, day, clock)
         return
-    for path in paths:
+    for _, path in files:
         _order(path)
     if not detach:
-        _wait(config, paths)
+        _wait(config, [path for _, path in files])
 
 
 def _result(one: Sealed) -> str:
@@ -135,12 +134,14 @@ def _is_sealed(path: Path) -> bool:
         raise Failed(f"{path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
-def _seal_here(config: Config, paths: list[Path], clock: Clock) -> None:
+def _seal_here(config: Config, files: list[tuple[str, Path]], day: Day, clock: Clock) -> None:
+    from tokiod.writer.offline_sealing import seal_days  # noqa: PLC0415 - the other commands do without the writer
+
     with ArchiveLock(config.archive.lock, owner=config.archive.owner):
-        for path in paths:
+        for system, path in files:
             with Console(stderr=True).status(f"sealing {path}"):
                 try:
-                    seal(path, path, updated=int(clock.time()))
+                    seal_days(config, clock, [(system, day.start)])
                 except OSError as error:
                     raise Failed(f"{path}: {error.strerror or error}") from error
             unmark(path)

@@ -12,7 +12,7 @@ import msgspec
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.reports.verify.tts_diff import Kind  # noqa: TC001 - the structs' fields are of it when they run
 from tokiod.reports.verify.verify import Verified
-from tokiod.window import Window
+from tokiod.window import Window, iso
 
 if TYPE_CHECKING:
     from tokiod.reports.verify.tts_diff import DifferentCell, WindowDifferences
@@ -64,6 +64,13 @@ class NotStored(msgspec.Struct, frozen=True):
     end: int
 
 
+class Outdated(msgspec.Struct, frozen=True):
+    """A part [start, end) of a day, UTC epoch seconds, with counters that differ, in a file that tokiod 0.1.0 sealed by its own rule."""
+
+    start: int
+    end: int
+
+
 class NotCompared(msgspec.Struct, frozen=True):
     """A time span [start, end), UTC epoch seconds, that was not compared. reason: a sentence."""
 
@@ -83,6 +90,7 @@ class Comparison(msgspec.Struct, frozen=True):
     differing: list[DifferingWindow]
     not_stored: list[NotStored]
     not_compared: list[NotCompared]
+    outdated: list[Outdated]
 
 
 class VerifyOutput:
@@ -112,6 +120,9 @@ class VerifyOutput:
             return
         for window in self.verified.not_stored:
             echo(f"{window}: not stored")
+        for window in self.verified.outdated:
+            command = f"tokioctl backfill --force {self._source} {iso(window.start)} {iso(window.end)}"
+            echo(f"{window}: tokiod 0.1.0 sealed this day by another rule of differences; `{command}` stores it by the present rule")
         for left_out in self._left_out:
             echo(f"{Window(left_out.start, left_out.end)}: not compared, {left_out.reason}")
         echo(f"{self._source}: {self.windows} of {self.verified.windows} windows differ; {self.verified.cells} cells compared")
@@ -119,8 +130,9 @@ class VerifyOutput:
     def _comparison(self) -> Comparison:
         verified = self.verified
         not_stored = [NotStored(window.start, window.end) for window in verified.not_stored]
+        outdated = [Outdated(window.start, window.end) for window in verified.outdated]
         span = self._source, self._span.start, self._span.end
-        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._left_out)
+        return Comparison(*span, verified.windows, verified.cells, self._found, not_stored, self._left_out, outdated)
 
 
 def _lines(differing: WindowDifferences) -> list[str]:

@@ -5,6 +5,7 @@ Its files hold the days of an archive, cut to what is collected, so counters cro
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import FileSlot
 from tokiod.collector import collect_window
 from tokiod.errors import Transient
-from tokiod.tts.counters.deltas import anchored
+from tokiod.tts.counters.difference_rule import is_anchored
+from tokiod.tts.live.conversion import aligned
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import ABSENT
@@ -58,7 +60,15 @@ class ScratchArchive:
         self._span = span
         self._slot = _clipped(source.calendar, directory, span)
         # Two days are needed at a time, the second for the seam. Others are open only until drop().
-        self._sink = TtsSink(self._slot, source.clock, UNSYNCED, compare=False, max_open=2, max_columns=columns)  # units are not compared
+        self._sink = TtsSink(
+            self._slot,
+            source.clock,
+            UNSYNCED,
+            compare=False,
+            max_open=2,
+            max_columns=columns,
+            max_rates={source.config.system: source.config.max_rates()},
+        )  # units are not compared
 
     async def collect(self, window: Window) -> int | None:
         """Collect a window within a day; return how many records it has.
@@ -85,19 +95,18 @@ class ScratchArchive:
         """Close the files."""
         self._sink.close()
 
-    def needs_earlier_samples(self, day: Day, start: int) -> bool:
-        """Return whether samples from before this archive could change a difference of the day, from the epoch second `start` on."""
-        path = self.path(day)
-        if path is None:
-            return False
-        file = LiveFile.open(path, UNSYNCED)
-        try:
-            return any(
-                bool(_unanchored(raw, (start - file.spec.start) // self._source.config.step, whole=file.spec.start == day.start).any())
-                for raw in file.raw.values()
-            )
-        finally:
-            file.close()
+    def needs_earlier_samples(self, start: int, end: int) -> bool:
+        """Return whether samples from before this archive could change a difference in [start, end); the day of `start` is collected."""
+        day = self._source.calendar.day(start)
+        continues = end > day.end
+        if (path := self.path(day)) is None:
+            return continues
+        with ExitStack() as stack:
+            file = stack.enter_context(closing(LiveFile.open(path, UNSYNCED)))
+            before = self.path(self._source.calendar.day(day.start - 1)) if file.spec.start == day.start > self._span.start else None
+            lead = None if before is None else stack.enter_context(closing(LiveFile.open(before, UNSYNCED)))
+            rows = (start - file.spec.start) // self._source.config.step
+            return any(_is_unsure(raw, rows, None if lead is None else lead.raw.get(name), continues) for name, raw in file.raw.items())
 
     async def _collected(self, window: Window) -> Collected:
         """Collect a window, with several attempts where the source is busy."""
@@ -124,23 +133,24 @@ def _clipped(calendar: Calendar, directory: Path, span: Window) -> Layout:
     return slot
 
 
-def _unanchored(raw: Matrix, lead: int, *, whole: bool) -> NDArray[np.bool_]:
-    """Return the columns whose differences may depend on samples before a file's first row; see tokiod.tts.counters.deltas about anchors.
+def _is_unsure(raw: Matrix, lead: int, before: Matrix | None, continues: bool) -> bool:  # noqa: FBT001 - a state, not an option
+    """Return whether a column's differences may depend on samples before those that were collected.
 
-    lead: rows of the file before those that matter; whole: the file begins with its day, before which only the last sample matters.
+    lead: rows of the file before those that matter. before: the samples of the day before, if its last steps were collected.
+    continues: the days after the file matter too. See tokiod.tts.counters.difference_rule about anchors.
     """
-    present, nonzero = _seen(raw, 1 if whole else 1 + lead)
-    if whole:
-        edge = raw.read(0, 2)
-        return np.asarray((edge == ABSENT).all(axis=0) & present)
-    if not lead:
-        return present
-    head = raw.read(1, 1 + lead)
-    return np.asarray(~anchored(head) & (((head[-1] == ABSENT) & present) | nonzero))
+    head = raw.read(0, lead)
+    is_known, is_sampled = is_anchored(head), (head != ABSENT).any(axis=0)
+    if before is not None:
+        # Its last row is that of the next day's first sample, which is in the head, or is the first sample that matters.
+        tail = aligned(before.read(0, before.rows - 1), before.columns, raw.columns)
+        is_known, is_sampled = is_known | is_anchored(tail), is_sampled | (tail != ABSENT).any(axis=0)
+    present, nonzero = _seen(raw, lead)
+    return bool((~is_known & (nonzero | (~is_sampled & (present | continues)))).any())
 
 
 def _seen(raw: Matrix, first: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which columns have a sample from a raw row on, and which have one that is not zero."""
+    """Return which columns have a sample from a row of the day on, and which have one that is not zero."""
     highest = np.full(raw.width, ABSENT)
     for start in range(first, raw.rows, READ_ROWS):
         np.maximum(highest, raw.read(start, min(start + READ_ROWS, raw.rows)).max(axis=0), out=highest)

@@ -17,7 +17,7 @@ import numpy as np
 from tokiod.errors import Refusal, TokiodError
 from tokiod.reports.verify.scratch_archive import ScratchArchive
 from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
-from tokiod.tts.layout import NotLive
+from tokiod.tts.layout import NotLive, is_outdated, open_for_reading
 from tokiod.tts.read import Reader
 from tokiod.window import Window, bulk_length
 
@@ -41,11 +41,15 @@ LEAD_STEPS = 12
 
 @dataclass(slots=True)
 class Verified:
-    """How much of a span was compared: cells, windows; not_stored: the parts that the ledger does not record as stored."""
+    """How much of a span was compared: cells, windows; not_stored: the parts that the ledger does not record as stored.
+
+    outdated: days, or parts of them, with counters that differ and whose file tokiod 0.1.0 sealed: it had another rule of differences.
+    """
 
     cells: int = 0
     windows: int = 0
     not_stored: list[Window] = field(default_factory=list)
+    outdated: list[Window] = field(default_factory=list)
 
 
 def _no_progress(_time: int) -> None:
@@ -84,7 +88,7 @@ class Verification:
             ):
                 comparison = _Comparison(self, scratch, stored, whole, verified)
                 await comparison.collect(Window(start, days[0].end), since=span.start)
-                if start == starts[-1] or not scratch.needs_earlier_samples(self.source.calendar.day(span.start), span.start):
+                if start == starts[-1] or not scratch.needs_earlier_samples(span.start, span.end):
                     async for differing in comparison.compare_days(days):
                         yield differing
                     return
@@ -95,7 +99,10 @@ class Verification:
         return self.source.config.step if self.source.collector.needs_sample_at_end else 0
 
     def _collection_starts(self, span: Window) -> list[int]:
-        """Return the times at which collecting may start: one that is mostly enough, then earlier ones, at last one that always is."""
+        """Return the times at which collecting may start: one that is mostly enough, then earlier ones.
+
+        The last is the start of the day before: no difference is taken from an older sample than 23 h.
+        """
         if not self.trailing_seconds:
             return [span.start]
         calendar, lead = self.source.calendar, LEAD_STEPS * self.source.config.step
@@ -187,6 +194,8 @@ class _Comparison:
             for span in source.calendar.split(day, max(SLICE_SECONDS // source.config.step, 1) * source.config.step):
                 for dataset in sorted(self.verification.datasets & existing):
                     self._compare_slice(dataset, span, archived, collected)
+        if any(self._is_counter(dataset) for one in self.windows.values() for dataset in one.counts) and _is_outdated(path):
+            self.verified.outdated.append(day)
         windows = source.calendar.split(day, source.config.window)
         self.verified.windows += sum(self.stored.covers(window) for window in windows)
 
@@ -194,11 +203,14 @@ class _Comparison:
         config = self.verification.source.config
         compared = compare_slice(dataset, span, config.step, archived, collected)
         rows = self._are_stored(compared.time)
-        if self.scratch.forms.get(dataset, "counter") == "counter":
+        if self._is_counter(dataset):
             rows &= self._are_stored(compared.time + self.verification.trailing_seconds)
         compared.rows[:] = rows
         self.verified.cells += int(rows.sum()) * len(compared.columns)
         add_differences(compared, self.windows, self.verification.source.calendar, config.window)
+
+    def _is_counter(self, dataset: str) -> bool:
+        return self.scratch.forms.get(dataset, "counter") == "counter"
 
     def _are_stored(self, time: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which steps are stored. The others were not collected."""
@@ -217,3 +229,12 @@ def _reader(stack: ExitStack, path: Path | None) -> Reader | None:
         raise TokiodError(f"{error}; the writer quarantines such a file and collects its windows again") from error
     except OSError as error:
         raise TokiodError(f"{path} can't be read at present: {error}") from error
+
+
+def _is_outdated(path: Path) -> bool:
+    """Return whether tokiod 0.1.0 made an existing file."""
+    try:
+        with open_for_reading(path) as file:
+            return is_outdated(file)
+    except FileNotFoundError:
+        return False

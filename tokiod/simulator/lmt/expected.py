@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.simulator.load import NULL, Load
-from tokiod.simulator.oracle import cells
+from tokiod.simulator.oracle import REACH_SECONDS, cells
 from tokiod.simulator.site import OPERATIONS, STEP, Site
 from tokiod.window import Calendar, Window
 
@@ -44,6 +44,10 @@ GAUGES = {
     "fullness/inodestotal": ("OST_DATA", ("INODES_USED", "INODES_FREE")),
 }
 """The datasets, each with the field or operation it is made of, or the fields that are added up."""
+
+MAX_STEP = {"datatargets": 5e10 * STEP, "mdtargets": 1e7 * STEP}
+"""The largest plausible difference of two consecutive samples, by group: the default of LMT's `max_rate`."""
+REACH = REACH_SECONDS // STEP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,45 +106,46 @@ class Answers:
         return Answer(self._columns(name), times, values, self._known(times)[:, np.newaxis].repeat(values.shape[1], axis=1))
 
     def _counter(self, name: str, file: Window) -> Answer:
-        """Go through the columns of a day: `samples` are its rows and row 0 of the next day."""
-        times = _times(file.start, file.end + STEP)
-        before = self._day_before(name, file.start)
-        samples = self._samples(name, times)
-        values = np.full((len(times) - 1, samples.shape[1]), np.nan)
-        clean = _clean(samples)
-        values[:, clean] = np.diff(samples[:, clean], axis=0)
+        """Go through the columns of a day, with the samples before it that its cells depend on, and the next day's first row."""
+        times, samples = self._with_past(name, file)
+        past = int(np.searchsorted(times, file.start))
+        values = np.full(samples[past:-1].shape, np.nan)
+        max_step = MAX_STEP[name.partition("/")[0]]
+        clean, anchors = _clean(samples[max(past - 1, 0) :], max_step), _newest_anchors(samples[:past])
+        values[:, clean] = np.diff(samples[past:, clean], axis=0)
         for column in (~clean).nonzero()[0].tolist():
-            found = cells(*_for_oracle(samples[:, column], before[column]))
-            values[list(found), column] = list(found.values())
-        return Answer(self._columns(name), times[:-1], values, self._determined(samples, times))
+            first = max(int(anchors[column]), 0)
+            rows = (samples[first:, column] != NULL).nonzero()[0] + first
+            found = cells(dict(zip((rows - past).tolist(), samples[rows, column].tolist(), strict=True)), max_step, REACH)
+            of_file = {row: value for row, value in found.items() if row >= 0}
+            values[list(of_file), column] = list(of_file.values())
+        return Answer(self._columns(name), times[past:-1], values, self._determined(samples, times)[past:])
+
+    def _with_past(self, name: str, file: Window) -> tuple[Ints, Ints]:
+        """Return the times of a file and the next day's first step, and a counter's samples, with those before that the file depends on.
+
+        The day before is enough if each column has an anchor there, or no nonzero sample there: it is longer than the rule's reach.
+        """
+        day_before = self._calendar.day(file.start - 1).start
+        times = _times(day_before, file.end + STEP)
+        samples = self._samples(name, times)
+        past = samples[: (file.start - day_before) // STEP]
+        if ((_newest_anchors(past) >= 0) | (past <= 0).all(axis=0)).all() or day_before <= self.site.epoch:
+            return times, samples
+        times = _times(self.site.epoch, file.end + STEP)
+        return times, self._samples(name, times)
 
     def _determined(self, samples: Ints, times: Ints) -> Mask:
-        """Return the cells whose later sample is held, and whose state before it no unknown sample can change.
+        """Return the cells between two times whose later sample is held, and whose state before it no unknown sample can change.
 
-        That state is known where all before is held, or since an anchor (a nonzero sample not below its two nonzero predecessors)
-        if all after the first of its three samples is held. A cell depends on nothing that is later than its later sample.
+        That state is known if all samples before it are held, or since an anchor (a nonzero sample that is not below its nonzero
+        predecessor) if all are held from that predecessor on. A cell depends on no sample after its later one.
         """
         held = self._known(times)
-        rows = np.arange(len(times))
-        hole = np.maximum.accumulate(np.where(held, -1, rows))
-        first, second, third = samples[:-2], samples[1:-1], samples[2:]
-        anchor = np.zeros(samples.shape, bool)
-        anchor[2:] = (first > 0) & (second > 0) & (third >= first) & (third >= second)
-        newest = np.maximum.accumulate(np.where(anchor, rows[:, np.newaxis], -1), axis=0)
-        all_before = bool(self._known(_times(self._day_before_start(int(times[0])), int(times[0]))).all())
-        seen = np.logical_or.accumulate(samples != NULL, axis=0)
-        from_start = (hole == -1)[:, np.newaxis] & (all_before | seen)
-        return np.asarray((from_start | (newest - 2 > hole[:, np.newaxis]))[:-1] & held[1:, np.newaxis])
-
-    def _day_before(self, name: str, start: int) -> Ints:
-        """Return the last sample of each column in the day before, NULL if it has none."""
-        samples = self._samples(name, _times(max(self._day_before_start(start), min(start, self.since)), start))
-        there = samples != NULL
-        last = np.where(there, np.arange(len(samples))[:, np.newaxis], -1).max(axis=0, initial=-1)
-        return np.array([samples[row, column] if row >= 0 else NULL for column, row in enumerate(last.tolist())], np.int64)
-
-    def _day_before_start(self, start: int) -> int:
-        return self._calendar.day(start - 1).start
+        hole = np.maximum.accumulate(np.where(held, -1, np.arange(len(times))))
+        known_since = np.maximum.accumulate(np.where(_is_anchor(samples), _predecessors(samples), -1), axis=0)
+        is_known = (hole == -1)[:, np.newaxis] | (known_since > hole[:, np.newaxis])
+        return np.asarray(is_known[:-1] & held[1:, np.newaxis])
 
     def _samples(self, name: str, times: Ints) -> Ints:
         """Return a counter's samples, i8[n, c], NULL for samples that are not in the archive."""
@@ -177,14 +182,27 @@ def _with_nan(values: NDArray[Any]) -> Floats:
     return np.where(values == NULL, np.nan, values) if values.dtype.kind == "i" else values
 
 
-def _clean(samples: Ints) -> Mask:
-    """Return the columns without an absent sample, a zero and a fall: their cells are plain differences."""
-    return np.asarray((samples > 0).all(axis=0) & (np.diff(samples, axis=0) >= 0).all(axis=0))
+def _clean(samples: Ints, max_step: float) -> Mask:
+    """Return the columns without an absent sample, a zero, a fall and an implausible difference: their cells are plain differences."""
+    steps = np.diff(samples, axis=0)
+    return np.asarray((samples > 0).all(axis=0) & (steps >= 0).all(axis=0) & (steps <= max_step).all(axis=0))
 
 
-def _for_oracle(samples: Ints, before: int) -> tuple[dict[int, int], int, int | None, int | None]:
-    rows = (samples != NULL).nonzero()[0]
-    known, next_day = dict(zip(rows.tolist(), samples[rows].tolist(), strict=True)), len(samples) - 1
-    next_first = known.pop(next_day, None)
-    day = next_day if next_first is not None else max(known, default=-1) + 1  # nothing follows the last sample
-    return known, day, None if before == NULL else int(before), next_first
+def _predecessors(samples: Ints) -> Ints:
+    """Return for each sample the row of the nonzero sample before it, -1 without one."""
+    rows = np.where(samples > 0, np.arange(len(samples))[:, np.newaxis], -1)
+    before = np.full_like(rows, -1)
+    np.maximum.accumulate(rows[:-1], axis=0, out=before[1:])
+    return before
+
+
+def _is_anchor(samples: Ints) -> Mask:
+    """Return which samples are nonzero and not below the nonzero sample before them: after it, the state is this sample alone."""
+    before = _predecessors(samples)
+    earlier = np.take_along_axis(samples, np.maximum(before, 0), axis=0) if len(samples) else samples
+    return np.asarray((before >= 0) & (samples > 0) & (samples >= earlier))
+
+
+def _newest_anchors(samples: Ints) -> Ints:
+    """Return the row of each column's last anchor, -1 without one."""
+    return np.asarray(np.where(_is_anchor(samples), np.arange(len(samples))[:, np.newaxis], -1).max(axis=0, initial=-1))

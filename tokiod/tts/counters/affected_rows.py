@@ -1,4 +1,4 @@
-"""The position of an update among the stored samples, and the rows of raw that need not be read for it."""
+"""The rows of raw that need not be read: the widest run without a sample."""
 
 from __future__ import annotations
 
@@ -6,43 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.tts.schema import NO_ROW
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class Update:
-    """The position of new samples among the stored ones, and the span that includes them. All but span is per touched column.
-
-    columns: the touched columns, ascending. start, stop: the raw rows [start, stop) of the day that hold the new samples; end: the row
-    after the last sample of these columns. first, last: as in span, but `first` is after all rows in a column without a nonzero sample.
-    new: no sample was stored before. idle: only zeros, after all stored samples; such cells depend on the sample before alone, however
-    long the zeros last.
-    """
-
-    __slots__ = ("columns", "end", "first", "idle", "last", "new", "span", "start", "stop")
-
-    def __init__(
-        self, span: NDArray[np.int64], last_row: int, row: NDArray[np.int64], column: NDArray[np.integer], value: NDArray[np.int64]
-    ) -> None:
-        untouched, never, column = NO_ROW - 1, last_row + 1, column.astype(np.intp, copy=False)
-        lowest, highest = int(row.min()), int(row.max())
-        inside = lowest > 0 and highest < last_row
-        own = row if inside else np.where((row > 0) & (row < last_row), row, NO_ROW)
-        moving = value > 0 if inside else (value > 0) & (row > 0)
-        moved, newest = np.full(span.shape[1], never), np.full(span.shape[1], untouched)
-        np.minimum.at(moved, column, np.where(moving, row, never))
-        np.maximum.at(newest, column, own)
-        first, last = np.minimum(np.where(span[0] == NO_ROW, never, span[0]), moved), np.maximum(span[1], newest)
-        self.span = np.stack([np.where(first == never, NO_ROW, first), last])
-        self.columns = np.flatnonzero(newest != untouched)
-        self.first, self.last, known = first[self.columns], last[self.columns], span[1, self.columns]
-        self.end = max(int(self.last.max()) + 1, 1)
-        self.start = min(max(lowest, 1), self.end)
-        self.stop = min(highest + 1, self.end)
-        self.new = known == NO_ROW
-        self.idle = (moved[self.columns] == never) & (known < self.start)
 
 
 class EmptyRun:
@@ -53,7 +18,7 @@ class EmptyRun:
     """
 
     def __init__(self) -> None:
-        self.start = self.stop = 1
+        self.start = self.stop = 0
 
     def outside(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return the rows [start, stop) outside the run: all of them, or a piece on each side, which may be empty."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.matrix import Matrix
 
     Int = NDArray[np.int64]
@@ -86,11 +87,16 @@ class DayCounter:
         self._keep = keep
         self._writer = CellWriter(cells, keep=keep)
         self._empty = EmptyRun()
-        self._empty.start = self._empty.stop = 0
         self._end: Int | None = None
         self.rows = cells.rows
         self.implausible = 0
         """How many of the samples that were stored made an implausible difference."""
+
+    @classmethod
+    def of(cls, file: LiveFile, dataset: str) -> DayCounter:
+        """Return a counter of a live file. One file may have several of it only while nothing is stored in it."""
+        matrices = (file.cells[dataset], file.raw[dataset], file.span[dataset], file.begin[dataset])
+        return cls(*matrices, file.spec.rule(dataset), keep=file.sealed_raw)
 
     def store(self, row: Int, column: NDArray[np.integer], value: Int, *, compare: bool = True) -> Changes:
         """Assign samples by raw row and column, recompute and write the cells they can affect, and return those that changed.
@@ -120,6 +126,7 @@ class DayCounter:
         if self._keep or stop > self.rows or int(span[1].max()) >= first:
             steps = None if self._keep else self._steps_between(span, first, block)
             if steps is not None:
+                self._empty.shrink(first, stop)
                 self._raw.write_rows(first, block)
                 return self._writer.write_rows(first - 1, steps.astype(np.float64), compare=compare)
             row, column = grid(*block.shape)
@@ -164,15 +171,29 @@ class DayCounter:
         end, span = self._end_state(), self._span.read(0, 2)
         self._end = None  # until everything is written
         begin[:, columns] = state
-        has_samples = span[1, columns] != NO_ROW
-        end[:, columns[~has_samples]] = state[:, ~has_samples]
-        later = columns[has_samples]
-        update = _Update(later, np.full(len(later), NO_ROW), span[1, later], span[1, later], 0, 0)
-        changes = self._recompute(update, end, begin, compare=compare)[0] if len(later) else []
+        changes = self._recompute_from_begin(columns[span[1, columns] != NO_ROW], span, end, begin, compare=compare)
+        still = columns[(span[:, columns] == NO_ROW).any(axis=0)]  # after a power loss one of the two may be there
+        end[:, still] = self._after_zeros(begin[:, still], span[1, still])
         if differs.any():
             self._begin.write_rows(0, begin)
         self._end = end
         return Changes.joined(changes + self._close(columns, compare=compare))
+
+    def _recompute_from_begin(self, columns: Columns, span: Int, end: Int, begin: Int, *, compare: bool) -> list[Changes]:
+        """Write the cells of columns with samples that follow from the state before the day."""
+        if not len(columns):
+            return []
+        # In a column of zeros, cells after the first one do not depend on it.
+        first = np.where(span[0, columns] == NO_ROW, NEVER, NO_ROW)
+        update = _Update(columns, first, span[1, columns], span[1, columns], 0, 0)
+        return self._recompute(update, end, begin, compare=compare)[0]
+
+    def _after_zeros(self, begin: Int, last: Int) -> Int:
+        """Return the states after a day in columns with only zeros, or no sample; last: the row of the last zero, NO_ROW without one."""
+        state, sampled = begin.copy(), np.flatnonzero(last != NO_ROW)
+        state[ZERO_ROW, sampled] = last[sampled]
+        state[:, sampled] = within_reach(state[:, sampled], last[sampled], self._rule.reach)
+        return state
 
     def end_state(self) -> Int:
         """Return the state after the day's last row, i8[5, columns], rows counted from this day's start."""
@@ -190,8 +211,7 @@ class DayCounter:
 
     def _compute_end(self) -> Int:
         span, begin = self._span.read(0, 2), self._begin.read(0, 5)
-        end, sampled = begin.copy(), span[1] != NO_ROW
-        moved = np.flatnonzero(sampled & (span[0] != NO_ROW))
+        end, moved = self._after_zeros(begin, span[1]), np.flatnonzero((span[1] != NO_ROW) & (span[0] != NO_ROW))
         if len(moved):
             last = span[1, moved]
             update = _Update(moved, span[0, moved], last, last, int(last.max()) + 1, int(last.max()) + 1)
@@ -199,9 +219,6 @@ class DayCounter:
             for _ in self._feed(update, differences, update.stop):
                 pass
             end[:, moved] = differences.state
-        idle = np.flatnonzero(sampled & (span[0] == NO_ROW))
-        end[ZERO_ROW, idle] = span[1, idle]
-        end[:, idle] = within_reach(end[:, idle], span[1, idle], self._rule.reach)
         return end
 
     def _cover(self, row: Int, column: Columns, value: Int) -> list[_Update]:
@@ -251,8 +268,9 @@ class DayCounter:
             differences = Differences(begin[:, columns], self._search_back(update), self._rule)
         stop, changes, implausible = self._search_on(update), [], [np.empty((2, 0), np.int64)]
         for top, cells, far in self._feed(update, differences, stop):
-            changes.append(self._writer.write(top - 1, columns, cells, compare=compare))
             implausible.append(far)
+            if len(cells):
+                changes.append(self._writer.write(top - 1, columns, cells, compare=compare))
         done = update.last < stop
         end[:, columns[done]] = differences.state[:, done]
         return changes, np.concatenate(implausible, axis=1)
@@ -276,8 +294,7 @@ class DayCounter:
                 if evidence:
                     cells[~evidence.supported(start, raw)] = MISSING
                 top = max(start, update.start, 1)
-                if top < start + len(raw):
-                    yield top, cells[top - start :], np.stack([row, columns[column]])
+                yield top, cells[top - start :], np.stack([row, columns[column]])
 
     def _evidence(self, update: _Update, differences: Differences) -> Evidence:
         has_state = (differences.state != ABSENT).any(axis=0)
@@ -291,7 +308,10 @@ class DayCounter:
         unsure = np.flatnonzero(update.known != NO_ROW)
         while begin > 0 and len(unsure):
             begin, near = max(self._empty.before(update.start, near), 0), near * READ_GROWTH
+            row = np.concatenate([np.arange(*piece) for piece in self._empty.outside(begin, update.start)])
             raw = self._choose(self._look(begin, update.start), update.columns[unsure])
+            if int(update.last[unsure].min()) < update.start - 1:  # what span does not cover is absent, as in _feed()
+                raw[row[:, np.newaxis] > update.last[unsure]] = ABSENT
             # Before a zero that follows zeros only, the state is the beginning's but for zero itself.
             is_idle = (update.first[unsure] >= begin) & _begins_with_zero(raw)
             unsure = unsure[~(is_idle | is_anchored(raw))]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import h5py
 import numpy as np
 
-from tokiod.tts.layout import FORM, OWN, RAW_SEALED, MatrixLocation, matrix_locations
+from tokiod.tts.layout import FORM, LIVE_FORM, MAX_STEP, OWN, RAW_SEALED, MatrixLocation, matrix_locations
 from tokiod.tts.live.files import REAL, Files, exists, replacing
 from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, units
 
@@ -32,7 +32,7 @@ SLICE_BYTES = 8 * 2**20
 
 ALIGNMENT_BYTES = 4096
 LIBVER = ("v108", "v110")
-FILL = {"cells": ABSENT, "raw": ABSENT, "span": NO_ROW}
+FILL = {"cells": ABSENT, "raw": ABSENT, "span": NO_ROW, "begin": ABSENT}
 METADATA_BYTES = 2**20
 
 
@@ -125,12 +125,14 @@ def _lay_out(path: Path, plan: Plan) -> list[MatrixLocation]:
     with h5py.File(path, "w", libver=LIBVER, locking=False, alignment_threshold=1, alignment_interval=ALIGNMENT_BYTES) as file:
         write_frame(file, spec)
         own = file.create_group(OWN)
-        own.attrs[FORM] = np.bytes_("live")
+        own.attrs[FORM] = np.bytes_(LIVE_FORM)
         own.attrs[RAW_SEALED] = np.int64(plan.raw_sealed)
         locations = [_allocate(file, location) for location in matrix_locations(spec)]
         for cells in (each for each in locations if each.kind == "cells"):
             own_units = spec.matrices[cells.dataset].own_units
             write_attributes(file[cells.name], cells.dataset, own_units, cells.columns, plan.created)
+        for begin in (each for each in locations if each.kind == "begin"):
+            file[begin.name].attrs[MAX_STEP] = np.int64(spec.matrices[begin.dataset].max_step)
     return locations
 
 

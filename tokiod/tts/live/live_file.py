@@ -14,10 +14,12 @@ import numpy as np
 from tokiod.tts.layout import (
     OWN,
     RAW_SEALED,
+    SPAN_ROWS,
     Kind,
     MatrixLocation,
     NotLive,
     form_of,
+    is_outdated,
     matrix_locations,
     open_for_reading,
     read_spec,
@@ -26,6 +28,7 @@ from tokiod.tts.layout import (
 from tokiod.tts.live.create import locate
 from tokiod.tts.live.files import REAL, Files, exists, sync_name
 from tokiod.tts.live.matrix import Matrix, OpenFile
+from tokiod.tts.schema import NO_ROW
 
 if TYPE_CHECKING:
     import os
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
     from tokiod.tts.spec import FileSpec
 
-__all__ = ["FileLost", "LiveFile", "NotLive", "SyncFailed", "set_aside"]
+__all__ = ["FileLost", "LiveFile", "NotLive", "OutdatedFile", "SyncFailed", "set_aside"]
 
 
 class FileLost(OSError):  # noqa: N818 - a state, not a fault
@@ -45,6 +48,10 @@ class FileLost(OSError):  # noqa: N818 - a state, not a fault
     def __init__(self, reason: str, path: Path) -> None:
         super().__init__(errno.ESTALE, reason, str(path))
         self.reason = reason
+
+
+class OutdatedFile(NotLive):
+    """A live file of 0.1.0: it is converted first (tokiod.tts.live.conversion)."""
 
 
 class SyncFailed(OSError):  # noqa: N818 - a state, not a fault
@@ -76,8 +83,9 @@ class LiveFile:
     commit detects writes of other processes, by the modification time and the bytes written last. A hard link to the file is harmless.
     A file is dirty when it is opened, and its name is not durable: a killed process may have written to it, or renamed it, without a sync.
 
-    cells, raw, span: Matrix by logical dataset, raw and span of counters only. sealed_raw: an earlier sealing dropped raw samples of
-    the day, so an absent sample does not mean that its cell is missing. name_is_durable: its directory was synced under its present name.
+    cells, raw, span, begin: Matrix by logical dataset, all but cells of counters only. sealed_raw: an earlier sealing dropped raw samples
+    of the day, so an absent sample does not mean that its cell is missing. name_is_durable: its directory was synced under its present
+    name.
     """
 
     def __init__(self, path: Path, layout: _FileLayout, fd: int, identity: Identity, files: Files) -> None:
@@ -92,6 +100,7 @@ class LiveFile:
         self.cells = self._matrices(layout, "cells")
         self.raw = self._matrices(layout, "raw")
         self.span = self._matrices(layout, "span")
+        self.begin = self._matrices(layout, "begin")
 
     def _matrices(self, layout: _FileLayout, kind: Kind) -> dict[str, Matrix]:
         dtype = np.float64 if kind == "cells" else np.int64
@@ -99,13 +108,23 @@ class LiveFile:
 
     @classmethod
     def open(cls, path: Path, files: Files = REAL) -> LiveFile:
-        """Open a live file for writing. Raises NotLive for any other file, FileNotFoundError and other OSErrors."""
+        """Open a live file for writing. Raises OutdatedFile, NotLive for any other file, FileNotFoundError and other OSErrors."""
+        return cls._open(path, files, outdated=False)
+
+    @classmethod
+    def open_outdated(cls, path: Path, files: Files = REAL) -> LiveFile:
+        """Open a live file of 0.1.0, to be read only: raw has a row before the day, span counts from it, begin is empty. Raises NotLive."""
+        return cls._open(path, files, outdated=True)
+
+    @classmethod
+    def _open(cls, path: Path, files: Files, *, outdated: bool) -> LiveFile:
         fd = files.open(path)
         try:
             # Taken before HDF5 reads the file: one of the two detects a truncation in between.
             identity = _identity(files.fstat(fd))
-            live = cls(path, _read_layout(path), fd, identity, files)
+            live = cls(path, _read_layout(path, outdated=outdated), fd, identity, files)
             live.check()
+            live.check_spans()
         except BaseException:
             files.close(fd)
             raise
@@ -135,8 +154,8 @@ class LiveFile:
                     yield kind, dataset, rows
 
     def matrices(self, kind: Kind) -> dict[str, Matrix]:
-        """Return cells, raw or span."""
-        return {"cells": self.cells, "raw": self.raw, "span": self.span}[kind]
+        """Return cells, raw, span or begin."""
+        return {"cells": self.cells, "raw": self.raw, "span": self.span, "begin": self.begin}[kind]
 
     def commit(self) -> None:
         """Make all writes and the name durable.
@@ -186,6 +205,13 @@ class LiveFile:
             raise FileLost("it was unlinked", self.path)
         return now
 
+    def check_spans(self) -> None:
+        """Raise NotLive if a span names rows that raw does not have: then nothing that follows from it is right, in other days either."""
+        for dataset, matrix in self.span.items():
+            span = matrix.read(0, SPAN_ROWS)
+            if len(span) and not (span.min() >= NO_ROW and span.max() < self.raw[dataset].rows):
+                raise NotLive(f"{self.path}: the span of {dataset} is damaged")
+
     def close(self) -> None:
         """Close the descriptor; uncommitted writes may be lost. An error of the system's close concerns only these."""
         fd, self._file.fd = self._file.fd, -1
@@ -213,13 +239,20 @@ def _identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino), status.st_size
 
 
-def _read_layout(path: Path) -> _FileLayout:
+def _read_layout(path: Path, *, outdated: bool) -> _FileLayout:
     with open_for_reading(path) as file:
         form = form_of(file)
         if form != "live":
             raise NotLive(f"{path}: it is a {form} file")
+        if is_outdated(file) != outdated:
+            raise (
+                OutdatedFile(f"{path}: it is a live file of tokiod 0.1.0")
+                if not outdated
+                else NotLive(f"{path}: it is not of tokiod 0.1.0")
+            )
         try:
             spec = read_spec(file)
-            return _FileLayout(spec, [locate(file, location) for location in matrix_locations(spec)], bool(file[OWN].attrs[RAW_SEALED]))
+            locations = [locate(file, location) for location in matrix_locations(spec, outdated=outdated)]
+            return _FileLayout(spec, locations, bool(file[OWN].attrs[RAW_SEALED]))
         except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
             raise unreadable(path, error) from error

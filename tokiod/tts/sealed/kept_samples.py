@@ -1,8 +1,9 @@
 """The raw samples that a sealed file keeps for a counter: i8[3, n], the row, column and value of n samples.
 
-A column keeps both guards and its first, first nonzero and last sample: the neighbouring days' cells and the span of a live file depend
-on them. It also keeps each sample that can't be computed from earlier samples and the cells: a sample that closes no cell, as after a
-fall, or whose cell is the difference to another base. All other samples can be computed (restore_raw), so no raw sample is lost.
+Rows count from the day's start; row N is the next day's first one. A column keeps the sample of row N and its first, first nonzero and
+last sample of the day: the neighbouring days' cells and the span of a live file depend on them. It also keeps each sample that can't be
+computed from earlier samples and the cells: a sample that closes no cell, as after a fall, or whose cell is the difference to another
+base. All other samples can be computed (restore_raw), so no raw sample is lost.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.tts.counters.deltas import FIRST_CLOSING_ROW
 from tokiod.tts.schema import ABSENT, MISSING, NO_ROW, missing
-from tokiod.tts.sealed.restore_raw import CellSums
+from tokiod.tts.sealed.restore_raw import DETERMINED, KEPT, UNPROVED, CellSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from tokiod.tts.live.live_file import LiveFile
     from tokiod.tts.live.matrix import Matrix
+
+    Int = NDArray[np.int64]
 
 MAX_EXACT_DIFFERENCE = 2**53
 """float64 represents every integer up to this exactly, so a cell of at most this size determines its difference."""
@@ -29,65 +32,70 @@ BLOCK_CELLS = 1 << 18
 """Cells compared at once."""
 
 
-def edges(cells: Matrix, raw: Matrix, span: Matrix, order: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the kept samples of a live file's raw, and for each sealed column whether they and the cells determine all other samples.
+def kept_samples(live: LiveFile, dataset: str, order: NDArray[np.intp]) -> tuple[Int, NDArray[np.uint8]]:
+    """Return the kept samples of a live file's counter, and for each sealed column what is known of the others (restore_raw).
 
     order: the live column of each sealed one.
     """
-    first_nonzero, last = span.read(0, 2)
-    guard, first = np.zeros(raw.width, np.int64), _first_samples(raw, last)
-    row = np.concatenate([guard, first, first_nonzero, last, guard + raw.rows - 1])
+    raw = live.raw[dataset]
+    first, first_nonzero, last = _first_samples(raw, live.span[dataset].read(0, 2))
+    row = np.concatenate([first, first_nonzero, last, np.full(raw.width, raw.rows - 1)])
     column = np.tile(np.arange(raw.width), len(row) // raw.width)
-    rows, columns, proved = _not_in_cells(cells, raw, first)
-    row, column = np.concatenate([row, rows]), np.concatenate([column, columns])
+    rows, columns, proved = _not_in_cells(live.cells[dataset], raw, first)
+    kept = np.where(proved, DETERMINED, UNPROVED if live.sealed_raw else KEPT).astype(np.uint8)
+    every = _all_samples(raw, np.flatnonzero(kept != DETERMINED))
+    row, column = np.concatenate([row, rows, every[0]]), np.concatenate([column, columns, every[1]])
     place = np.unique((row * raw.width + np.argsort(order)[column])[row != NO_ROW])
     row, column = np.divmod(place, raw.width)
     value = _values(raw, row, order[column])
-    return np.stack([row, column, value])[:, value != ABSENT], proved[order]
+    return np.stack([row, column, value])[:, value != ABSENT], kept[order]
 
 
-def fill_raw(edges: NDArray[np.int64], start: int, block: NDArray[np.int64]) -> None:
+def fill_raw(kept: Int, start: int, block: Int) -> None:
     """Put the kept samples of rows [start, start + len(block)) of raw into a block of these rows."""
-    row, column, value = edges[:, (edges[0] >= start) & (edges[0] < start + len(block))]
+    row, column, value = kept[:, (kept[0] >= start) & (kept[0] < start + len(block))]
     block[row - start, column] = value
 
 
-def fill_span(edges: NDArray[np.int64], rows: int, block: NDArray[np.int64]) -> None:
-    """Fill a block that is a whole span from the kept samples of `rows` rows of raw: first nonzero and last sample of the day."""
-    row, column, value = edges
-    nonzero, day = (row > 0) & (value != 0), (row > 0) & (row < rows - 1)
-    first = np.full(block.shape[1], rows)
+def span_of(kept: Int, rows: int, width: int) -> Int:
+    """Return the span of a live file, i8[2, width], from the kept samples of a day of `rows` rows: first nonzero and last sample."""
+    row, column, value = kept[:, kept[0] < rows]
+    nonzero = value != 0
+    first, last = np.full(width, rows), np.full(width, NO_ROW)
     np.minimum.at(first, column[nonzero], row[nonzero])
-    block[0] = np.where(first < rows, first, NO_ROW)
-    np.maximum.at(block[1], column[day], row[day])
+    np.maximum.at(last, column, row)
+    return np.stack([np.where(first < rows, first, NO_ROW), last])
 
 
-def _first_samples(raw: Matrix, last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the row of each column's first sample of the day, NO_ROW without one; last: the row of the last one."""
-    first = np.full(raw.width, NO_ROW)
-    sought = last != NO_ROW
+def _first_samples(raw: Matrix, span: Int) -> tuple[Int, Int, Int]:
+    """Return the rows of each column's first, first nonzero and last sample of the day, NO_ROW without one.
+
+    The span's first row may hold another sample by now, so it only says where the search begins.
+    """
+    first, nonzero = np.full(raw.width, NO_ROW), np.full(raw.width, NO_ROW)
     for start, stop in _blocks(raw):
-        if not sought.any():
+        wanted = (span[1] != NO_ROW) & ((first == NO_ROW) | ((span[0] != NO_ROW) & (nonzero == NO_ROW)))
+        if not wanted.any():
             break
-        present = raw.read(start, stop) != ABSENT
-        found = sought & present.any(axis=0)
-        first[found] = start + present[:, found].argmax(axis=0)
-        sought &= ~found
-    return first
+        samples = raw.read(start, stop)
+        for found, present in ((first, samples != ABSENT), (nonzero, samples > 0)):
+            new = (found == NO_ROW) & present.any(axis=0)
+            found[new] = start + present[:, new].argmax(axis=0)
+    return first, nonzero, span[1]
 
 
-def _not_in_cells(cells: Matrix, raw: Matrix, first: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.bool_]]:
+def _not_in_cells(cells: Matrix, raw: Matrix, first: Int) -> tuple[Int, NDArray[np.intp], NDArray[np.bool_]]:
     """Return rows and columns of samples that earlier samples and the cells do not determine, and which columns have all samples.
 
     first: the rows of the first samples. A column with a filled cell without a sample was unsealed before, and is not proved.
     """
     sums, proved = CellSums(np.where(first == NO_ROW, raw.rows, first)), np.ones(raw.width, np.bool_)
     found = [(np.empty(0, np.int64), np.empty(0, np.intp))]
-    short, before = np.zeros(raw.width, np.int64), raw.read(1, 2)[0]
+    short, before = np.zeros(raw.width, np.int64), raw.read(0, 1)[0]
     for begin, stop in _blocks(raw):
         row, samples = np.arange(begin, stop)[:, np.newaxis], raw.read(begin, stop)
-        closed, block = max(begin, FIRST_CLOSING_ROW), np.full((stop - begin, raw.width), MISSING)
-        block[closed - begin :] = cells.read(closed - FIRST_CLOSING_ROW, stop - FIRST_CLOSING_ROW)
+        closed, block = max(begin, 1), np.full((stop - begin, raw.width), MISSING)
+        block[closed - begin :] = cells.read(closed - 1, stop - 1)
         if _are_sums(samples[closed - begin :], block[closed - begin :], before):
             short, before = samples[-1] - sums.so_far, samples[-1]
             continue
@@ -102,15 +110,25 @@ def _not_in_cells(cells: Matrix, raw: Matrix, first: NDArray[np.int64]) -> tuple
     return rows, columns, proved
 
 
+def _all_samples(raw: Matrix, columns: NDArray[np.intp]) -> tuple[Int, NDArray[np.intp]]:
+    """Return rows and columns of all samples of some columns."""
+    found = [(np.empty(0, np.int64), np.empty(0, np.intp))]
+    for begin, stop in _blocks(raw) if len(columns) else ():
+        row, place = np.nonzero(raw.read(begin, stop)[:, columns] != ABSENT)
+        found.append((row + begin, columns[place]))
+    rows, which = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rows, which
+
+
 def _blocks(raw: Matrix) -> Iterator[tuple[int, int]]:
     """Yield the rows [begin, stop) of the day in blocks."""
     tall = max(1, BLOCK_CELLS // raw.width)
-    for begin in range(1, raw.rows - 1, tall):
+    for begin in range(0, raw.rows - 1, tall):
         yield begin, min(begin + tall, raw.rows - 1)
 
 
 # The usual case, decided in a tenth of the time.
-def _are_sums(samples: NDArray[np.int64], cells: NDArray[np.float64], before: NDArray[np.int64]) -> bool:
+def _are_sums(samples: Int, cells: NDArray[np.float64], before: Int) -> bool:
     """Whether each sample is the sum of the sample before it and its cell; before: the samples before the first row."""
     if (before == ABSENT).any() or missing(cells).any() or (samples == ABSENT).any():
         return False
@@ -118,7 +136,7 @@ def _are_sums(samples: NDArray[np.int64], cells: NDArray[np.float64], before: ND
     return bool((steps == cells).all() and steps.max(initial=0) <= MAX_EXACT_DIFFERENCE)
 
 
-def _latest(values: NDArray[np.int64], known: NDArray[np.bool_], before: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _latest(values: Int, known: NDArray[np.bool_], before: Int) -> tuple[Int, Int]:
     """Return for each row the latest known value of earlier rows, and that of all rows; before: the values before the first row."""
     every = np.concatenate([before[np.newaxis], values])
     place = np.where(known, np.arange(1, len(every))[:, np.newaxis], 0)
@@ -127,7 +145,7 @@ def _latest(values: NDArray[np.int64], known: NDArray[np.bool_], before: NDArray
     return found[:-1], found[-1]
 
 
-def _values(raw: Matrix, row: NDArray[np.int64], column: NDArray[np.intp]) -> NDArray[Any]:
+def _values(raw: Matrix, row: Int, column: NDArray[np.intp]) -> NDArray[Any]:
     """Return samples; row: ascending."""
     value = np.empty(len(row), np.int64)
     turns = np.flatnonzero(np.diff(row, prepend=NO_ROW, append=NO_ROW)).tolist()

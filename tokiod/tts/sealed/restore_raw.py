@@ -1,7 +1,7 @@
 """Compute the raw samples of a sealed day from its cells and its kept samples (tokiod.tts.sealed.kept_samples).
 
-A cell is the difference of the sample that closes it to the base of the rule (counters.deltas), so cells add up to samples. If they do
-not, as after a fall, sealing kept the sample, from which they add up again.
+A cell is the difference of the sample that closes it to an earlier one, so cells add up to samples. If they do not, as after a fall,
+sealing kept the sample, from which they add up again. This holds whatever the rule was that made the cells.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.tts.counters.deltas import FIRST_CLOSING_ROW
 from tokiod.tts.schema import missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+UNPROVED, DETERMINED, KEPT = range(3)
+"""Of a sealed column: not all samples are known; cells and kept samples determine the others; there are no others."""
 
 
 class CellSums:
@@ -36,38 +38,36 @@ class CellSums:
 
 
 class RestoredRaw:
-    """The samples of one counter, from row 0 on.
+    """The samples of one counter in the day's rows.
 
-    cells: f8[N, at least width] of a sealed file. edges: kept samples i8[3, n]. proved: bool[width], from kept_samples.edges().
+    cells: f8[N, at least width] of a sealed file. kept: i8[3, n], rows from the day's start. proved: u1[width], see UNPROVED to KEPT.
     """
 
-    def __init__(self, cells: Any, edges: NDArray[np.int64], proved: NDArray[np.bool_]) -> None:
+    def __init__(self, cells: Any, kept: NDArray[np.int64], proved: NDArray[np.uint8]) -> None:
         self._cells = cells
-        self._proved = proved
-        self._edges = edges[:, (edges[0] > 0) & (edges[0] <= len(cells))]
-        first = np.full(len(proved), len(cells) + FIRST_CLOSING_ROW)
-        np.minimum.at(first, self._edges[1], self._edges[0])
+        self._determined = proved == DETERMINED
+        self._kept = kept[:, kept[0] < len(cells)]
+        first = np.full(len(proved), len(cells))
+        np.minimum.at(first, self._kept[1], self._kept[0])
         self._sums = CellSums(first)
         # A sample is its sum plus the shortfall of the sum at the last kept sample up to it.
         self._short = np.zeros(len(proved), np.int64)
 
     def fill(self, start: int, block: NDArray[np.int64]) -> None:
-        """Put samples into rows [start, start + len(block)) of raw; call it for consecutive blocks."""
-        begin, stop = max(start, 1), min(start + len(block), len(self._cells) + 1)
-        if begin >= stop:
+        """Put samples into the raw rows [start, start + len(block)); call it for consecutive blocks, the first one from row 0."""
+        stop = min(start + len(block), len(self._cells))
+        if start >= stop:
             return
-        row = np.arange(begin, stop)[:, np.newaxis]
-        cells = np.full((stop - begin, len(self._proved)), -0.0)
-        closed = max(begin, FIRST_CLOSING_ROW)
-        cells[closed - begin :] = self._cells[closed - FIRST_CLOSING_ROW : stop - FIRST_CLOSING_ROW, : len(self._proved)]
+        row, width = np.arange(start, stop)[:, np.newaxis], len(self._determined)
+        cells, closed = np.full((stop - start, width), -0.0), max(start, 1)
+        cells[closed - start :] = self._cells[closed - 1 : stop - 1, :width]
         filled, sums = self._sums.next(row, cells)
-        samples = sums + self._shortfall(begin, sums)
-        np.copyto(block[begin - start : stop - start], samples, where=filled & self._proved)
+        np.copyto(block[: stop - start], sums + self._shortfall(start, sums), where=filled & self._determined)
 
     def _shortfall(self, begin: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        at, column, value = self._edges[:, (self._edges[0] >= begin) & (self._edges[0] < begin + len(sums))]
+        at, column, value = self._kept[:, (self._kept[0] >= begin) & (self._kept[0] < begin + len(sums))]
         at = at - begin
-        short, latest = np.concatenate([self._short[np.newaxis], sums]), np.zeros((len(sums) + 1, len(self._proved)), np.intp)
+        short, latest = np.concatenate([self._short[np.newaxis], sums]), np.zeros((len(sums) + 1, len(self._determined)), np.intp)
         short[at + 1, column] = value - sums[at, column]
         latest[at + 1, column] = at + 1
         found = np.take_along_axis(short, np.maximum.accumulate(latest, axis=0), axis=0)

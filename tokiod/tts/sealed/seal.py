@@ -1,8 +1,8 @@
 """Seal a complete day: rewrite it compactly. Unseal it: make a live file of it again.
 
 Chunks of 720 rows (an hour of 5 s) x 32 columns: an hour of all columns and a day of one column are both read in 0.3 ms; the chunks
-that h5py chooses are 100 times slower for one of the two. Raw samples that the cells determine are dropped (kept_samples). An unsealed
-file has `sealed_raw` set, because raw samples of files from other programs, or sealed without all of raw, can't be restored.
+that h5py chooses are 100 times slower for one of the two. Raw samples that the cells determine are dropped (kept_samples), and restored in
+an unsealed file. That has `sealed_raw` set only if some can't be, in a file that an early version sealed.
 """
 
 from __future__ import annotations
@@ -12,28 +12,45 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 
-from tokiod.tts.layout import FORM, OWN, PROVED, NotLive, edges_name, form_of, open_for_reading, read_spec, unreadable
+from tokiod.tts.counters.day_counter import DayCounter
+from tokiod.tts.layout import (
+    FORM,
+    MAX_STEP,
+    OWN,
+    PROVED,
+    STATE_ROWS,
+    NotLive,
+    form_of,
+    is_outdated,
+    open_for_reading,
+    own_name,
+    read_spec,
+    unreadable,
+)
+from tokiod.tts.live.conversion import convert, unlimited
 from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
-from tokiod.tts.sealed.kept_samples import edges, fill_raw, fill_span
-from tokiod.tts.sealed.restore_raw import RestoredRaw
+from tokiod.tts.sealed.kept_samples import fill_raw, kept_samples, span_of
+from tokiod.tts.sealed.sealed_counter import SealedCounter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Executor
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.tts.layout import MatrixLocation
+    from tokiod.tts.live.conversion import Limit
     from tokiod.tts.live.create import Content, Pause
+    from tokiod.tts.sealed.restore_raw import RestoredRaw
     from tokiod.tts.spec import FileSpec
 
 SEAL_THREADS = 2
@@ -75,16 +92,39 @@ def unseal(path: Path, target: Path | None = None, files: Files = REAL, pause: P
     """
     target = target or path
     with replacing(target, files) as temporary:
-        write_unsealed(path, temporary, created, files, pause)
+        write_unsealed(path, temporary, created, files, pause).close()
     return LiveFile.open(target, files)
 
 
-def write_unsealed(path: Path, temporary: Path, created: int, files: Files, pause: Pause) -> None:
-    """Write a live file of a sealed one to exactly this path, durably. Raises NotLive, also where HDF5 can't read its content."""
+def write_unsealed(  # noqa: PLR0913, PLR0917 - what a rewrite has
+    path: Path, temporary: Path, created: int, files: Files, pause: Pause, limit: Limit = unlimited, before: Path | None = None
+) -> LiveFile:
+    """Write a live file of a sealed one to exactly this path, durably, and return it, opened.
+
+    The cells of a file of 0.1.0 are computed again from its samples; limit: sets max_step of its counters; before: the day before.
+    Raises NotLive, also where HDF5 can't read its content.
+    """
     with open_for_reading(path) as file:
-        spec = _sealed_spec(path, file)
-        raw_sealed = any(matrix.counter for matrix in spec.matrices.values())
-        build(temporary, Plan(spec, created, _undamaged(path, _content_of(file)), raw_sealed=raw_sealed), files, pause)
+        spec, outdated = _sealed_spec(path, file), is_outdated(file)
+        spec = limit(spec) if outdated else spec
+        counters = _counters(path, file, spec)
+        raw_sealed = not all(counter.is_complete for counter in counters.values())
+        build(temporary, Plan(spec, created, _undamaged(path, _content_of(file, counters)), raw_sealed=raw_sealed), files, pause)
+    live = LiveFile.open(temporary, files)
+    try:
+        if outdated:
+            convert(live, before, pause)
+    except BaseException:
+        live.close()
+        raise
+    return live
+
+
+def _counters(path: Path, file: Any, spec: FileSpec) -> dict[str, SealedCounter]:
+    try:
+        return {dataset: SealedCounter.read(file, dataset) for dataset, matrix in spec.matrices.items() if matrix.counter}
+    except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
+        raise unreadable(path, error, "its counters can't be read: ") from error
 
 
 def is_sealed(path: Path) -> bool:
@@ -118,26 +158,24 @@ def _undamaged(path: Path, content: Content) -> Content:
     return fill
 
 
-def _content_of(file: Any) -> Content:
+def _content_of(file: Any, counters: Mapping[str, SealedCounter]) -> Content:
     """Return the content that a live file takes over from a sealed one: all named cells, kept samples, and samples restored from cells."""
     restored: dict[str, RestoredRaw] = {}
-
-    @cache
-    def kept(dataset: str) -> NDArray[np.int64]:
-        samples: NDArray[np.int64] = file[edges_name(dataset)][...]
-        return samples
 
     def fill(location: MatrixLocation, start: int, block: NDArray[np.int64]) -> None:
         if location.kind == "cells":
             block[...] = file[location.name][start : start + len(block), : len(location.columns)].astype("<f8", copy=False).view(np.int64)
-        elif location.kind == "raw":
+            return
+        counter = counters[location.dataset]
+        if location.kind == "raw":
             if start == 0:
-                proved = file[edges_name(location.dataset)].attrs.get(PROVED, np.zeros(len(location.columns))).astype(np.bool_)
-                restored[location.dataset] = RestoredRaw(file[location.dataset], kept(location.dataset), proved)
+                restored[location.dataset] = counter.restored(file[location.dataset])
             restored[location.dataset].fill(start, block)
-            fill_raw(kept(location.dataset), start, block)
+            fill_raw(counter.kept, start, block)
+        elif location.kind == "span":
+            block[...] = span_of(counter.kept, counter.rows, block.shape[1])[start : start + len(block)]
         else:
-            fill_span(kept(location.dataset), len(file[location.dataset]) + 2, block)
+            block[...] = counter.begin[start : start + len(block)]
 
     return fill
 
@@ -174,9 +212,16 @@ class _SealedWriter:
                     dataset.id.write_direct_chunk(corner, packed)
                     self.pause()
                 if name in self.live.raw:
-                    kept, proved = edges(self.live.cells[name], self.live.raw[name], self.live.span[name], chunks.order)
-                    file.create_dataset(edges_name(name), data=kept).attrs[PROVED] = proved.astype(np.uint8)
+                    self._write_counter(file, name, chunks.order)
                 self.pause()
+
+    def _write_counter(self, file: Any, name: str, order: NDArray[np.intp]) -> None:
+        kept, proved = kept_samples(self.live, name, order)
+        file.create_dataset(own_name("kept", name), data=kept).attrs[PROVED] = proved
+        begin, end = self.live.begin[name].read(0, STATE_ROWS), DayCounter.of(self.live, name).end_state()
+        max_step = np.int64(self.live.spec.matrices[name].max_step)
+        file.create_dataset(own_name("begin", name), data=begin[:, order]).attrs[MAX_STEP] = max_step
+        file.create_dataset(own_name("end", name), data=end[:, order])
 
     def verify(self, path: Path) -> None:
         """Compare every stored chunk, and some cells of each dataset as a reader gets them, with the live file."""

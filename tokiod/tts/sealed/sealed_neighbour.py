@@ -1,4 +1,4 @@
-"""First and last samples of a sealed day's counters, for the days before and after it."""
+"""A sealed day as its neighbours see it: its first samples, those that it has of the next day, and the states around it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.tts.counters.difference_rule import Differences, empty_state
-from tokiod.tts.layout import PROVED, NotLive, column_names, edges_name, open_for_reading
-from tokiod.tts.schema import ABSENT, GROUPS
-from tokiod.tts.sealed.chunks import CHUNK_ROWS
-from tokiod.tts.sealed.kept_samples import fill_raw
-from tokiod.tts.sealed.restore_raw import RestoredRaw
+from tokiod.tts.counters.difference_rule import next_day
+from tokiod.tts.layout import form_of, is_outdated, open_for_reading, own_name, read_spec, unreadable
+from tokiod.tts.live.files import exists
+from tokiod.tts.sealed.sealed_counter import SealedCounter, newest_sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,61 +19,80 @@ if TYPE_CHECKING:
 
     from tokiod.tts.counters.difference_rule import Rule
 
+    Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealedNeighbour:
+    """A counter of a sealed day. first, after: samples of its first row and of the next day's, i8[columns], ABSENT without one.
+
+    begin, end: the states around the day, i8[5, columns]; end is None if 0.1.0 sealed it. reach: of the rule, in rows.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+    reach: int
+    first: Int
+    after: Int
+    begin: Int
+    end: Int | None
+
+    @classmethod
+    def of(cls, counter: SealedCounter, reach: int) -> SealedNeighbour:
+        """Take over what is needed of a counter."""
+        first, after = counter.samples(0), counter.samples(counter.rows)
+        return cls(counter.names, counter.rows, reach, first, after, counter.begin, counter.end)
+
+    def next_state(self) -> Int | None:
+        """Return the state before the next day, i8[5, columns], rows counted from there; None if the file does not tell."""
+        return None if self.end is None else next_day(self.end, self.rows, self.reach)
+
+    def differs(self, begin: Int) -> bool:
+        """Return whether the day was sealed with another state before it. Of a file of 0.1.0, the newest sample of it is compared."""
+        if self.end is None:
+            return not np.array_equal(newest_sample(self.begin), newest_sample(begin))
+        return not np.array_equal(self.begin, begin)
+
 
 @dataclass(frozen=True, slots=True)
 class SealedDay:
-    """A day's counters by logical dataset: column names, kept samples (kept_samples), and the number of rows."""
+    """The counters of a sealed day by logical dataset. Columns and samples are those of SealedNeighbour."""
 
-    _counters: dict[str, tuple[tuple[str, ...], NDArray[np.int64], int]]
+    counters: dict[str, SealedNeighbour]
+
+    def names(self, dataset: str) -> tuple[str, ...]:
+        """Return the columns of a counter, empty if the file has no such dataset."""
+        return self.counters[dataset].names if dataset in self.counters else ()
 
     @classmethod
     def read(cls, path: Path) -> SealedDay:
-        """Read a sealed file; files of other programs have no kept samples. Raises FileNotFoundError, NotLive if HDF5 can't read it."""
+        """Read a sealed file; files of other programs have no counters. Raises OSError, NotLive for a damaged file."""
         with open_for_reading(path) as file:
             try:
-                datasets = [f"{group}/{name}" for group in GROUPS if group in file for name in file[group]]
-                kept = {dataset: edges_name(dataset) for dataset in datasets if edges_name(dataset) in file}
-                return cls({name: (column_names(file[name]), file[edges][...], len(file[name])) for name, edges in kept.items()})
-            except (KeyError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
-                raise NotLive(f"{path}: {error}") from error
-
-    def names(self, dataset: str) -> tuple[str, ...]:
-        """Return the columns of a counter, () for an unknown one."""
-        return self._counters[dataset][0] if dataset in self._counters else ()
-
-    def last_samples(self, dataset: str) -> NDArray[np.int64]:
-        """Return each column's last sample of the day, i8[columns], ABSENT without one."""
-        _, (row, *_), rows = self._counters[dataset]
-        return self._samples(dataset, (row > 0) & (row <= rows))
-
-    def first_samples(self, dataset: str) -> NDArray[np.int64]:
-        """Return each column's sample in the day's first row, i8[columns], ABSENT without one."""
-        _, (row, *_), _ = self._counters[dataset]
-        return self._samples(dataset, row == 1)
-
-    def _samples(self, dataset: str, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the latest of the chosen samples of each column: kept samples are in row order, and the last assignment wins."""
-        names, (_, column, value), _ = self._counters[dataset]
-        samples = np.full(len(names), ABSENT)
-        samples[column[chosen]] = value[chosen]
-        return samples
+                spec = read_spec(file)
+                counters = [name for name, matrix in spec.matrices.items() if matrix.counter]
+                return cls({name: SealedNeighbour.of(SealedCounter.read(file, name), spec.rule(name).reach) for name in counters})
+            except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:  # whatever HDF5 raises for a damaged file
+                raise unreadable(path, error) from error
 
 
-def end_state(path: Path, dataset: str, rule: Rule) -> NDArray[np.int64]:
-    """Return the state of the rule after a sealed day without a stored one, i8[5, columns], rows counted from the day's start.
+def computed_ends(path: Path, rules: dict[str, Rule]) -> dict[str, tuple[tuple[str, ...], Int]]:
+    """Return columns and the state before the next day, of each counter of a file that 0.1.0 sealed; of any other or damaged file nothing.
 
-    The raw samples are restored; where that is impossible, only the kept ones count. The sample of the day before, whose row was not
-    kept, counts as one in row -1. Raises FileNotFoundError, KeyError for an unknown counter, NotLive if HDF5 can't read the file.
+    rules: by dataset; the others are left out. All samples are restored. Raises OSError where the system can't read it.
     """
-    with open_for_reading(path) as file:
-        kept = file[edges_name(dataset)]
-        edges, proved = kept[...], kept.attrs[PROVED].astype(np.bool_)
-        restored = RestoredRaw(file[dataset], edges, proved)
-        differences = Differences(empty_state(len(proved)), -1, rule)
-        rows = len(file[dataset]) + 1
-        for start in range(0, rows, CHUNK_ROWS):
-            raw = np.full((min(CHUNK_ROWS, rows - start), len(proved)), ABSENT)
-            restored.fill(start, raw)
-            fill_raw(edges, start, raw)
-            differences.feed(raw)
-    return differences.state
+    found: dict[str, tuple[tuple[str, ...], Int]] = {}
+    if not exists(path):
+        return found
+    try:
+        with open_for_reading(path) as file:
+            if form_of(file) == "sealed" and is_outdated(file):
+                for name in (name for name in rules if own_name("edges", name) in file):
+                    counter = SealedCounter.read(file, name)
+                    end = counter.computed_end(file[name], rules[name])
+                    found[name] = counter.names, next_day(end, counter.rows, rules[name].reach)
+    except (LookupError, ValueError, TypeError, RuntimeError, OSError) as error:
+        if isinstance(reason := unreadable(path, error), OSError):
+            raise reason from error
+        return {}  # a damaged day must not hold up the next one
+    return found

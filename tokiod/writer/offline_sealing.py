@@ -1,0 +1,40 @@
+"""Seal days of an archive that no writer has open, as the writer does: with the days beside them that must change for it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sinks.tts.sink import TtsSink
+from tokiod.archive.layout import daily
+from tokiod.errors import TokiodError
+from tokiod.window import Calendar
+from tokiod.writer.sink_options import max_rates, steps, units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import Config
+
+
+def seal_days(config: Config, clock: Clock, days: Iterable[tuple[str, int]]) -> None:
+    """Seal the files of systems that hold an epoch second. The caller holds the archive's lock.
+
+    Raises OSError, or TokiodError for a file that can't be read; the files before it are sealed.
+    """
+    layout = daily(Calendar(config.timezone), config.archive.file)
+    columns = config.archive.max_columns
+    with closing(
+        TtsSink(layout, clock, max_columns=columns, units=units(config), steps=steps(config), max_rates=max_rates(config))
+    ) as sink:
+        for system, time in days:
+            try:
+                sink.seal(system, time)
+            except ValueError as error:
+                raise TokiodError(str(error)) from error
+            for one in [*sink.run_maintenance(), *sink.seal_reopened()]:
+                if one.error is not None:
+                    raise one.error if isinstance(one.error, OSError) else TokiodError(f"{one.path}: {one.error}")
+            for quarantined in sink.commit():
+                raise TokiodError(f"{quarantined.path}: {quarantined.reason}")

@@ -1,0 +1,31 @@
+"""What the sources of a configuration say of their datasets, as the sink takes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tokiod.config.load import Config
+
+
+def steps(config: Config) -> dict[str, dict[str, set[int]]]:
+    """Return the steps of the configured sources, by system and kind."""
+    found: dict[str, dict[str, set[int]]] = {}
+    for source in config.source:
+        found.setdefault(source.system, {}).setdefault(source.kind, set()).add(source.step)
+    return found
+
+
+def units(config: Config) -> dict[str, Mapping[str, str]]:
+    """Return the units that the configured kinds declare, by kind."""
+    return {source.kind: source.units for source in config.source}
+
+
+def max_rates(config: Config) -> dict[str, dict[str, float]]:
+    """Return the largest plausible rates of counters, by system and dataset; each dataset of a system has one source."""
+    rates: dict[str, dict[str, float]] = {}
+    for source in config.source:
+        rates.setdefault(source.system, {}).update(source.max_rates())
+    return rates
