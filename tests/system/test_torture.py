@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import pytest
 from planted import plant
 
@@ -79,6 +80,20 @@ def test_a_night_has_fallen_and_the_day_before_it_is_sealed(tortured):
         with open_for_reading(path) as file:
             forms.setdefault(path.parent.name, set()).add(form_of(file))
     assert forms == {"2018-11-03": {"sealed"}, "2018-11-04": {"live"}}
+
+
+def test_a_file_of_the_past_that_is_lost_or_has_changed_is_noticed(tmp_path, score):  # noqa: ARG001 - it finds torture_past
+    from torture_past import Past  # noqa: PLC0415 - beside the program under test, where `score` finds it
+
+    scene = Scene(tmp_path, Site(1_541_310_000), SimulatedClock(1_541_313_600.0, 0.0, 1.0))
+    scene.prepare()
+    past = Past.made(scene)
+    assert past.wrong(None) == []
+    one, other = sorted(past.files)[7:9]
+    one.unlink()
+    with h5py.File(other, "r+") as file:
+        file["datatargets/readrates" if other.stem == "net" else "datatargets/readbytes"][100, 0] = 12345.5
+    assert past.wrong(None) == [f"{one} of the past is lost", f"{other} of the past has changed"]
 
 
 def cut(path, _):

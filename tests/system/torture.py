@@ -2,6 +2,8 @@
 
     torture.py --kills 300 [--faults kills|all] [--equal] [--rate 60] [--seed N] [--directory DIR]
 
+The archive has a past of forty days of three systems, of which no cell may change (torture_past.py).
+
 A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
 autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, files and ledger are damaged or
 taken away, and, for root, the archive has a disk that fails (torture_faults.py, torture_files.py, torture_ledger.py, torture_disk.py).
@@ -31,6 +33,7 @@ import h5py
 from torture_disk import disk
 from torture_faults import Deck
 from torture_files import is_sealed
+from torture_past import Past
 from tortured import Tortured, survivors
 from undisturbed import unequal
 
@@ -91,7 +94,8 @@ class Score:
     def check(self, scene: FaultyScene, *, determined: bool, stored: Callable[[Source], Iterable[Window]] | None = None) -> None:
         """Look at the files; stored: see FaultyScene.compare()."""
         before, changed = self.unreadable, {}
-        for path in scene.files():
+        first = str(Calendar(scene.site.timezone).day(scene.site.epoch).date)
+        for path in (path for path in scene.files() if path.parent.name >= first):
             try:
                 with h5py.File(path, "r", locking=False) as file:
                     assert file.attrs["version"] == "1"
@@ -132,6 +136,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
         deck = Deck(tortured) if others else None
         try:
             scene.prepare()
+            tortured.past = Past.made(scene)
             scene.start_simulator()
             scene.start_daemon()
             tear(tortured, deck, score, kills, others)
@@ -171,6 +176,9 @@ def look(tortured: Tortured, score: Score, *, determined: bool) -> None:
     known = len(score.notes)
     tortured.learn()
     score.check(tortured.scene, determined=determined, stored=tortured.kept)
+    wrong = tortured.past.wrong(tortured.rng if determined else None)
+    score.different += len(wrong)
+    score.notes += wrong
     for note in score.notes[known:]:
         print(note, file=sys.stderr, flush=True)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from torture_past import Past
+
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.polling.recount import RECOUNT_CHECK_SECONDS
@@ -39,6 +41,7 @@ class Tortured:
     """A scene, the disk of its archive if there is one of its own, and all that its ledger ever called stored.
 
     A cell that was there must be there for ever, also while a ledger that was lost tells less, but for what a fault destroyed.
+    past: the files of days before those that sources are asked for.
     is_kept_up: a daemon that ends by itself is started again, restarts: how often; copied: the simulated time of the ledger's copy.
     """
 
@@ -48,6 +51,7 @@ class Tortured:
     is_kept_up: bool = False
     restarts: int = 0
     copied: float = 0.0
+    past: Past = field(default_factory=Past)
     _kept: dict[str, Ranges] = field(default_factory=dict)
 
     def learn(self) -> None:
