@@ -8,6 +8,9 @@ MINUTES ?= 30
 DAYS   ?= 10
 SEED   ?=
 
+SEQUENCES ?= 2000
+CASES  ?= 200
+
 INPUTS ?= 1000000
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
@@ -17,7 +20,7 @@ PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 # Processes compile a module once, not at each start, whatever the caller sets.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test coverage lint bench docs torture soak fuzz install servers clean constraints sbom
+.PHONY: help demo test coverage lint bench docs model fidelity torture soak fuzz install servers clean constraints sbom
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -26,6 +29,8 @@ help:
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
+	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
+	@echo "make fidelity  CASES=200 [SEED=n]: random LMT databases through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
@@ -74,6 +79,15 @@ docs: install
 	@$(BIN)/python -m docs.generate.configuration > docs/configuration.md
 	@echo docs/cli.md docs/man docs/json docs/configuration.md
 
+model: install
+	@$(BIN)/python -m tests.model --sequences $(SEQUENCES)
+
+# pytokio is from 2019: it needs an environment of its own.
+fidelity: install
+	@test -x .venv-pytokio/bin/python || $(PYTHON) -m venv .venv-pytokio
+	@.venv-pytokio/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3'
+	@$(BIN)/python -m tests.fidelity --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
+
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) --equal $(if $(SEED),--seed $(SEED))
 
@@ -100,4 +114,4 @@ sbom: install
 	@echo dist/tokiod.cdx.json
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-pytokio .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
