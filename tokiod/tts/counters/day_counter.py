@@ -88,6 +88,7 @@ class DayCounter:
         self._writer = CellWriter(cells, keep=keep)
         self._empty = EmptyRun()
         self._end: Int | None = None
+        self._has_next: bool | None = None
         self.rows = cells.rows
         self.implausible = 0
         """How many of the samples that were stored made an implausible difference."""
@@ -108,6 +109,7 @@ class DayCounter:
             return Changes.joined([])
         end, own, at = self._end_state(), row < self.rows, column.astype(np.intp, copy=False)
         self._end = None  # until everything is written
+        self._has_next = self._has_next if own.all() else None
         updates = self._cover(row[own], at[own], value[own])
         self._raw.assign(row, column, value)
         changes = []
@@ -249,7 +251,10 @@ class DayCounter:
 
     def _close(self, columns: Columns, *, compare: bool) -> list[Changes]:
         """Write the day's last cell in those columns whose next day has a sample in its first row."""
+        if self._has_next is False:
+            return []
         next_first = self._raw.read(self.rows, self.rows + 1)
+        self._has_next = int(next_first.max()) >= 0
         columns = columns[next_first[0, columns] != ABSENT]
         if not len(columns):
             return []
