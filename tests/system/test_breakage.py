@@ -371,12 +371,13 @@ def test_a_disk_without_inodes_is_named_and_everything_is_stored_once_there_are(
             for number in range(100):
                 (disk / f"junk-{number}").touch()
                 junk.append(disk / f"junk-{number}")
-        for path in junk[-6:]:
-            path.unlink()  # the ledger's directory, lock, database, log and memory, and the day's directory
+        # The ledger's directory, lock, database, log and memory; the readers' directory, owner and copy; and the day's directory.
+        for path in junk[-9:]:
+            path.unlink()
         scene.start_daemon()
         wait_for(lambda: "No space left on device" in scene.log.read_text(), 30, f"no word of it in the log: {tail(scene)}")
         time.sleep(1)
-        for path in junk[:-6]:
+        for path in junk[:-9]:
             path.unlink()
         wait_stored(scene)
         assert scene.stop_daemon() == 0
