@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from sinks.tts.sink import TtsSink
+from tests.support.faulty_scene import FaultyScene
 from tokiod.archive.layout import daily
 from tokiod.clock import SimulatedClock
 from tokiod.collector import Site as CollectorSite
@@ -31,7 +32,7 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.reports.gaps import gaps
 from tokiod.reports.status import read
 from tokiod.simulator.lmt.database import Database
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import STEP, Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.testing.clock import FakeClock
@@ -62,7 +63,7 @@ def unpack(directory):
 def scene():
     with tempfile.TemporaryDirectory(prefix="upgrade-") as directory:
         clock = SimulatedClock(float(unpack(directory)), time.time(), 240)
-        made = Scene(
+        made = FaultyScene(
             Path(directory), Site.read(Path(directory) / "site.json"), clock, window=WINDOW, sources=(LMT, COLLECTD), retention=100_000
         )
         try:

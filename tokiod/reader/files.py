@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,12 @@ class DayFile(msgspec.Struct, frozen=True):
 
 # A template may hold any field of strftime, which has no inverse. So it is filled for every day: 0.1 s for 30 years of a system.
 def day_files(archive: ArchiveConfig, calendar: Calendar, systems: Iterable[str], now: float) -> Iterator[DayFile]:
-    """Yield the files of systems, sorted by system and day, until tomorrow. now: epoch seconds."""
+    """Yield the files of systems, sorted by system and day, until tomorrow. now: epoch seconds.
+
+    Raises PermissionError for an archive that the user may not read: it would look empty.
+    """
+    if archive.root.exists() and not os.access(archive.root, os.R_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(archive.root))
     found = set(archive.files())
     last = calendar.day(calendar.day(int(now)).end).date
     for system in sorted(set(systems)):
