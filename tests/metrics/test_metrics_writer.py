@@ -127,7 +127,14 @@ def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path
     )
     site.writer.turn(0)
     found = {key[1:]: value for key, value in values(tmp_path).items() if key[0] == "tokiod_file_changes_total"}
-    assert found == {("made", "done"): 1, ("made", "failed"): 1, ("grown", "done"): 1, ("opened", "done"): 1, ("sealed", "done"): 2}
+    assert found == {
+        ("made", "done"): 1,
+        ("made", "failed"): 1,
+        ("grown", "done"): 1,
+        ("opened", "done"): 1,
+        ("sealed", "done"): 2,
+        ("converted", "done"): 1,
+    }
 
 
 def test_messages_that_are_of_no_use_are_counted(site, tmp_path):

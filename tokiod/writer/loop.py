@@ -44,8 +44,7 @@ FEED_HEARTBEAT_SECONDS = 1.0
 MAX_WINDOWS_PER_SYNC = 64
 """More would only delay the first one's acknowledgement."""
 
-_CHANGES = ("made", "grown", "opened", "sealed", "converted")
-_DONE, _NOT_DONE = ({change: f"file.{prefix}{change}" for change in _CHANGES} for prefix in ("", "not_"))
+_DONE, _NOT_DONE = ({change: f"file.{prefix}{change}" for change in catalogue.CHANGES} for prefix in ("", "not_"))
 
 
 @dataclass(slots=True)
