@@ -151,7 +151,8 @@ def test_a_file_system_without_locks_is_a_sentence_with_the_way_out(tmp_path):
 def test_on_a_file_system_without_locks_a_daemon_ends_with_one_sentence(tmp_path, command):
     config = tmp_path / "tokiod.toml"
     config.write_text(
-        f'timezone = "UTC"\n[archive]\npath = "{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"\n[bus]\nendpoint = "ipc://{tmp_path}/bus"\n'
+        f'timezone = "UTC"\n[archive]\npath = "{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"\n'
+        f'[bus]\nendpoint = "ipc://{tmp_path}/bus"\n[feed]\nendpoint = "ipc://{tmp_path}/feed"\n'
     )
     start_it = f"import sys\nsys.argv[1:] = ['{command}', '--config', '{config}']\nfrom tokiod.cli.tokiod import main\nmain()\n"
     done = subprocess.run(
