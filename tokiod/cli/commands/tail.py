@@ -16,6 +16,7 @@ import numpy as np
 from tokiod.bus.curve import ClientKeys
 from tokiod.cli.commands.completion import topic_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
+from tokiod.cli.common.interruption import Interruption
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json, printable
 from tokiod.cli.common.times import epoch_or_ago
@@ -26,10 +27,11 @@ from tokiod.tts.schema import UNITS
 from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
+    from tokiod.subscribe.subscriber import Event
 
 SILENCE_SECONDS = 5.0
 
@@ -80,8 +82,12 @@ def tail_command(
     endpoint = config.feed.endpoint.replace("//*:", "//127.0.0.1:")
     _check_access(endpoint)
     try:
-        with Subscriber(endpoint, [_prefix(config, topic)], silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber:
-            _follow(subscriber, output, endpoint)
+        prefixes = [_prefix(config, topic)]
+        with (
+            Interruption() as interruption,
+            Subscriber(endpoint, prefixes, silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber,
+        ):
+            _follow(subscriber, output, endpoint, interruption)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
@@ -100,9 +106,10 @@ def _check_access(endpoint: str) -> None:
             raise Failed(f"no permission to subscribe to the feed at {path}: its group may, see docs/security.md")
 
 
-def _follow(subscriber: Subscriber, output: Callable[[Update], None], endpoint: str) -> None:
+def _follow(subscriber: Iterable[Event], output: Callable[[Update], None], endpoint: str, interruption: Interruption) -> None:
     waits = False
     for event in subscriber:
+        interruption.check()
         match event:
             case Update():
                 output(event)
