@@ -1,4 +1,4 @@
-"""What sealed days tell the days beside them, read once and kept as long as their files are the same."""
+"""What the days next to sealed days must know of them, read once and kept as long as their files are the same."""
 
 from __future__ import annotations
 

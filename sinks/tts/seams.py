@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Seams:
     """Keeps days and those around them right.
 
-    neighbour(slot, -1 or +1): the day before or after, opened if it is live, None if there is none. reopen: the same of a sealed one, None
-    if it can't be. note: takes the cells that changed. Both raise Refusal while the file is not ready; then the day is joined again later.
+    neighbour(slot, -1 or +1): the day before or after, opened if it is live, None without a file. reopen: the same for a sealed one, None
+    if it can't be opened. note: takes the cells that changed. Both raise Refusal while the file is not ready; the day is joined later.
     """
 
     neighbour: Callable[[FileSlot, int], Neighbour]
@@ -56,8 +56,8 @@ class Seams:
         """Correct the days around a joined one in which cells were stored. Raises Refusal."""
         counters = [cells for cells in stored if cells.batch.form == "counter" and len(cells.time)]
         try:
-            self._tell_before(day, [cells.batch.dataset for cells in counters if day.has_first_row(cells)])
-            following = self._tell_after(day, [cells.batch.dataset for cells in counters])
+            self._correct_before(day, [cells.batch.dataset for cells in counters if day.has_first_row(cells)])
+            following = self._correct_after(day, [cells.batch.dataset for cells in counters])
             if following is not None:
                 self.join(following)
         except BaseException:
@@ -83,8 +83,8 @@ class Seams:
         try:
             self._take_from_before(day, self.neighbour(day.slot, -1))
             self._take_from_after(day, self.neighbour(day.slot, +1))
-            self._tell_before(day, day.counters())
-            return self._tell_after(day, day.counters())
+            self._correct_before(day, day.counters())
+            return self._correct_after(day, day.counters())
         except BaseException:
             day.is_joined = False
             raise
@@ -105,20 +105,20 @@ class Seams:
                 first = after.first_samples(dataset) if isinstance(after, OpenDayFile) else after.counters[dataset].first
                 self.note(day, day.store_row(dataset, NEXT_ROW, aligned(first[np.newaxis], names, day.names(dataset))[0]))
 
-    def _tell_before(self, day: OpenDayFile, datasets: Iterable[str]) -> None:
+    def _correct_before(self, day: OpenDayFile, datasets: Iterable[str]) -> None:
         for dataset in datasets:
             before = self.neighbour(day.slot, -1)
             self.close_last_row(day.slot, before, dataset, day.names(dataset), day.first_samples(dataset))
 
-    def _tell_after(self, day: OpenDayFile, datasets: Iterable[str]) -> OpenDayFile | None:
+    def _correct_after(self, day: OpenDayFile, datasets: Iterable[str]) -> OpenDayFile | None:
         """Set the states before the days after a day, as long as one changes; return the first of them that is to be joined."""
-        told = list(datasets)
-        while told:
+        changed_here = list(datasets)
+        while changed_here:
             after = self.neighbour(day.slot, +1)
             try:
                 if after is None or (isinstance(after, OpenDayFile) and not after.is_joined):
                     return after
-                states = {dataset: _next_state(day, after, dataset) for dataset in told if after.names(dataset)}
+                states = {dataset: _next_state(day, after, dataset) for dataset in changed_here if after.names(dataset)}
                 if not isinstance(after, OpenDayFile):
                     differs = any(state is not None and after.counters[name].differs(state) for name, state in states.items())
                     return self.reopen(day.slot, +1) if differs else None
@@ -128,7 +128,7 @@ class Seams:
             except BaseException:
                 day.is_joined = False
                 raise
-            day, told = after, list(changed)
+            day, changed_here = after, list(changed)
         return None
 
 

@@ -63,7 +63,7 @@ _IN_PROGRESS: dict[Change, str] = {
 class TtsSink:
     """Stores windows in TTS files: opens, creates, grows and reopens the files that windows need, keeps a few open, and syncs them.
 
-    The executor does long work, inline or in threads: meanwhile a window whose file, or a file of a day beside it that must change, is
+    The executor does long work, inline or in threads: meanwhile a window whose file, or that of an adjacent day that must change, is
     being created, grown, reopened or converted is refused, and comes again soon. A file that is not trusted any more (a failed sync,
     truncated or replaced by another process, not a live file) is quarantined and reported by the next commit; where only the sync failed,
     a copy takes its place, so nothing that was committed is lost.
@@ -212,7 +212,7 @@ class TtsSink:
         self._rewrites.begin(slot, "made", made)
 
     def seal(self, system: str, time: int) -> bool:
-        """Begin to seal the live file that holds a time; False if there is none, or it or a day beside it is being rewritten first."""
+        """Begin to seal the live file that holds a time; False without one, or while it or an adjacent day is rewritten."""
         slot = self.layout(system, time)
         try:
             return slot is not None and self._seal(slot)
@@ -262,7 +262,7 @@ class TtsSink:
                         return
                     self._reopened.remove(slot.path)
                 except Refusal as error:
-                    if error.when != "busy":  # a day beside it is changed first
+                    if error.when != "busy":  # an adjacent day is changed first
                         self._done.append(FileChange("sealed", slot.path, error))
                 except Exception as error:  # noqa: BLE001 - one file never stops the others; it comes again when it is idle again
                     self._done.append(FileChange("sealed", slot.path, error))
