@@ -221,8 +221,11 @@ def lengthened(path):
 
 
 def of_another_schema(path):
-    with h5py.File(path, "w") as file:
-        file["measurements"] = [1.0, 2.0]
+    """Overwrite it in one write: a running daemon may rename it as soon as its size changes."""
+    with tempfile.NamedTemporaryFile(suffix=".hdf5") as other:
+        with h5py.File(other.name, "w") as file:
+            file["measurements"] = [1.0, 2.0]
+        path.write_bytes(Path(other.name).read_bytes())
 
 
 def raw_gone(path):
