@@ -62,6 +62,7 @@ def test_every_metric_is_shown_or_alerted_upon():
     assert {metric.name for metric in catalogue.ALL} - used == {
         "tokiod_backfill_jobs",
         "tokiod_backfill_left_seconds",
+        "tokiod_bus_incomplete_bytes",
         "tokiod_bus_unacknowledged_bytes",
         "tokiod_process_up",
         "tokiod_ready",

@@ -81,6 +81,8 @@ RESENT_WINDOWS = Counter(
 
 # ---- counted by the writer's process
 
+BUS_COLLECTORS = Gauge("writer", "tokiod_bus_collectors", "Collectors' processes that are connected to the writer.")
+BUS_INCOMPLETE_BYTES = Gauge("writer", "tokiod_bus_incomplete_bytes", "Bytes of windows of which the writer has received a part only.")
 WAITING_WINDOWS = Gauge("writer", "tokiod_writer_waiting_windows", "Windows that the writer has received and not stored yet.")
 WRITER_STAGE = Histogram(
     "writer",

@@ -75,6 +75,8 @@ class Heartbeat:
             self._sent_to_feed = now
             self.feed.beat()
         self.report(self.status)
+        catalogue.BUS_COLLECTORS.set(self.receiver.peers)
+        catalogue.BUS_INCOMPLETE_BYTES.set(self.receiver.incomplete_bytes)
         dropped, self._dropped = self._dropped, self.receiver.dropped.total()
         catalogue.BUS_DROPPED.inc(by=self._dropped - dropped)
 
