@@ -10,6 +10,7 @@ import zmq
 
 from tokiod.bus.zap import ConnectionAudit
 from tokiod.errors import TokiodError
+from tokiod.runtime.process_setup import free_unused_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +78,9 @@ class ServerSocket:
         return True
 
     def reopen(self) -> None:
-        """End all connections, and free the memory that they cost."""
+        """End all connections, and return the memory that they cost to the system."""
         self.close()
+        free_unused_memory()
         self._open()
 
     def close(self, linger_ms: int = 0) -> None:

@@ -15,7 +15,7 @@ from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.errors import ConfigError
 from tokiod.feed_proxy.proxy import FeedProxy
 from tokiod.metrics import catalogue
-from tokiod.runtime.process_setup import free_unused_memory, limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,6 @@ class FeedProcess:
         used = self._memory.nbytes()
         with spare_descriptors():
             self.proxy.external.end_connections(f"{used >> 20} MiB of memory are used, the limit is {self._max_resident >> 20} MiB")
-        free_unused_memory()
         if (still := self._memory.nbytes()) > self._max_resident:
             log.critical("feed.ended", reason=f"{still >> 20} MiB of memory are still used; the feed is started again")
             raise SystemExit(OVERLOADED_EXIT_CODE)
