@@ -143,6 +143,26 @@ def test_ctrl_c_ends_it_in_order_and_says_that_the_job_is_kept(scene):
     assert "not running: start the daemon" in listed.stdout
 
 
+# A command that looks for a daemon just before one takes the lock.
+LOOKED_TOO_EARLY = """
+from tokiod.cli import tokioctl
+from tokiod.cli.commands import backfill
+backfill.is_down = lambda config: True
+tokioctl.run()
+"""
+
+
+def test_a_command_whose_writer_finds_a_daemon_that_has_just_started_leaves_the_job_to_it(scene):
+    scene.start_daemon()
+    wait_for(lambda: scene.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {scene.log}")
+    span = Window(BEGIN - 7200, BEGIN - 3600)
+    python, _, _, *arguments = command(scene, LMT, span=span)
+    done = subprocess.run([python, "-c", LOOKED_TOO_EARLY, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "a daemon has started at the same time" in done.stderr
+    assert any(window.start <= span.start and window.end >= span.end for window in scene.stored(LMT))
+
+
 def test_a_job_can_be_followed_listed_and_cancelled_while_live_polling_goes_on(scene):
     scene.start_daemon()
     wait_for(lambda: scene.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {scene.log}")

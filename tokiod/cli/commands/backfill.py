@@ -11,6 +11,7 @@ from tokiod.cli.commands.backfill_view import tell_jobs
 from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import filled_datasets, polled_source
+from tokiod.cli.common.output import echo
 from tokiod.cli.common.times import epoch
 from tokiod.collector import Site
 from tokiod.config import load as configuration
@@ -69,11 +70,15 @@ def backfill_command(
     if is_down(config):
         if detach:
             raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
-        from tokiod.cli.commands.backfill_here import run_alone  # noqa: PLC0415 - only needed without a daemon
+        from tokiod.cli.commands.backfill_here import DaemonStarted, run_alone  # noqa: PLC0415 - only needed without a daemon
 
-        run_alone(config, config_path, clock, section, wanted, as_json=as_json)
-    else:
-        follow(config, clock, wanted, detach=detach, as_json=as_json)
+        try:
+            run_alone(config, config_path, clock, section, wanted, as_json=as_json)
+        except DaemonStarted:
+            echo("a daemon has started at the same time and writes to this archive", err=True)
+        else:
+            return
+    follow(config, clock, wanted, detach=detach, as_json=as_json)
 
 
 def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: str) -> Window:

@@ -32,8 +32,12 @@ WRITER_START_SECONDS = 60.0
 """Time limit for the writer's start. A busy machine needs more than ten seconds for its imports alone."""
 
 
+class DaemonStarted(Exception):  # noqa: N818 - says what is the case
+    """A daemon has taken the archive's lock before this command's writer."""
+
+
 def run_alone(config: Config, config_path: Path, clock: Clock, section: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
-    """Collect a job in this process, with a writer as a child process."""
+    """Collect a job in this process, with a writer as a child process. Raises DaemonStarted."""
     log.setup("warning", json=False)
     echo("no daemon runs on this archive: this command collects", err=True)
     began = time.monotonic()
@@ -53,7 +57,7 @@ async def _alone(config: Config, config_path: Path, clock: Clock, section: Sourc
     writer = _writer(config_path, clock)
     keeping = asyncio.create_task(writer.keep())
     try:
-        with await _opened(config, keeping) as ledger:
+        with await _opened(config, writer, keeping) as ledger:
             jobs = ledger.jobs
             job = jobs.add(wanted, clock.time())
             working = asyncio.create_task(backfill(config, clock, section, job))
@@ -62,10 +66,12 @@ async def _alone(config: Config, config_path: Path, clock: Clock, section: Sourc
             finally:
                 working.cancel()
                 await asyncio.wait({working})
-            return jobs.get(job.id) or job
+            done = jobs.get(job.id) or job
     finally:
         await writer.stop()
-        await keeping
+        await asyncio.wait({keeping})
+    keeping.result()  # raises if the writer could not start again
+    return done
 
 
 def _writer(config_path: Path, clock: Clock) -> ChildProcess:
@@ -82,14 +88,17 @@ async def _show(job: Job, jobs: Jobs, until: set[asyncio.Task[None]]) -> None:
             bar.show()
 
 
-async def _opened(config: Config, keeping: asyncio.Task[None]) -> Ledger:
-    """Open the ledger when the writer has created it."""
+async def _opened(config: Config, writer: ChildProcess, keeping: asyncio.Task[None]) -> Ledger:
+    """Open the ledger when the writer has created it. Raises DaemonStarted if another writer has the lock."""
     limit = time.monotonic() + WRITER_START_SECONDS
     while not keeping.done():
-        if config.archive.ledger.exists() and lock_owner(config.archive.lock) is not None:
+        if config.archive.ledger.exists() and lock_owner(config.archive.lock) == writer.pid:
             with suppress(LedgerNotReady):
                 return Ledger.open_existing(config.archive.ledger)
         if time.monotonic() > limit:
             raise Failed(f"the writer did not start within {WRITER_START_SECONDS:.0f} s; try again when the machine is less busy")
         await asyncio.sleep(0.05)
-    raise Failed("the writer failed to start (see above)")
+    if lock_owner(config.archive.lock) is not None:
+        raise DaemonStarted
+    keeping.result()
+    raise Failed("the writer has stopped; start the daemon or repeat the command")
