@@ -39,10 +39,11 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _WholeRows:
-    """A batch of whole rows. inside: bool[rows], which lie in the window; first: as in Cells."""
+    """A batch of whole rows. inside: bool[rows], which lie in the window; are_inside: whether all do; first: as in Cells."""
 
     batch: Batch
     inside: NDArray[np.bool_]
+    are_inside: bool
     first: int | None
 
 
@@ -66,7 +67,7 @@ class Selection:
         value, sane, reason = _sane(batch)
         whole = self._whole_rows(batch)
         inside = self._inside(batch.time) if whole is None else whole.inside
-        if inside.all() and sane.all():
+        if (inside.all() if whole is None else whole.are_inside) and sane.all():
             return Cells(batch, batch.time, batch.column, value, None if whole is None else whole.first)
         if whole is not None:
             inside = inside.repeat(len(batch.columns))
@@ -82,7 +83,8 @@ class Selection:
                 return None
             rows = (times - self.start) // batch.step
             first = int(rows[0]) if (rows[1:] - rows[:-1] == 1).all() else None
-            self._latest = _WholeRows(batch, self._inside(times), first)
+            inside = self._inside(times)
+            self._latest = _WholeRows(batch, inside, bool(inside.all()), first)
         return self._latest
 
     def _inside(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -115,10 +115,11 @@ class DayCounter:
         changes = []
         for update in updates:
             written, implausible = self._recompute(update, end, self._begin.read(0, 5), compare=compare)
-            self.implausible += int(np.isin(_keys(*implausible), _keys(row, at)).sum())
+            if implausible.size:
+                self.implausible += int(np.isin(_keys(*implausible), _keys(row, at)).sum())
             changes += written
         self._end = end
-        return Changes.joined(changes + self._close(np.unique(at), compare=compare))
+        return Changes.joined(changes + self._close(self._distinct(at), compare=compare))
 
     def store_rows(self, first: int, block: Int, *, compare: bool = True) -> Changes:
         """Store whole rows of the day from row `first` on, i8[rows, columns] without absent samples; cheap after all other samples."""
@@ -234,7 +235,7 @@ class DayCounter:
         span = np.stack([np.where(first == NEVER, NO_ROW, first), last])
         if (span != before).any():
             self._span.write_rows(0, span)
-        columns, start, stop = np.unique(column), int(row.min()), int(row.max()) + 1
+        columns, start, stop = self._distinct(column), int(row.min()), int(row.max()) + 1
         self._empty.shrink(start, stop)
         follows = before[1, columns] < start
         parts = (columns[follows], columns[~follows])
@@ -342,6 +343,10 @@ class DayCounter:
             row = np.concatenate([np.arange(*piece) for piece in pieces])
             self._empty.widen(start, row[raw.max(axis=1) >= 0], stop)
         return raw
+
+    def _distinct(self, column: Columns) -> Columns:
+        """Return the different columns, ascending; they are few, so counting takes a twentieth of the time that np.unique() takes."""
+        return np.flatnonzero(np.bincount(column, minlength=self._raw.width))
 
     def _choose(self, block: NDArray[T], columns: Columns) -> NDArray[T]:
         return block if len(columns) == self._raw.width else block[:, columns]

@@ -115,7 +115,7 @@ class Matrix:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """MatrixLocation of each column by its name."""
+        """Position of each column by its name."""
         return {name: i for i, name in enumerate(self.columns)}
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
