@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tokiod.archive.layout import FileSlot
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tokiod.config.load import ArchiveConfig
-    from tokiod.window import Calendar, Day
+    from tokiod.window import Calendar, Day, Window
 
 FIRST_YEAR = 2000
 """Files of days before it are not found: no source is older."""
@@ -48,3 +50,12 @@ def day_files(archive: ArchiveConfig, calendar: Calendar, systems: Iterable[str]
             if path in found:
                 with suppress(FileNotFoundError):  # moved away since
                     yield DayFile(system, calendar.day_of_date(date_of), path, path.stat().st_size)
+
+
+def day_slots(archive: ArchiveConfig, calendar: Calendar, system: str, span: Window) -> Iterator[FileSlot]:
+    """Yield the slot of each site day that a span touches, oldest first, whether its file exists or not."""
+    start = span.start
+    while start < span.end:
+        day = calendar.day(start)
+        yield FileSlot(system, archive.file_of(day.date, system), day.start, day.end)
+        start = day.end

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tokiod.tts.layout import form_of, open_for_reading
+from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.tts.read import Reader
-from tokiod.window import LATEST
+from tokiod.window import LATEST, Window
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 class DatasetEntry(msgspec.Struct, frozen=True):
@@ -27,6 +29,21 @@ class DatasetEntry(msgspec.Struct, frozen=True):
     rows: int
     columns: int
     filled: float
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The rows and columns of a dataset in one file. Row i covers [start + i x step, start + (i + 1) x step), UTC epoch seconds."""
+
+    start: int
+    step: int
+    rows: int
+    columns: tuple[str, ...]
+    units: str
+
+    @property
+    def end(self) -> int:
+        """Epoch seconds of the end of the last row."""
+        return self.start + self.rows * (self.step or 1)
 
 
 class Part:
@@ -51,12 +68,28 @@ class Part:
         with Reader(self.path) as reader:
             return [self._entry(reader, name, int(now)) for name in self._units]
 
+    def shape(self, name: str) -> Shape:
+        """Return the shape of a dataset. Raises KeyError for one that the file does not have."""
+        with Reader(self.path) as reader:
+            stamps, columns = reader.stamps(name), reader.read(name, 0, 0)[1]
+        return Shape(int(stamps[0]), _step(stamps), len(stamps), columns, self._units[name])
+
+    def span(self) -> Window:
+        """Return the span of the rows of all datasets. Raises NotLive for a file without any."""
+        shapes = [self.shape(name) for name in self.names]
+        if not shapes:
+            raise NotLive(f"{self.path} has no datasets")
+        return Window(min(shape.start for shape in shapes), max(shape.end for shape in shapes))
+
     def _entry(self, reader: Reader, name: str, now: int) -> DatasetEntry:
         stamps = reader.stamps(name)
-        step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else 0
         _, columns, values = reader.read(name, 0, min(now, LATEST))
         filled = float(1 - np.isnan(values).mean()) if values.size else 0.0
-        return DatasetEntry(name, self._units[name], step, len(stamps), len(columns), round(filled, 6))
+        return DatasetEntry(name, self._units[name], _step(stamps), len(stamps), len(columns), round(filled, 6))
+
+
+def _step(stamps: NDArray[np.int64]) -> int:
+    return int(stamps[1] - stamps[0]) if len(stamps) > 1 else 0
 
 
 def _text(value: bytes | str) -> str:
