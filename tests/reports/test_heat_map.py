@@ -1,150 +1,92 @@
-"""The drawing shows the cells: means over the values, sums, the site's times, missing cells unlike zeros."""
-
-import datetime as dt
-import re
-from zoneinfo import ZoneInfo
+"""What a heat map shows: one fold in all panels, sums of complete rows, missing rows, and a scale that one outlier does not spoil."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from stitched_days import SITE, save, slot
 
-from tokiod.reports.heat_map import HeatMap, downsample, draw_figure, draw_text, format_amount
+from tokiod.reader.stitched import stitch
+from tokiod.reports import heat_map as module
+from tokiod.reports.heat_map import heat_map, scale_of
+from tokiod.reports.quantities import Quantity
+from tokiod.window import Window
 
 NAN = np.nan
-EPOCH = 1_517_212_800
-"""2018-01-29T00:00 in Los Angeles."""
+BYTES = Quantity("B/s", 1.0)
 
 
-def picture(values, units="bytes", *, is_amount=True, step=3600, zone="America/Los_Angeles", start=EPOCH):
-    values = np.array(values, float)
-    columns = tuple(f"OST{i:04x}" for i in range(values.shape[1]))
-    return HeatMap("day: datatargets/readbytes", units, start, step, columns, values, ZoneInfo(zone), is_amount)
+def mapped(slots, how="mean", dataset="datatargets/readbytes"):
+    matrix = stitch(slots, dataset, Window(slots[0].start, slots[-1].end))
+    return heat_map(matrix, how, "fs", SITE.zone)
 
 
-def lines(shown, width=80, height=24):
-    return draw_text(shown, width, height).plain.splitlines()
+def test_amounts_are_rates_and_sums_are_of_complete_rows_only(tmp_path):
+    day = save(tmp_path, 1, ["a", "b"], np.array([[1, 3], [5, NAN], [NAN, NAN], [0, 2]]) * 3600)
+    found = mapped([day])
+    np.testing.assert_array_equal(found.cells.values[:5], [[1, 3], [5, NAN], [NAN, NAN], [0, 2], [NAN, NAN]])
+    np.testing.assert_array_equal(found.of_all.values[:5], [4, NAN, NAN, 2, NAN])
+    np.testing.assert_array_equal(found.of_columns.values, [2, 2.5])
+    np.testing.assert_array_equal(found.missing[:5], [0, 0.5, 1, 0, 1])
+    assert (found.largest_cell, found.largest_of_all, found.filled, found.reporting) == (5, 4, 5, 2)
 
 
-cells = st.one_of(st.just(NAN), st.integers(0, 9).map(float))
+def test_percentages_have_the_mean_of_all_and_a_scale_to_100(tmp_path):
+    day = save(tmp_path, 1, ["a", "b"], [[10, 30]], dataset="dataservers/cpuload")
+    found = mapped([day], dataset="dataservers/cpuload")
+    assert (found.of_all.values[0], found.scale(50).end, found.scale(50).clipped) == (20, 100, None)
 
 
-@given(arrays(float, st.tuples(st.integers(1, 12), st.integers(1, 12)), elements=cells), st.integers(1, 6), st.integers(1, 6))
-def test_a_downsampled_cell_is_the_mean_of_its_cells_and_missing_only_where_all_are(values, rows, columns):
-    rows, columns = min(rows, values.shape[0]), min(columns, values.shape[1])
-    found = downsample(values, rows, values.shape[1])
-    edges = [i * len(values) // rows for i in range(rows)] + [len(values)]
-    for i, j in np.ndindex(found.shape):
-        there = [value for value in values[edges[i] : edges[i + 1], j] if not np.isnan(value)]
-        np.testing.assert_allclose(found[i, j], np.mean(there) if there else NAN)
-    assert downsample(values, rows, columns).shape == (rows, columns)
-    np.testing.assert_array_equal(np.isnan(downsample(values, 1, 1)).all(), np.isnan(values).all())
+def test_one_fold_holds_in_all_panels(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_PIXELS", 12)
+    day = save(tmp_path, 1, ["a", "b"], np.array([[1, 3], [5, 1]] * 12) * 3600)
+    means, largest = mapped([day], "mean"), mapped([day], "max")
+    assert (means.cells.values[0].tolist(), means.of_all.values[0], means.of_columns.values.tolist()) == ([3, 2], 5, [3, 2])
+    assert (largest.cells.values[0].tolist(), largest.of_all.values[0], largest.of_columns.values.tolist()) == ([5, 3], 6, [5, 3])
 
 
-@pytest.mark.parametrize(
-    ("units", "is_amount", "above", "right"),
-    [("bytes", True, [1, 7, NAN], [5, 3]), ("bytes/sec", False, [1, 7, NAN], [2.5, 3]), ("%", False, [1, 3.5, NAN], [2.5, 3])],
-)
-def test_sums_leave_out_missing_cells_and_values_that_are_no_amounts_have_means(units, is_amount, above, right):
-    shown = picture([[1, NAN], [4, 3], [NAN, NAN]], units, is_amount=is_amount)
-    np.testing.assert_array_equal(shown.over_time, above)
-    np.testing.assert_array_equal(shown.of_columns, right)
+def test_a_missing_row_survives_folding(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_PIXELS", 2)
+    values = np.ones((24, 2))
+    values[20] = NAN
+    assert mapped([save(tmp_path, 1, ["a", "b"], values)]).missing.tolist() == [0, 1 / 12]
 
 
-def test_a_terminals_map_shows_missing_unlike_zero_and_the_largest_unlike_all_others():
-    values = np.full((24, 2), NAN)
-    values[:8, 0], values[8:12, 0], values[12:16, 1] = 0.0, 2**30, 5 * 2**20
-    shown = lines(picture(values))
-    assert shown[2] == "OST0000 ........@@@@" + " " * 13 + " 4 GiB"
-    assert shown[3] == "OST0001 " + " " * 12 + "...." + " " * 9 + "20 MiB"
-    assert shown[5] == "'.' 0 B to '@' 1 GiB in 3600 s, blank: missing"
-    assert shown[4].split() == ["00:00", "12:00", "PST"]
+def test_a_component_without_any_value_is_not_expected_and_one_that_comes_later_only_from_then_on(tmp_path):
+    """A decommissioned OST stays in LMT's tables; an OST that is built in later is in no earlier file."""
+    first = save(tmp_path, 1, ["a", "gone"], [[3600, NAN]] * 24)
+    second = save(tmp_path, 2, ["a", "gone", "new"], [[3600, NAN, 3600]] * 12 + [[3600, NAN, NAN]] * 12)
+    found = mapped([first, second])
+    np.testing.assert_array_equal(found.of_all.values, [1] * 24 + [2] * 12 + [NAN] * 12)
+    np.testing.assert_array_equal(found.missing, [0] * 36 + [0.5] * 12)
+    assert (found.reporting, found.words()[0]) == (2, "sum: complete rows only; 2 of 3 components report")
 
 
-@pytest.mark.parametrize("width", [0, 8, 20, 24])
-def test_a_map_keeps_its_least_width_in_a_narrower_terminal(width):
-    found = lines(picture([[1.0, 9.0]] * 40), width)
-    assert found[2:4] == ["OST0000 " + ":" * 16 + "  40 B", "OST0001 " + "@" * 16 + " 360 B"]
+def test_a_day_without_a_file_is_missing_as_a_whole(tmp_path):
+    found = mapped([save(tmp_path, 1, ["a"], [[1]] * 24), slot(tmp_path, 2), save(tmp_path, 3, ["a"], [[1]] * 24)])
+    assert found.missing.tolist() == [0] * 24 + [1] * 24 + [0] * 24
+    assert np.isnan(found.of_all.values[24:48]).all()
 
 
-@given(st.integers(1, 300), st.integers(1, 60), st.integers(60, 120), st.integers(3, 30), st.integers(0, 2**32))
-@settings(max_examples=50)
-def test_a_terminals_map_keeps_to_its_width_and_height_and_to_plain_characters(rows, columns, width, height, seed):
-    chance = np.random.default_rng(seed)
-    values = np.where(
-        chance.random((rows, columns)) < chance.random(), NAN, chance.integers(0, 2 ** chance.integers(1, 60), (rows, columns))
-    )
-    shown = lines(picture(values, step=60), width, height)
-    assert len(shown) <= height + 4
-    assert max(map(len, shown[1:-2])) <= width
-    assert all(line.isascii() and line.isprintable() for line in shown)
+def test_a_day_without_any_value_is_missing(tmp_path):
+    found = mapped([save(tmp_path, 1, ["a"], [[NAN]])])
+    assert (found.missing.tolist(), found.reporting, found.filled) == ([1] * 24, 0, 0)
+    assert (found.scale(99.5).end, np.isnan(found.largest_cell)) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("start", "rows", "labels"),
-    [
-        (EPOCH, 24, ["00:00", "06:00", "12:00", "18:00", "00:00"]),
-        (1_541_314_800, 25, ["00:00", "11:00", "23:00"]),  # an autumn's day of 25 hours
-        (EPOCH + 1800, 24, ["06:00", "12:00", "18:00", "00:00"]),
-    ],
-)
-def test_times_are_the_sites(start, rows, labels):
-    shown = picture(np.zeros((rows, 1)), start=start)
-    ticks = list(shown.times(4))
-    assert [text for _, text in ticks] == labels
-    for place, text in ticks:
-        assert dt.datetime.fromtimestamp(start + place * 3600, shown.zone).strftime("%H:%M") == text
+def test_many_columns_are_folded_to_bands(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BANDS", 2)
+    found = mapped([save(tmp_path, 1, "abcd", np.array([[1, 2, 3, 6]]) * 3600)])
+    assert found.cells.values[0].tolist() == [1.5, 4.5]
+    assert found.of_all.values[0] == 12
 
 
-@pytest.mark.parametrize(
-    ("value", "units", "text"),
-    [
-        (0, "bytes", "0 B"),
-        (1536, "bytes", "1.5 KiB"),
-        (3 * 2**40, "bytes", "3 TiB"),
-        (1024, "KiB", "1 MiB"),
-        (2_500_000, "ops", "2.5 Mops"),
-        (12.34, "%", "12.3 %"),
-        (2**20, "bytes/sec", "1 MiB/sec"),
-        (NAN, "bytes", "-"),
-        (3, "", "3"),
-    ],
-)
-def test_an_amount_is_written_with_its_prefix(value, units, text):
-    assert format_amount(value, units) == text
+def test_a_scale_ends_at_a_percentile_of_the_values_above_zero_and_states_it():
+    values = np.concatenate([np.zeros(5000), np.full(998, 10.0), [NAN, 10.0, 82e9]])
+    scale = scale_of(values, BYTES, 99.5)
+    assert scale.words(BYTES) == "10 B/s (99.5th percentile above zero)"
+    whole = scale_of(values, BYTES, 100)
+    assert (whole.end, whole.clipped, whole.words(BYTES)) == (82e9, None, "76.4 GiB/s")
 
 
-def test_the_figure_holds_the_cells_masked_where_missing_with_units_on_every_axis_label():
-    pytest.importorskip("matplotlib")
-    values = np.array([[1.0, NAN], [0.0, 4.0], [NAN, NAN]])
-    above, main, right, scale = draw_figure(picture(values)).axes
-    (image,) = main.images
-    held = image.get_array()
-    np.testing.assert_array_equal(held.filled(-1), [[1, 0, -1], [-1, 4, -1]])
-    (stairs,) = above.patches
-    np.testing.assert_array_equal(stairs.get_data().values, [1, 4, NAN])
-    assert [bar.get_width() for bar in right.patches] == [1, 4]
-    assert (scale.get_ylabel(), above.get_ylabel(), right.get_xlabel()) == ("bytes in 3600 s", "sum\nbytes in 3600 s", "sum\nbytes")
-    assert (main.get_xlabel(), [text.get_text() for text in main.get_yticklabels()]) == ("2018-01-29 PST", ["OST0000", "OST0001"])
-    assert main.patch.get_hatch() == "////"
-
-
-def test_a_picture_in_a_file_shows_missing_zero_and_largest_in_different_colours(tmp_path):
-    pytest.importorskip("matplotlib")
-    from matplotlib.image import imread  # noqa: PLC0415 - an extra
-
-    values = np.zeros((30, 3))
-    values[:, 0], values[:, 2] = NAN, 1.0
-    figure = draw_figure(picture(values))
-    figure.savefig(tmp_path / "x.png", dpi=100)
-    main = figure.axes[1]
-    pixels = imread(tmp_path / "x.png")[..., :3]
-    places = [main.transData.transform((15.5, column)) for column in (0, 1, 2)]
-    around = [pixels[int(len(pixels) - y) - 8 : int(len(pixels) - y) + 8, int(x) - 8 : int(x) + 8].reshape(-1, 3) for x, y in places]
-    np.testing.assert_allclose(around[1], np.tile((0x44 / 255, 0x01 / 255, 0x54 / 255), (256, 1)), atol=0.01)
-    np.testing.assert_allclose(around[2], np.tile((0xFD / 255, 0xE7 / 255, 0x25 / 255), (256, 1)), atol=0.01)
-    assert (np.ptp(around[0], axis=1) < 0.01).all(), "missing is grey hatching on white"
-    assert around[0].max() == 1.0
-    figure.savefig(tmp_path / "x.svg")
-    assert re.search(r"<svg ", (tmp_path / "x.svg").read_text())
+@pytest.mark.parametrize("count", [1, 2, 24, 200])
+def test_a_scale_of_few_values_ends_at_the_largest(count):
+    assert scale_of(np.arange(count) + 1.0, BYTES, 99.5).end == count

@@ -40,12 +40,19 @@ def run(path, *arguments):
 
 
 WANTED = [
-    "fs.hdf5: datatargets/readbytes",
-    "    sum " + "@" * 12 + " " * 2 + "     sum",
-    "OST0000 " + "@" * 12 + " " * 2 + "1.17 GiB",
-    "OST0001 " + "." * 12 + " " * 2 + "     0 B",
-    "        00:00 06:00 12:00 PST",
-    "'.' 0 B to '@' 100 MiB in 3600 s, blank: missing",
+    "fs datatargets/readbytes",
+    "2018-01-29 00:00 to 2018-01-29 13:00 PST",
+    "                            mean",
+    "sum     @@@@@@@@@@@@  28.4 KiB/s",
+    "OST0000 @@@@@@@@@@@@  28.4 KiB/s",
+    "OST0001 ............       0 B/s",
+    "missing             x",
+    "        00:00",
+    "cells: '.' 0 B/s to '@' 28.4 KiB/s",
+    "sum: '.' 0 B/s to '@' 28.4 KiB/s",
+    "sum: complete rows only; 2 of 2 components report",
+    "drawn: mean of rows of 3600 s; largest cell 28.4 KiB/s, largest sum 28.4 KiB/s",
+    "blank: no value; missing: - some cells, x all",
 ]
 
 
@@ -56,16 +63,39 @@ def test_a_file_a_system_of_today_and_one_of_a_date_are_the_same_map(path, is_se
     for what in (str(path), "fs", "fs:2018-01-29"):
         done = run(path, what, READ)
         assert (done.exit_code, done.stderr) == (0, "")
-        found = done.stdout.splitlines()
-        assert found[:4] == WANTED[:4]
-        assert found[5] == WANTED[5]
-        assert found[4].split()[-1] == "PST"
+        assert done.stdout.splitlines()[1:] == WANTED[1:]
+        assert done.stdout.splitlines()[0] == (f"fs.hdf5 {READ}" if "/" in what else WANTED[0])
 
 
 def test_a_span_is_cut_out_and_a_zone_may_be_named(path):
     done = run(path, "fs", READ, "--start", "2018-01-29T06:00", "--end", "2018-01-29T14:00:00-08:00")
-    assert done.stdout.splitlines()[2].split() == ["OST0000", "@" * 6, "600", "MiB"]
-    assert run(path, "fs", READ, "--timezone", "UTC").stdout.splitlines()[4].split()[-1] == "UTC"
+    assert done.stdout.splitlines()[4].split() == ["OST0000", "@" * 6, "28.4", "KiB/s"]
+    assert run(path, "fs", READ, "--timezone", "UTC").stdout.splitlines()[1] == "2018-01-29 08:00 to 2018-01-29 21:00 UTC"
+
+
+def test_any_span_of_days_is_drawn_with_the_days_that_are_missing(path):
+    """Broken before: --start 30d drew today alone."""
+    earlier = path.parents[1] / "2018-01-27" / "fs.hdf5"
+    earlier.parent.mkdir()
+    matrices = {READ: MatrixSpec(("OST0001",), counter=True)}
+    create(earlier, FileSpec(START - 48 * HOUR, START - 24 * HOUR, {"datatargets": GroupSpec(HOUR, "lmt")}, matrices), created=START)
+    live = LiveFile.open(earlier)
+    live.cells[READ].write_rows(0, np.full((24, 1), 50.0 * 2**20))
+    live.commit()
+    live.close()
+    shown = run(path, "fs", READ, "--start", "2018-01-27", "--timezone", "America/Los_Angeles").stdout.splitlines()
+    assert shown[1] == "2018-01-27 00:00 to 2018-01-29 13:00 PST"
+    assert shown[4] == "OST0000 " + " " * 48 + "@" * 12 + "  28.4 KiB/s"
+    assert shown[5] == "OST0001 " + "+" * 24 + " " * 24 + "." * 12 + "  9.48 KiB/s"
+    assert shown[6] == "missing " + " " * 24 + "x" * 24 + " " * 12 + "x"
+    assert shown[7].split() == ["01-27", "01-28", "01-29"]
+    month = run(path, "fs", READ, "--start", "30d").stdout.splitlines()
+    assert (month[1], month[6].count("x") > 40) == ("2017-12-30 13:00 to 2018-01-29 13:00 PST", True)
+
+
+def test_the_fold_is_chosen(path):
+    shown = run(path, "fs", READ, "--fold", "max").stdout.splitlines()
+    assert (shown[2].strip(), shown[-2].split(";")[0]) == ("max", "drawn: max of rows of 3600 s")
 
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
@@ -82,21 +112,21 @@ def test_a_picture_tells_its_words_as_comments_that_svg_keeps(path, tmp_path):
     output = tmp_path / "x.svg"
     run(path, "fs", READ, "--output", str(output))
     words = re.findall(r"<!-- (.*?) -->", output.read_text())
-    assert {"OST0000", "OST0001", "2018-01-29 PST", "06:00", "bytes in 3600 s", "fs.hdf5: datatargets/readbytes"} <= set(words)
+    assert {"OST0000", "OST0001", "KiB/s", "06:00", "fs datatargets/readbytes", "2018-01-29 00:00 to 2018-01-29 13:00 PST"} <= set(words)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["fs", "datatargets/readbyte"], f"has no 'datatargets/readbyte', did you mean {READ}?"),
-        (["fs:2018-01-30", READ], "does not exist"),
+        (["fs:2018-01-30", READ], "no data in [2018-01-30T08:00:00Z, 2018-01-30T08:00:01Z); first missing file: "),
         (["fs:yesterday", READ], "'yesterday' is not a date; write it like 2018-01-28"),
         (["fss", READ], "fss is not a file, and 'fss' is an unknown system, did you mean fs?"),
         (["./none.hdf5", READ], "none.hdf5 does not exist"),
         (["fs", READ, "--output", "x.gif"], "--output: x.gif must end in .png, .svg or .pdf"),
         (["fs", READ, "--output", "/nowhere/x.png"], "--output: /nowhere/x.png: No such file or directory"),
         (["fs", READ, "--start", "soon"], "--start: 'soon' is not an ISO 8601 time"),
-        (["fs", READ, "--start", "2018-01-31"], "has no rows of datatargets/readbytes between --start and --end"),
+        (["fs", READ, "--start", "2018-01-31"], "the span would start at 2018-01-31T08:00:00Z and end at 2018-01-29T21:00:00Z"),
         (["fs", READ, "--timezone", "Mars"], "--timezone: unknown time zone 'Mars'"),
     ],
 )
@@ -107,7 +137,7 @@ def test_what_can_not_be_drawn_is_a_sentence_and_exit_2(path, arguments, said):
 
 def test_a_span_before_now_is_drawn(path):
     """It is 13:00; what is to come is never drawn."""
-    assert run(path, "fs", READ, "--start", "3h").stdout.splitlines()[2].startswith("OST0000 @@  200 MiB")
+    assert run(path, "fs", READ, "--start", "3h").stdout.splitlines()[4].startswith("OST0000 @@  ")
     assert (
         run(path, "fs", READ, "--start", "4h", "--end", "2h").stdout
         == run(path, "fs", READ, "--start", "2018-01-29T09:00", "--end", "2018-01-29T11:00").stdout
@@ -125,10 +155,13 @@ def test_without_matplotlib_a_picture_is_a_sentence_with_the_way_out_and_the_ter
     line = [sys.executable, "-c", code, "plot", str(path), READ]
     done = subprocess.run([*line, "--output", str(tmp_path / "x.png")], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, "pip install 'tokiod[plot]'" in done.stderr, done.stderr.count("\n")) == (2, "", True, 1)
-    assert subprocess.run(line, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()[2].split() == WANTED[2].split()
+    assert (
+        subprocess.run(line, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()[4].split()[:2]
+        == WANTED[4].split()[:2]
+    )
 
 
-def test_percentages_are_told_as_means_and_a_dataset_that_is_all_missing_as_blanks(path):
+def test_percentages_are_means_and_a_dataset_that_is_all_missing_is_blank(path):
     found = run(path, "fs", LOAD).stdout.splitlines()
-    assert found[2].split() == ["oss0", "-"]
-    assert found[1].split() == ["mean", "mean"]
+    assert (found[4].split(), found[3].split()) == (["oss0", "-"], ["mean", "-"])
+    assert found[5] == "missing " + "x" * 13

@@ -1,0 +1,108 @@
+"""What a command reads: FILE, SYSTEM:DATE, or SYSTEM with --start and --end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokiod.archive.layout import FileSlot
+from tokiod.cli.common.base import Failed
+from tokiod.cli.common.lookup import instead
+from tokiod.cli.common.times import epoch_or_ago, zone_of
+from tokiod.config import load as configuration
+from tokiod.errors import ConfigError
+from tokiod.reader.files import day_slots
+from tokiod.reader.part import Part
+from tokiod.tts.layout import NotLive
+from tokiod.window import Calendar, Window, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokiod.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """name: of the system or the file; slots: one for each file or day, in order of time, also of days without a file; zone: of texts."""
+
+    name: str
+    slots: Sequence[FileSlot]
+    span: Window
+    zone: dt.tzinfo
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The options --start, --end and --timezone as they were given."""
+
+    start: str | None
+    end: str | None
+    timezone: str | None
+
+
+def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> NamedFiles:
+    """Return the named files. Nothing after now is in their span unless --end asks for it. Raises Failed, ConfigError."""
+    now = int(clock.time())
+    if _is_path(what):
+        zone = zone_of(limits.timezone or _timezone(config_path))
+        slot = _slot(Path(what))
+        span = _span(limits, zone, now, Window(slot.start, min(slot.end, max(now, slot.start + 1))))
+        return NamedFiles(Path(what).name, [slot], span, zone)
+    config = configuration.load(config_path)
+    zone, calendar = zone_of(limits.timezone or config.timezone), Calendar(config.timezone)
+    system, _, date = what.partition(":")
+    systems = {source.system for source in config.source}
+    if system not in systems:
+        raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, systems)}")
+    if date:
+        day = calendar.day_of_date(_date(date))
+        span = _span(limits, zone, now, Window(day.start, min(day.end, max(now, day.start + 1))))
+    else:
+        end = now if limits.end is None else epoch_or_ago("--end", limits.end, zone, now)
+        span = _span(limits, zone, now, Window(min(calendar.day(end - 1).start, end - 1), end))
+    return NamedFiles(system, list(day_slots(config.archive, calendar, system, span)), span, zone)
+
+
+def _is_path(what: str) -> bool:
+    return Path(what).is_file() or "/" in what or what.endswith((".hdf5", ".h5"))
+
+
+def _timezone(config_path: Path) -> str:
+    """Return the site's time zone, UTC without a configuration: a file alone can be read, too."""
+    try:
+        return configuration.load(config_path).timezone
+    except ConfigError:
+        return "UTC"
+
+
+def _slot(path: Path) -> FileSlot:
+    try:
+        span = Part(path).span()
+    except FileNotFoundError:
+        raise Failed(f"{path} does not exist") from None
+    except NotLive as error:
+        raise Failed(str(error)) from error
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise Failed(f"{path}: {error.strerror or error}") from error
+    return FileSlot("", path, span.start, span.end)
+
+
+def _date(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise Failed(f"{text!r} is not a date; write it like 2018-01-28") from None
+
+
+def _span(limits: Limits, zone: dt.tzinfo, now: int, default: Window) -> Window:
+    """Return the given span. The default of an end that was not given is that of `default`."""
+    start = default.start if limits.start is None else epoch_or_ago("--start", limits.start, zone, now)
+    end = default.end if limits.end is None else epoch_or_ago("--end", limits.end, zone, now)
+    if start >= end:
+        raise Failed(f"the span would start at {iso(start)} and end at {iso(end)}; see --start and --end")
+    return Window(start, end)
