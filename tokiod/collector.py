@@ -95,6 +95,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
         """Return the logical names of all datasets that this source fills."""
         raise NotImplementedError(f"{type(self).__module__}.Config must have datasets()")
 
+    def columns(self) -> Mapping[str, int]:
+        """Return how many columns each dataset has, for those of which the configuration names all columns."""
+        return {}
+
     def max_rates(self) -> Mapping[str, float]:
         """Return the largest plausible rates per second of counters, by logical dataset; other counters have no limit."""
         return {}

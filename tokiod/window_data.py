@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 
+SAMPLE_BYTES = 20
+"""Of a sample in a batch: its time, column and value."""
+MAX_WINDOW_BYTES = 512 << 20
+"""Of a window's samples, which the writer holds as a whole before it stores them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRows:
     """Rows of a table, for data that is not a matrix: events and jobs, of which there are too many to be columns.
@@ -84,6 +90,11 @@ class Collected:
     meta: WindowMeta
     batches: Sequence[Batch]
     tables: Sequence[TableRows] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its samples."""
+        return sum(batch.nbytes for batch in self.batches)
 
 
 def tables_unstored(collected: Collected) -> Refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -45,6 +46,10 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     def datasets(self) -> frozenset[str]:
         """Return both directions."""
         return frozenset(DATASETS.values())
+
+    def columns(self) -> Mapping[str, int]:
+        """Return the number of interfaces, for both directions."""
+        return dict.fromkeys(DATASETS.values(), len(set(self.interfaces)))
 
     def faults(self) -> list[str]:
         """Return the errors of URL, names and time spans."""

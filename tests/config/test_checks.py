@@ -21,6 +21,7 @@ class Source(SourceConfig):
     every: int = 5
     fills: tuple[str, ...] = ("datatargets/readbytes",)
     wrong: tuple[str, ...] = ()
+    named: tuple[tuple[str, int], ...] = ()
 
     @property
     def step(self):
@@ -28,6 +29,9 @@ class Source(SourceConfig):
 
     def datasets(self):
         return frozenset(self.fills)
+
+    def columns(self):
+        return dict(self.named)
 
     def faults(self):
         return list(self.wrong)
@@ -289,6 +293,59 @@ def test_usual_templates_need_no_look_at_every_date(path):
 
 def test_without_a_time_zone_the_rest_is_still_looked_at():
     assert list(checks.source(source(every=7), AT, None)) == [Fault((*AT, "window"), "60 s is not a multiple of the source's step of 7 s")]
+
+
+READ, WRITE = "datatargets/readbytes", "datatargets/writebytes"
+DAY_OF_SECONDS = {"every": 1, "window": Duration(86400)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "faults"),
+    [
+        ({"named": ((READ, 100),), **DAY_OF_SECONDS}, []),
+        ({"named": ((READ, 310),), **DAY_OF_SECONDS}, []),
+        (
+            {"named": ((READ, 311),), **DAY_OF_SECONDS},
+            [Fault((*AT, "window"), "a window of 86400 s would have 513 MiB, the limit is 512 MiB; 43200 s would do")],
+        ),
+        (
+            {"named": ((READ, 500), (WRITE, 500)), **DAY_OF_SECONDS},
+            [Fault((*AT, "window"), "a window of 86400 s would have 1648 MiB, the limit is 512 MiB; 21600 s would do")],
+        ),
+        (
+            {"named": ((READ, 900), (WRITE, 1001)), **DAY_OF_SECONDS},
+            [Fault(AT, "datatargets/writebytes would have 1001 columns, archive.max_columns allows 1000")],
+        ),
+    ],
+)
+def test_a_window_of_the_columns_that_are_named_must_fit(changes, faults):
+    assert list(checks.source(source(**changes), AT, "UTC", 1000)) == faults
+
+
+def test_a_row_that_is_too_large_needs_fewer_columns():
+    named = source(named=((READ, 30_000_000),), window=Duration(5))
+    assert list(checks.source(named, AT, "UTC")) == [
+        Fault((*AT, "window"), "a window of 5 s would have 573 MiB, the limit is 512 MiB; name fewer columns")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        ({}, None),
+        ({"window": Duration(3600)}, 37_282),
+        ({"window": Duration(3600), "fills": tuple(f"mdtargets/{n}" for n in range(21))}, 1775),
+        ({"window": Duration(3600), "named": ((READ, 10),)}, None),
+        ({"window": Duration(3600), "fills": (READ, WRITE), "named": ((READ, 30_000),)}, 7282),
+    ],
+)
+def test_windows_that_max_columns_lets_grow_too_large_are_warned_of(changes, most):
+    warning = checks.size_warning(source(**changes), 50_000)
+    if most is None:
+        assert warning is None
+    else:
+        assert f"have more than {most} columns each (512 MiB); archive.max_columns allows 50000: set a shorter window" in warning
+        assert checks.size_warning(source(**changes), most) is None
 
 
 ONE, TWO = ("source", 0), ("source", 1)

@@ -513,6 +513,25 @@ def test_a_secret_that_crosses_the_network_without_tls_is_warned_of(load, sectio
     assert configuration.warnings(load(f"{HEAD}[[source]]\n{section}")) == warnings
 
 
+def test_the_windows_of_all_interfaces_must_fit(load):
+    names = ", ".join(f'"r:{number}"' for number in range(5000))
+    section = f'[[source]]\nname = "e"\nkind = "esnet_snmp"\nsystem = "e"\nurl = "https://e"\ninterfaces = [{names}]\nwindow = "24h"\n'
+    with pytest.raises(ConfigError, match=r"a window of 86400 s would have 550 MiB, the limit is 512 MiB; 43200 s would do"):
+        load(HEAD + section)
+    section = section.replace("24h", "12h")
+    with pytest.raises(ConfigError, match=r"source e: datatargets/readrates would have 5000 columns, archive.max_columns allows 4000"):
+        load(f"{HEAD}max_columns = 4000\n{section}")
+    assert configuration.warnings(load(HEAD + section)) == []
+
+
+def test_windows_that_may_become_too_large_are_warned_of(load):
+    section = f"[[source]]\n{LMT.format(host='localhost')}"
+    assert configuration.warnings(load(f'{HEAD}{section}window = "2m"\n')) == []
+    (warning,) = configuration.warnings(load(f'{HEAD}{section}window = "3h"\n'))
+    assert warning.startswith("source l: window: a window of 10800 s is refused where its 21 datasets have more than 591 columns each")
+    assert configuration.warnings(load(f'{HEAD}max_columns = 500\n{section}window = "3h"\n')) == []
+
+
 def test_a_watched_folder_that_all_users_can_write_to_is_warned_of(load, shared):
     section = f'[[source]]\nname = "w"\nkind = "esnet_snmp"\nsystem = "e"\nwatch = "{shared}"\ninterface = ["a:b"]\n'
     assert configuration.warnings(load(HEAD + section)) == [f"source w: watch: all users can put files into {shared}"]

@@ -257,6 +257,17 @@ def test_what_only_a_person_can_mend_ends_the_job_with_its_sentence(site):
     assert str(pieces(SPAN)[0]) in site.jobs.get(job.id).error
 
 
+def test_a_window_that_is_too_large_is_collected_in_the_windows_of_the_source(site):
+    refused = Refusal("a window of 600 MiB or more, the limit is 512 MiB", "never")
+    site.answer = lambda collected: refused if collected.meta.window.seconds > STEP else None
+    job = site.add()
+    site.runs(300)
+    assert site.jobs.get(job.id).state == "done"
+    singly = [Window(start, start + STEP) for start in range(SPAN.start, SPAN.end, STEP)]
+    assert [one.meta.window for one in site.stored if one.meta.is_whole] == singly
+    assert [window for window, _ in site.lease.released] == site.lease.acquired
+
+
 def test_a_fault_in_a_collector_ends_the_job_after_some_attempts(site):
     site.behave = lambda _: _raise(KeyError("oops"))
     job = site.add()

@@ -44,7 +44,7 @@ class InFlightWindows:
 
     async def add(self, collected: Collected) -> Answer:
         """Wait for room, then take a window; return the future of its answer."""
-        nbytes = sum(batch.nbytes for batch in collected.batches)
+        nbytes = collected.nbytes
         async with self._adding:
             while not self._has_room(nbytes):
                 self._room.clear()

@@ -17,6 +17,7 @@ from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
 from tokiod.bus.wire import Piece
 from tokiod.errors import Malformed, Refusal
+from tokiod.window_data import MAX_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +30,6 @@ MAX_FRAME_BYTES = (2 << 20) - 4096
 MAX_PIECE_CELLS = MAX_FRAME_BYTES // 8
 MAX_REASONS = 1000
 """For dropped records, each of at most 200 characters: they are in the header of each message."""
-MAX_WINDOW_BYTES = 512 << 20
-"""Of a window's arrays (20 bytes per sample), which the writer holds as a whole before it stores them."""
 
 
 def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
@@ -43,8 +42,8 @@ def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
 def refusal(collected: Collected) -> Refusal | None:
     """Return why a window can never cross the bus, None if it can: it is too large, or the writer would not decode its messages."""
     meta = collected.meta
-    if (nbytes := sum(batch.nbytes for batch in collected.batches)) > MAX_WINDOW_BYTES:
-        return too_large(meta.source, nbytes, MAX_WINDOW_BYTES)
+    if collected.nbytes > MAX_WINDOW_BYTES:
+        return too_large(meta.source, collected.nbytes, MAX_WINDOW_BYTES)
     if len(meta.dropped) > MAX_REASONS:
         return Refusal(f"source {meta.source}: {len(meta.dropped)} reasons for dropped records, the limit is {MAX_REASONS}", "never")
     try:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod.bus import protocol, wire
-from tokiod.bus.pieces import MAX_WINDOW_BYTES
 from tokiod.bus.reassembly import Arrived, Reassembly
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import Malformed, Refusal
+from tokiod.window_data import MAX_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections import Counter

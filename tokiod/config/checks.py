@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from tokiod.config.convert import Fault, nearest
 from tokiod.window import Calendar
+from tokiod.window_data import MAX_WINDOW_BYTES, SAMPLE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterator, Mapping
@@ -126,8 +127,11 @@ def is_loopback(address: str) -> bool:
     return _is_loopback(address.rpartition(":")[0].strip("[]"))
 
 
-def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
-    """Check one source: its names, its time spans, and the checks of its kind."""
+def source(config: SourceConfig, key: Key, zone: str | None, max_columns: int | None = None) -> Iterator[Fault]:
+    """Check one source: its names, its time spans, the size of its windows, and the checks of its kind.
+
+    max_columns: largest number of columns of a dataset, None if it is unknown.
+    """
     for field in ("name", "system"):
         if not NAME.fullmatch(getattr(config, field)):
             yield Fault(
@@ -140,6 +144,22 @@ def source(config: SourceConfig, key: Key, zone: str | None) -> Iterator[Fault]:
     if not own:
         yield from _spans(config, key) if config.polled else ()
         yield from _off_grid(config, key, zone)
+        yield from _sizes(config, key, max_columns)
+
+
+def size_warning(config: SourceConfig, max_columns: int) -> str | None:
+    """Return a warning if windows with as many columns as a dataset may have would be refused; None if all fit."""
+    unnamed = config.datasets() - config.columns().keys()
+    if not config.polled or not unnamed:
+        return None
+    room = MAX_WINDOW_BYTES - _named_bytes(config, config.window)
+    most = room // (config.window // config.step * len(unnamed) * SAMPLE_BYTES)
+    if most >= max_columns:
+        return None
+    return (
+        f"window: a window of {config.window} s is refused where its {len(unnamed)} datasets have more than {most} columns each "
+        f"({MAX_WINDOW_BYTES >> 20} MiB); archive.max_columns allows {max_columns}: set a shorter window, or a smaller archive.max_columns"
+    )
 
 
 def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Iterator[Fault]:
@@ -247,9 +267,32 @@ def _spans(config: SourceConfig, key: Key) -> Iterator[Fault]:
         yield Fault((*key, "retention"), f"{config.retention} s is shorter than the window of {window} s")
 
 
+def _named_bytes(config: SourceConfig, seconds: int) -> int:
+    """Return the bytes of the samples of a window, in the columns that the configuration names."""
+    return seconds // config.step * sum(config.columns().values()) * SAMPLE_BYTES
+
+
+def _sizes(config: SourceConfig, key: Key, max_columns: int | None) -> Iterator[Fault]:
+    """Check that the columns which the configuration names fit into a dataset, and their samples into a window."""
+    for dataset, count in config.columns().items():
+        if max_columns is not None and count > max_columns:
+            yield Fault(key, f"{dataset} would have {count} columns, archive.max_columns allows {max_columns}")
+            return
+    if config.polled and config.step >= 1 and (nbytes := _named_bytes(config, config.window)) > MAX_WINDOW_BYTES:
+        shorter = [seconds for seconds in _fitting(config.step) if _named_bytes(config, seconds) <= MAX_WINDOW_BYTES]
+        remedy = f"{shorter[-1]} s would do" if shorter else "name fewer columns"
+        size, limit = -(-nbytes >> 20), MAX_WINDOW_BYTES >> 20
+        yield Fault((*key, "window"), f"a window of {config.window} s would have {size} MiB, the limit is {limit} MiB; {remedy}")
+
+
+def _fitting(step: int) -> list[int]:
+    """Return the windows that are multiples of a step and divide a day, shortest first."""
+    return [seconds for seconds in range(step, _DAY + 1, step) if _DAY % seconds == 0]
+
+
 def _divisors(window: int, step: int) -> str:
     """Format the nearest windows that are multiples of a step and divide a day."""
-    fitting = [seconds for seconds in range(step, _DAY + 1, step) if _DAY % seconds == 0]
+    fitting = _fitting(step)
     shorter, longer = [one for one in fitting if one < window][-1:], [one for one in fitting if one > window][:1]
     return " or ".join(f"{seconds} s" for seconds in shorter + longer) or "no window"
 

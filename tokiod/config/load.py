@@ -211,7 +211,8 @@ def warnings(config: Config) -> list[str]:
             f"bus.endpoint: readers of the feed can enter {config.run}: give the bus a directory of its own, such as private/ there"
         )
     for source in config.source:
-        found += [f"source {source.name}: {warning}" for warning in source.warnings()]
+        size = checks.size_warning(source, config.archive.max_columns)
+        found += [f"source {source.name}: {warning}" for warning in (*source.warnings(), *filter(None, [size]))]
     return found
 
 
@@ -264,8 +265,9 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
         yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
+    columns = values["archive"].max_columns if "archive" in values else None
     for key, config in sources.items():
-        yield from checks.source(config, key, zone) if key in whole else ()
+        yield from checks.source(config, key, zone, columns) if key in whole else ()
     yield from checks.sources(sources, whole)
 
 

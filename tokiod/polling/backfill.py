@@ -164,9 +164,17 @@ class Backfill:
                 self._lease.release(window, stored=stored)
             if is_seam and isinstance(error, NotYet):
                 return  # live polling collects it
+            if isinstance(error, Refusal) and error.when == "never" and len(parts := self._single_windows(window)) > 1:
+                for part in parts:
+                    await self._collect_one(job, collector, part)
+                return
             failures += 1
             await self._wait(job, window, error, failures)
             catalogue.RETRIES.inc(self._config.name)
+
+    def _single_windows(self, window: Window) -> list[Window]:
+        """Return the source's own windows in one for the past: where the longer one is too large, these may be stored."""
+        return list(self._calendar.split(window, int(self._config.window)))
 
     def _has_shrunk(self, collected: Collected) -> bool:
         """Return whether the source has fewer records than are stored: then nothing is replaced."""

@@ -12,6 +12,7 @@ import structlog
 from tokiod.archive.rights import check_private
 from tokiod.bus.curve import bus_client_keys
 from tokiod.bus.sender import Sender
+from tokiod.config.load import warnings
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
@@ -51,6 +52,7 @@ class CollectorsProcess:
         self._clock = clock
         self._notifier = notifier
         self._config = load()
+        _log_warnings(self._config)
         check_private(self._config.run)
         self._sender = _sender(self._config, self._reopen_ledger)
         self._ledger: Ledger | None = None
@@ -97,6 +99,7 @@ class CollectorsProcess:
         self._notifier.reloading()
         try:
             self._config = self._load()
+            _log_warnings(self._config)
             catalogue.start_counting(self._config, "collectors")
             await sources.apply(self._config)
         except ConfigError as error:
@@ -158,6 +161,11 @@ class CollectorsProcess:
         now = asyncio.get_running_loop().time()
         pollers = [] if self._sources is None else self._sources.pollers
         return next(filter(None, (self._sender.stuck(now), *(poller.stuck(now) for poller in pollers))), "")
+
+
+def _log_warnings(config: Config) -> None:
+    for warning in warnings(config):
+        log.warning("config.warning", warning=warning)
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:

@@ -142,6 +142,19 @@ def lines(*minutes, start=NOON):
     return "".join(f"{start + STEP * minute} {minute + 1}\n" for minute in minutes)
 
 
+def test_a_window_of_a_file_that_is_too_large_is_stored_in_parts(site, monkeypatch):
+    monkeypatch.setattr("tokiod.polling.watch.intake.MAX_WINDOW_BYTES", 3 * 20)
+    site.put("large", lines(*range(10)))
+
+    async def scenario():
+        async with site.running():
+            await site.until(Totals(1, 0))
+
+    asyncio.run(scenario())
+    assert site.cells == {(NOON + STEP * minute, minute + 1.0) for minute in range(10)}
+    assert [len(one.batches[0]) for one in site.windows] == [2, 3, 2, 3]
+
+
 def test_existing_and_new_files_are_collected_once_each_whole(site):
     site.put("early", lines(0, 1, 2, 100))
 

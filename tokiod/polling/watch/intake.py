@@ -20,6 +20,7 @@ from tokiod.polling.watch.folder import Folder
 from tokiod.polling.watch.private_copy import FileChanged, Unacceptable, copied, delete_abandoned
 from tokiod.runtime.log import Repeats
 from tokiod.window import Window
+from tokiod.window_data import MAX_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -205,14 +206,22 @@ class Intake:
             await collector.close()
         return cells, dropped, spans
 
-    async def _store(self, collector: SavedCollector, window: Window) -> tuple[int, dict[str, int]]:
+    async def _store(self, collector: SavedCollector, window: Window) -> tuple[int, Counter[str]]:
+        """Store a window, in halves where it is too large for the bus; return the number of its cells and of dropped records."""
         collected = await collect_window(collector, self._config, window, extent="some")
+        rows = window.seconds // collector.step
+        if collected.nbytes > MAX_WINDOW_BYTES and rows > 1:
+            del collected
+            middle = window.start + rows // 2 * collector.step
+            first, first_dropped = await self._store(collector, Window(window.start, middle))
+            second, second_dropped = await self._store(collector, Window(middle, window.end))
+            return first + second, first_dropped + second_dropped
         times = 0
         while True:
             async with self._slots:
                 outcome = await (await self._submit(collected))
             if not isinstance(outcome, Refusal):
-                return outcome.cells, outcome.dropped
+                return outcome.cells, Counter(outcome.dropped)
             if outcome.when != "busy":
                 raise refused_by_writer(outcome, window)
             times += 1
