@@ -374,12 +374,13 @@ def test_a_disk_without_inodes_is_named_and_everything_is_stored_once_there_are(
             for number in range(100):
                 (disk / f"junk-{number}").touch()
                 junk.append(disk / f"junk-{number}")
+        scene.start_daemon()
+        # The writer can't make its first file, and is started again.
+        wait_for(lambda: scene.log.read_text().count("no inode is free") > 1, 30, f"no word of it in the log: {tail(scene)}")
         # The ledger's directory, lock, database, log and memory; the readers' directory, owner and copy; and the day's directory.
         for path in junk[-9:]:
             path.unlink()
-        scene.start_daemon()
-        wait_for(lambda: "No space left on device" in scene.log.read_text(), 30, f"no word of it in the log: {tail(scene)}")
-        time.sleep(1)
+        wait_for(lambda: "window.refused" in scene.log.read_text(), 30, f"no word of the day's file in the log: {tail(scene)}")
         for path in junk[:-9]:
             path.unlink()
         wait_stored(scene)

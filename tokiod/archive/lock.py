@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from tokiod.archive.rights import PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE, SHARED_DIRECTORY_MODE, SHARED_FILE_MODE, refuse_root
 from tokiod.errors import TokiodError
+from tokiod.runtime.full_disk import FULL, DiskFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +55,8 @@ class ArchiveLock:
             refuse_root(self.path.parent)
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
         except OSError as error:
+            if error.errno in FULL:
+                raise DiskFull("can't lock the archive", error, self.path) from error
             raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; make it writable for this user") from error
         try:
             self._take()
@@ -74,6 +77,8 @@ class ArchiveLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
+            if error.errno in FULL:
+                raise DiskFull("can't lock the archive", error, self.path) from error
             remedy = "mount its file system with locks (Lustre: -o flock)" if error.errno in _WITHOUT_LOCKS else "see the disk"
             raise TokiodError(f"can't lock the archive: {error.strerror}: {self.path}; {remedy}") from error
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tokiod.errors import TokiodError
+from tokiod.runtime.full_disk import FULL, DiskFull, creation_error
 from tokiod.tts.live.files import exists
 from tokiod.window import iso
 
@@ -250,6 +251,9 @@ def to_ledger_error(error: LedgerError, path: Path) -> TokiodError:
     """Return SQLite's error about a ledger as one of tokiod's, with the path and the way out."""
     if is_corruption(error):
         return _corrupt(path, str(error))
+    # SQLite does not report why it can't create the file, or one of those next to it.
+    if _code(error) == sqlite3.SQLITE_CANTOPEN and (cause := creation_error(path.parent)) is not None and cause.errno in FULL:
+        return DiskFull("the ledger can't be opened", cause, path)
     kind = LedgerUnreadable if _code(error) in _TRANSIENT else TokiodError
     return kind(f"the ledger {path} can't be opened: {error}")
 

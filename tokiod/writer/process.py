@@ -23,6 +23,7 @@ from tokiod.ledger.database import LedgerError, LedgerUnreadable
 from tokiod.ledger.integrity import IntegrityCheck, LedgerLost
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
+from tokiod.runtime.full_disk import FULL, DiskFull
 from tokiod.runtime.log import Repeats
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.window import Calendar
@@ -57,9 +58,18 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
 
     Raises ConfigError, ArchiveLocked if another process writes the archive, TokiodError for a directory or socket that can't be used.
     """
-    with WriterProcess(load, clock, notifier) as process:
+    with _opened(load, clock, notifier) as process:
         process.serve(stopping, reloading)
     log.info("writer.stopped")
+
+
+def _opened(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> WriterProcess:
+    """Open everything. Exits with RESTART_EXIT_CODE where only the disk or the ledger prevents it at the moment."""
+    try:
+        return WriterProcess(load, clock, notifier)
+    except (DiskFull, LedgerUnreadable, LedgerError) as error:
+        log.error("writer.failed", error=str(error), reason="it is started again")  # noqa: TRY400 - no fault of the code
+        raise SystemExit(RESTART_EXIT_CODE) from None
 
 
 class WriterProcess:
@@ -159,13 +169,9 @@ class WriterProcess:
 
 
 def _open_ledger(config: Config, clock: Clock) -> Ledger:
-    """Open the ledger, a new one if it is corrupt. Exits with RESTART_EXIT_CODE if it can't be read at the moment."""
+    """Open the ledger, a new one if it is corrupt."""
     full = not all(source.replayable for source in config.source)
-    try:
-        ledger = Ledger.open_or_quarantine(config.archive.ledger, int(clock.time()), full=full)
-    except LedgerUnreadable as error:
-        log.error("ledger.failed", error=str(error), reason="the writer is started again")  # noqa: TRY400 - no fault of the code
-        raise SystemExit(RESTART_EXIT_CODE) from None
+    ledger = Ledger.open_or_quarantine(config.archive.ledger, int(clock.time()), full=full)
     if ledger.quarantined is not None:
         log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.quarantined), reason="it is corrupt")
     return ledger
@@ -176,6 +182,8 @@ def _separate_rights(config: Config) -> None:
     try:
         make_private(config.run)
     except OSError as error:
+        if error.errno in FULL:
+            raise DiskFull("the directory of the bus can't be made", error, config.run) from None
         raise TokiodError(f"{config.run} can't be made: {error.strerror}; its parent must exist and be writable") from None
     if (changed := rights.upgrade(config.archive)) is not None:
         log.warning(

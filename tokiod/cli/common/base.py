@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from tokiod.cli.common.output import printable
 from tokiod.clock import Clock, SimulatedClock, SystemClock
 from tokiod.config.convert import nearest
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.runtime.full_disk import FULL
 from tokiod.runtime.secrets import mask
 
 INTERRUPTED = 130
 HELP = ["-h", "--help"]
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Errors of a full disk. Code that writes files of the archive adds the file's name."""
 
 
 class Failed(click.ClickException):
