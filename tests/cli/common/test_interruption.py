@@ -1,42 +1,118 @@
 """One Ctrl-C ends a command, also where Python discards its KeyboardInterrupt."""
 
+import ctypes
 import os
 import signal
+import subprocess
+import sys
+import textwrap
+import weakref
 
 import pytest
 
-from tokiod.cli.commands import tail
-from tokiod.cli.common.interruption import Interruption
+from tokiod.cli.commands import status, tail
+from tokiod.cli.common.base import INTERRUPTED, PlainGroup
+from tokiod.cli.common.interruption import lasting_interrupts
 from tokiod.subscribe.subscriber import Stalled
 
 
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000):
+        pass
+
+
 class Discarding:
-    """Its destructor is interrupted; Python prints the exception and goes on."""
-
     def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        for _ in range(1000):
-            pass
+        interrupt()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_tail_ends_at_the_next_event_where_the_exception_was_discarded():
-    seen = []
-
-    def events():
-        for number in range(10):
-            seen.append(number)
-            if number == 2:
-                Discarding()
-            yield Stalled(5.0)
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), Interruption() as interruption:
-        tail._follow(events(), print, "ipc:///none", interruption)
-    assert seen == [0, 1, 2]
-    assert signal.getsignal(signal.SIGINT) is before
+class Plain:
+    pass
 
 
-def test_an_exception_that_is_not_discarded_ends_it_at_once():
-    with pytest.raises(KeyboardInterrupt), Interruption():
-        signal.raise_signal(signal.SIGINT)
+def in_a_destructor():
+    Discarding()
+
+
+def in_a_weak_reference():
+    one = Plain()
+    reference = weakref.ref(one, lambda _: interrupt())
+    del one
+    assert reference() is None
+
+
+def in_a_native_callback():
+    compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda _one, _two: interrupt() or 0)
+    ctypes.CDLL(None).qsort(ctypes.create_string_buffer(b"ba"), ctypes.c_size_t(2), ctypes.c_size_t(1), compare)
+
+
+DISCARDS = [in_a_destructor, in_a_weak_reference, in_a_native_callback]
+
+
+def events(discard):
+    """Yield events for ever; the third one is interrupted."""
+    number = 0
+    while True:
+        number += 1
+        if number == 3:
+            discard()
+        yield Stalled(5.0)
+
+
+@pytest.mark.parametrize("discard", DISCARDS)
+def test_a_command_ends_where_its_interrupt_was_discarded(discard):
+    group = PlainGroup("group")
+
+    @group.command("follow")
+    def follow():
+        tail._follow(events(discard), print, "ipc:///none")
+
+    hook, handlers = sys.unraisablehook, [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)]
+    with pytest.raises(SystemExit) as ended:
+        group.main(["follow"], standalone_mode=False)
+    assert ended.value.code == INTERRUPTED
+    assert sys.unraisablehook is hook
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == handlers
+
+
+@pytest.mark.parametrize("discard", DISCARDS)
+def test_status_watched_ends_where_its_interrupt_was_discarded(discard):
+    counted = events(discard)
+    with pytest.raises(SystemExit) as ended, lasting_interrupts():
+        status._every_second(lambda *_: next(counted), None, None)
+    assert ended.value.code == 0
+
+
+def test_an_interrupt_that_is_discarded_again_and_again_ends_the_command_at_last():
+    remaining = [Discarding() for _ in range(3)]
+
+    def work():
+        while True:
+            if remaining:
+                remaining.pop()
+
+    with pytest.raises(KeyboardInterrupt), lasting_interrupts():
+        work()
+
+
+def test_what_the_command_handles_is_not_raised_again():
+    with lasting_interrupts():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        for _ in range(10):
+            signal.sigtimedwait([signal.SIGALRM], 0.02)
+
+
+def test_other_exceptions_in_destructors_are_reported_as_ever():
+    code = """
+        from tokiod.cli.common.interruption import lasting_interrupts
+        class Failing:
+            def __del__(self):
+                raise ValueError("odd")
+        with lasting_interrupts():
+            Failing()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=60)
+    assert "Exception ignored in: <function Failing.__del__" in done.stderr
+    assert "ValueError: odd" in done.stderr

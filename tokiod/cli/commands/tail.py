@@ -16,7 +16,6 @@ import numpy as np
 from tokiod.bus.curve import ClientKeys
 from tokiod.cli.commands.completion import topic_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
-from tokiod.cli.common.interruption import Interruption
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json, printable
 from tokiod.cli.common.times import epoch_or_ago
@@ -83,11 +82,8 @@ def tail_command(
     _check_access(endpoint)
     try:
         prefixes = [_prefix(config, topic)]
-        with (
-            Interruption() as interruption,
-            Subscriber(endpoint, prefixes, silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber,
-        ):
-            _follow(subscriber, output, endpoint, interruption)
+        with Subscriber(endpoint, prefixes, silence=SILENCE_SECONDS, archive=archive, since=begin, keys=keys) as subscriber:
+            _follow(subscriber, output, endpoint)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
@@ -106,10 +102,9 @@ def _check_access(endpoint: str) -> None:
             raise Failed(f"no permission to subscribe to the feed at {path}: its group may, see docs/security.md")
 
 
-def _follow(subscriber: Iterable[Event], output: Callable[[Update], None], endpoint: str, interruption: Interruption) -> None:
+def _follow(subscriber: Iterable[Event], output: Callable[[Update], None], endpoint: str) -> None:
     waits = False
     for event in subscriber:
-        interruption.check()
         match event:
             case Update():
                 output(event)

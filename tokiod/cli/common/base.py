@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tokiod import __version__
+from tokiod.cli.common.interruption import lasting_interrupts
 from tokiod.cli.common.output import printable
 from tokiod.clock import Clock, SimulatedClock, SystemClock
 from tokiod.config.convert import nearest
@@ -69,7 +70,8 @@ class PlainGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with lasting_interrupts():
+                return super().invoke(ctx)
         except ConfigError as error:
             raise Failed("\n".join(error.faults)) from error
         except TokiodError as error:

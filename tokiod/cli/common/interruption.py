@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, NoReturn, Self
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
+RAISE_AGAIN_SECONDS = 0.05
+"""After an interrupt was discarded: the code that discarded it has ended then, or discards it again."""
 
-# Python discards a KeyboardInterrupt that is raised in a destructor or a callback of native code, and such a command would run on.
-class Interruption:
-    """Remembers a SIGINT, so that one whose KeyboardInterrupt was discarded still ends the command. A context manager."""
 
-    def __init__(self) -> None:
-        self._is_requested = False
+# Python reports an exception that is raised in a destructor or a callback of native code to sys.unraisablehook, and discards it. A
+# command whose Ctrl-C meets such code would run on.
+@contextmanager
+def lasting_interrupts() -> Iterator[None]:
+    """Raise each KeyboardInterrupt again that Python discards, until the command ends by it or handles it. In the main thread."""
+    default_hook = sys.unraisablehook
+    armed = []
 
-    def __enter__(self) -> Self:
-        self._previous = signal.signal(signal.SIGINT, self._interrupt)
-        return self
+    def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            default_hook(unraisable)
+            return
+        handler = signal.signal(signal.SIGALRM, _interrupt)
+        timer = signal.setitimer(signal.ITIMER_REAL, RAISE_AGAIN_SECONDS)
+        armed.append((handler, timer))
 
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._previous)
+    sys.unraisablehook = on_unraisable
+    try:
+        yield
+    finally:
+        sys.unraisablehook = default_hook
+        if armed:
+            handler, timer = armed[0]
+            signal.setitimer(signal.ITIMER_REAL, *timer)
+            signal.signal(signal.SIGALRM, handler)
 
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if a SIGINT has come."""
-        if self._is_requested:
-            raise KeyboardInterrupt
 
-    def _interrupt(self, _signal: int, _frame: FrameType | None) -> NoReturn:
-        self._is_requested = True
-        raise KeyboardInterrupt
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
