@@ -36,11 +36,11 @@ sys.exit(fuzz.main())
 
 def fuzz(*arguments, code=None):
     command = [sys.executable, *(["-c", code] if code else ["-m", "tests.fuzz"]), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=800)
 
 
 def test_no_damaged_file_makes_a_crash_a_hang_or_a_cell_that_was_never_there():
-    done = fuzz("--inputs", 20_000)
+    done = fuzz("--inputs", 8_000)
     print(done.stdout)
     assert (done.returncode, " crashes 0 hangs 0 invented 0 " in done.stdout) == (0, True), done.stdout + done.stderr[-3000:]
 

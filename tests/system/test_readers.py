@@ -1,4 +1,6 @@
-"""Reading the file that is being written: four kinds of readers, as their own processes, through 10,000 commits and 20 growths.
+"""Reading the file that is being written: four kinds of readers, as their own processes, through 4,000 commits and 8 growths.
+
+READER_COMMITS=10000 makes it a longer day.
 
     test_readers.py write DIRECTORY                 the writer: one row a window, and after its commit the number of windows in `done`
     test_readers.py {anew,reader,plain,h5dump} DIRECTORY    read until `over` is there, then print {reads, cells, faults} as JSON
@@ -35,7 +37,7 @@ pytestmark = pytest.mark.system
 
 EPOCH = 1_517_184_000
 STEP = 8
-WINDOWS = 10_000
+WINDOWS = int(os.environ.get("READER_COMMITS", "4000"))
 FIRST_COLUMNS = 60
 GROWS_EVERY = 480
 GROWTHS = (WINDOWS - 1) // GROWS_EVERY
@@ -206,8 +208,8 @@ def reports(tmp_path_factory):
             assert writer.poll() is None, writer.stderr.read()
             time.sleep(0.01)
         readers = {kind: start(kind, directory) for kind in KINDS if kind != "h5dump" or shutil.which("h5dump")}
-        out = {kind: process.communicate(timeout=250) for kind, process in readers.items()}
-        assert (writer.wait(10), writer.stderr.read()) == (0, b"")
+        out = {kind: process.communicate(timeout=800) for kind, process in readers.items()}
+        assert (writer.wait(60), writer.stderr.read()) == (0, b"")
     assert {kind: err for kind, (_, err) in out.items()} == dict.fromkeys(out, b"")
     return {kind: json.loads(text) for kind, (text, _) in out.items()}
 
@@ -226,8 +228,8 @@ def test_no_reader_ever_meets_an_error_a_torn_cell_or_one_older_than_the_last_ac
     assert reports[kind]["cells"] > 10_000
 
 
-def test_the_run_had_twenty_growths():
-    assert (columns_at(WINDOWS - 1) - FIRST_COLUMNS, GROWTHS) == (20, 20)
+def test_the_file_grew_during_the_run():
+    assert columns_at(WINDOWS - 1) - FIRST_COLUMNS == GROWTHS >= 8
 
 
 if __name__ == "__main__":

@@ -232,7 +232,7 @@ def has_lost(before, after):
     return [name for name, array in before.items() if (array != after[name])[array.view(np.int64) != ABSENT].any()]
 
 
-EVERY = 32
+EVERY = 64
 """Of the writes to a file, at which the process is killed: what they leave, after a kill, is a temporary file, or a window's cells, which
 tests/model/test_model.py covers."""
 
