@@ -226,6 +226,12 @@ class TtsSink:
         if (slot := self.layout(system, time)) is not None:
             self._reopened.adopt(slot, last_used)
 
+    def live_file(self, system: str, time: int) -> LiveFile | None:
+        """Return the live file that holds a time, open until the sink is closed; None without one."""
+        slot = self.layout(system, time)
+        day = None if slot is None else self._open_file(slot, reopen=False)
+        return None if day is None else day.file
+
     def miss(self, path: Path) -> None:
         """Quarantine a file that is missing, if it is open; the next commit reports it."""
         if (day := self._open.get(path)) is not None:

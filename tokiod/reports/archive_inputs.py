@@ -15,7 +15,7 @@ from tokiod.archive.layout import single
 from tokiod.collector import SourceConfig, collect_window
 from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
-from tokiod.tts.live.live_file import LiveFile, NotLive
+from tokiod.tts.live.live_file import NotLive
 from tokiod.tts.sealed.seal import seal, unseal
 from tokiod.window import Window, cut, iso, whole_rows
 
@@ -85,10 +85,10 @@ async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] 
         ) as sink:
             result = await _fill(job, file_span.start, sink, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)
-        if not (live.exists() and (result.cells or filled_before)):
-            reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
-            raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written{reasons}")
-        with closing(LiveFile.open(live, UNSYNCED)) as file:
+            file = sink.live_file(job.origin.system, file_span.start)
+            if file is None or not (result.cells or filled_before):
+                reasons = "".join(f"; dropped {count}: {reason}" for reason, count in sorted(result.dropped.items()))
+                raise TokiodError(f"no data between {iso(job.span.start)} and {iso(job.span.end)}: {job.out} was not written{reasons}")
             seal(file, job.out, updated=now)
     except Refusal as error:
         raise Refusal(error.message.replace(str(live), str(job.out)), error.when) from None
