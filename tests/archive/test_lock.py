@@ -156,7 +156,7 @@ def test_on_a_file_system_without_locks_a_daemon_ends_with_one_sentence(tmp_path
     )
     start_it = f"import sys\nsys.argv[1:] = ['{command}', '--config', '{config}']\nfrom tokiod.cli.tokiod import main\nmain()\n"
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_FLOCK + start_it], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", WITHOUT_FLOCK + start_it], capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path
     )
     output = done.stdout + done.stderr
     assert (done.returncode, "Traceback" in output) == (2, False), output

@@ -126,13 +126,13 @@ def test_a_full_disk_behind_stdout_is_a_sentence_and_a_reader_who_went_away_is_n
     line = [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments]
     env = {**os.environ, "TOKIOD_CONFIG": str(directory / "tokiod.toml")}
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=env)
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=300, env=env)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert done.stderr.endswith(": cannot write to stdout: No space left on device\n")
     ours, theirs = os.pipe()
     os.close(ours)
     with open(theirs, "wb") as gone:  # noqa: PTH123 - a descriptor
-        done = subprocess.run(line, stdout=gone, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=env)
+        done = subprocess.run(line, stdout=gone, stderr=subprocess.PIPE, text=True, check=False, timeout=300, env=env)
     assert (done.returncode, done.stderr) == (0, "")
 
 

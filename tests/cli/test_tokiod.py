@@ -9,7 +9,7 @@ import pytest
 
 def tokiod(*arguments):
     line = [sys.executable, "-m", "tokiod.cli.tokiod", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=150)
 
 
 BROKEN = """\

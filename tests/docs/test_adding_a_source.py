@@ -14,8 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-
-from tokiod.simulator.scene import wait_for
+from waiting import wait_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-source.md").read_text("utf-8")
 OUTSIDE = Path(__file__).parent / "outside_kind"
@@ -36,7 +35,7 @@ class Place:
 
     python_path: str
 
-    def run(self, *arguments, cwd, timeout=240):
+    def run(self, *arguments, cwd, timeout=800):
         options = {"cwd": cwd, "env": self.environment, "capture_output": True, "text": True, "timeout": timeout}
         return subprocess.run(self.command(*arguments), check=False, **options)
 
@@ -65,7 +64,7 @@ def installed(tmp_path_factory):
         if path.is_file():
             (source / path.name).write_text(path.read_text())
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--target", str(target)]
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *options, "."], cwd=source, check=True, timeout=240)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *options, "."], cwd=source, check=True, timeout=800)
     return Place(str(target))
 
 
@@ -156,7 +155,7 @@ def test_the_daemon_stores_the_source_in_tts_files(place):
             wait_for(lambda: stored(directory / day / "scratch.hdf5") >= 60 or daemon.poll() is not None, 120, "nothing was stored")
         finally:
             daemon.terminate()
-            code = daemon.wait(60)
+            code = daemon.wait(300)
         assert code == 0, log.read_text()
         with h5py.File(directory / day / "scratch.hdf5") as file:
             group, cells = file["datatargets"], file["datatargets/readbytes"][...]

@@ -78,7 +78,7 @@ def program(tmp_path_factory):
         "-o",
         str(made),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return made
 

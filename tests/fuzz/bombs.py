@@ -124,7 +124,7 @@ def failures(name: str, share: float) -> str:
     """Read a bomb in another process; return what it exceeds, "" for nothing."""
     command = [sys.executable, "-m", "tests.fuzz.bombs", name, str(share)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[2])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=Path(__file__).parents[2])
     except subprocess.TimeoutExpired:
         return "hangs"
     if done.returncode:

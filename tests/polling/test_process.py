@@ -139,7 +139,7 @@ def writer(config, epoch="one"):
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(50)
         yield stored
     finally:
         stop.set()
@@ -187,7 +187,7 @@ def test_a_stopped_process_has_its_windows_acknowledged_its_collectors_closed_an
     with writer(config) as stored, process(site) as child:
         wait_for(lambda: "well" in stored and stored["well"].total >= 3540)
         child.send_signal(number)
-        assert child.wait(10) == 0
+        assert child.wait(50) == 0
         asked = site.asked
         assert site.notes.read_text().endswith("closed, HDF5 False\n")
         assert sorted(set(asked)) == sorted(asked)
@@ -201,7 +201,7 @@ def test_a_process_without_a_welcome_collects_nothing_creates_no_ledger_and_stop
     with process(site) as child:
         time.sleep(0.3)
         child.terminate()
-        assert child.wait(5) == 0
+        assert child.wait(25) == 0
     assert (site.notes.exists(), config.archive.ledger.exists()) == (False, False)
 
 
@@ -239,7 +239,7 @@ def test_after_a_kill_of_the_process_exactly_the_windows_that_are_not_stored_are
         with process(site) as child:
             wait_for(lambda: len(site.asked) > before + 1 and len(stored["well"]) == 1)
             child.terminate()
-            assert child.wait(10) == 0
+            assert child.wait(50) == 0
         assert proved.isdisjoint({int(start) for start in site.asked[before:]})
 
 
@@ -287,4 +287,4 @@ def test_a_process_without_a_source_runs_until_it_is_stopped(site):
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.5)
         child.terminate()
-        assert child.wait(5) == 0
+        assert child.wait(25) == 0

@@ -86,5 +86,5 @@ notifier.alive(f"{notifier.watchdog} {told} {str(notifier.channel.fileno()) in o
     with ours, theirs:
         ours.settimeout(10)
         environment = child_environment(theirs.fileno(), 4.5, {**os.environ, "NOTIFY_SOCKET": "/nowhere"})
-        subprocess.run([sys.executable, "-c", code], env=environment, pass_fds=[theirs.fileno()], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], env=environment, pass_fds=[theirs.fileno()], check=True, timeout=300)
         assert fields(ours.recv(4096)) == {"WATCHDOG": "1", "STATUS": "4.5 None False"}

@@ -32,7 +32,7 @@ def served(tmp_path):
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert up.wait(10)
+    assert up.wait(50)
     yield path
     over.set()
     thread.join()

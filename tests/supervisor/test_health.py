@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 from counted import configured
+from waiting import wait_for
 
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
 from tokiod.runtime.sd_notify import NO_NOTIFIER, Notifier
-from tokiod.simulator.scene import wait_for
 from tokiod.supervisor import health, metrics_snapshot
 from tokiod.supervisor.health import Health, UnitHealth, serve_unit_health
 
@@ -82,7 +82,7 @@ def test_what_is_read_again_is_served(tmp_path, monkeypatch):
 
 def states(port):
     """Return the sources whose state is served; an empty set while no server listens."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=50)) as connection:
         try:
             connection.request("GET", "/metrics")
         except ConnectionRefusedError:

@@ -55,7 +55,7 @@ class Site:
     def store(self, name, end=NOON):
         self.ledger.store([StoredEntry(WindowMeta(name, "lmt", f"fs-{name}", Window(NOON - 3600, end)), 600)], end)
 
-    def get(self, path, method="GET", timeout=10):
+    def get(self, path, method="GET", timeout=50):
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)) as connection:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -102,7 +102,7 @@ def wait(condition, seconds=10.0):
 @contextmanager
 def hanging(port, words=b""):
     """Be a client that sends some words and then nothing."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as client:
         client.sendall(words)
         yield client
 
@@ -181,7 +181,7 @@ def test_a_page_whose_name_resolves_to_the_address_reads_nothing(open_site, host
     site = open_site("one")
     host = host.format(port=site.port, machine=socket.gethostname())
     for path in ("/metrics", "/healthz", "/readyz"):
-        with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=50)) as connection:
             connection.putrequest("GET", path, skip_host=True)
             connection.putheader("Host", host)
             connection.endheaders()
@@ -198,7 +198,7 @@ def test_a_client_chooses_names_compression_and_openmetrics(open_site):
     site = open_site("a")
     chosen = site.get("/metrics?name[]=tokiod_alive&name[]=tokiod_source_stale")[1]
     assert [line for line in chosen.splitlines() if not line.startswith("#")] == ["tokiod_alive 1.0", 'tokiod_source_stale{source="a"} 0.0']
-    with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=50)) as connection:
         connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip", "Accept": "application/openmetrics-text; version=1.0.0"})
         answer = connection.getresponse()
         assert (answer.headers["Content-Encoding"], answer.headers["Connection"]) == ("gzip", "close")
@@ -314,7 +314,7 @@ def test_hundreds_that_hang_are_not_hundreds_of_connections_and_the_next_client_
     site = open_site("a")
     before, clients = threading.active_count(), []
     try:
-        clients.extend(socket.create_connection(("127.0.0.1", site.port), timeout=20) for _ in range(200))
+        clients.extend(socket.create_connection(("127.0.0.1", site.port), timeout=100) for _ in range(200))
         wait(lambda: site.get("/healthz") == (200, "alive\n"))
         assert threading.active_count() - before <= 2
         assert sum(is_open(client) for client in clients) < http_limits.MAX_CONNECTIONS
@@ -338,7 +338,7 @@ def test_a_ledger_that_hangs_delays_one_request_and_no_further(open_site, monkey
 
     def hang(*_):
         looks.append(threading.current_thread())
-        released.wait(20)
+        released.wait(100)
         raise OSError("released")
 
     monkeypatch.setattr(metrics_snapshot, "take_snapshot", hang)

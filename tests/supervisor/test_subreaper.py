@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tokiod.simulator.scene import wait_for
+from waiting import wait_for
 
 GRANDPARENT = """
 import json, signal, subprocess, sys, time

@@ -72,7 +72,7 @@ def missing() -> str:
         return "a systemd of its own needs root, for namespaces"
     if not Path(SYSTEMD).exists():
         return "there is no systemd: apt-get install systemd"
-    if subprocess.run([*NAMESPACES, "mount", "--make-rprivate", "/"], capture_output=True, check=False, timeout=20).returncode:
+    if subprocess.run([*NAMESPACES, "mount", "--make-rprivate", "/"], capture_output=True, check=False, timeout=100).returncode:
         return "a systemd of its own needs namespaces and mounts, and this root may make none"
     if _cgroup() is None:
         return "a systemd of its own needs a cgroup of its own, and none can be made here"

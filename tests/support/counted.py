@@ -47,7 +47,7 @@ def process(directory, role, code):
 def run(directory, role, code):
     """Run code in such a process to its end, and return what it prints."""
     with process(directory, role, code) as running:
-        return running.communicate(timeout=30)[0]
+        return running.communicate(timeout=150)[0]
 
 
 def values(directory):

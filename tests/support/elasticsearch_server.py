@@ -156,7 +156,7 @@ class SearchServer(SearchClient):
             return False
         self.url = f"{'https' if self.login else 'http'}://{found[0]}"
         try:
-            return self.ask("GET", "/_cluster/health?wait_for_status=yellow&timeout=10s")["status"] in ("yellow", "green")
+            return self.ask("GET", "/_cluster/health?wait_for_status=yellow&timeout=50s")["status"] in ("yellow", "green")
         except (OSError, Refused):
             return False
 

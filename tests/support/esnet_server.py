@@ -31,7 +31,7 @@ class EsnetServer:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(50)
         return self
 
     def __exit__(self, *_):

@@ -71,7 +71,7 @@ class Installed:
         """Type blocks of a section of the document; returns what each printed."""
         # What is installed for these tests counts as had: pip gets nothing from elsewhere.
         own = {"PYTHONPATH": PACKAGES} | ({"PIP_NO_BUILD_ISOLATION": "1"} if find_spec("hatchling") else {})
-        printed = [self.machine.run(block, timeout=120, **own).stdout for block in self.blocks[heading][first:last]]
+        printed = [self.machine.run(block, timeout=600, **own).stdout for block in self.blocks[heading][first:last]]
         site_packages = self.machine.path("/opt/tokiod/lib").glob("python3*/site-packages")
         for directory in site_packages:
             (directory / "tests.pth").write_text(PACKAGES)
@@ -153,7 +153,7 @@ class Installed:
 
     def served(self, path: str) -> str:
         """Return what is said at a path of its metrics' server: the network of the machine is ours."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=50) as answer:
             return answer.read().decode()
 
     def assert_every_cell_is_right(self) -> None:

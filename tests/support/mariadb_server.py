@@ -73,7 +73,7 @@ class MariaDb:
         self._process.send_signal(signal.SIGCONT)
         self._process.terminate()
         try:
-            self._process.wait(20)
+            self._process.wait(100)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

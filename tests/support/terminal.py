@@ -31,7 +31,7 @@ class Terminal:
     def __exit__(self, *error):
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(20)
+        self._process.wait(100)
         os.close(self._ours)
 
     def type(self, keys, until, seconds=60):

@@ -23,10 +23,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tests.support.faulty_scene import FaultyScene
+from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
-from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.support.faulty_scene import FaultyScene
+from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 

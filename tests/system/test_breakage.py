@@ -14,9 +14,10 @@ from pathlib import Path
 
 import h5py
 import pytest
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 
 pytestmark = pytest.mark.system
@@ -91,7 +92,7 @@ def recovers(scene):
 def status(scene):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "status", "--json"]
     done = subprocess.run(
-        [*command, "--config", scene.config_path, "--clock", str(scene.clock)], capture_output=True, text=True, check=False, timeout=30
+        [*command, "--config", scene.config_path, "--clock", str(scene.clock)], capture_output=True, text=True, check=False, timeout=150
     )
     return done.returncode, json.loads(done.stdout)
 
@@ -333,7 +334,7 @@ def mounted(directory, *options):
     directory.mkdir(exist_ok=True)
     if os.geteuid() != 0:
         pytest.skip("only root may mount a disk")
-    done = subprocess.run(["mount", *options, str(directory)], capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(["mount", *options, str(directory)], capture_output=True, text=True, check=False, timeout=150)
     if done.returncode:
         pytest.skip(f"a disk can't be mounted here: {done.stderr.strip()}")
 
@@ -344,7 +345,7 @@ def small_disk(directory, options):
     try:
         yield directory
     finally:
-        subprocess.run(["umount", "-l", str(directory)], check=True, timeout=30)
+        subprocess.run(["umount", "-l", str(directory)], check=True, timeout=150)
 
 
 @pytest.fixture
@@ -360,7 +361,7 @@ def test_a_disk_without_room_for_a_file_that_grows_is_named_and_everything_is_st
         wait_for(lambda: "are free" in growing.log.read_text(), 40, f"no word of it in the log: {tail(growing)}")
         assert len(growing.files()) == 1
         wait_for(lambda: "are free" in status(growing)[1]["sources"][0]["last_error"], 20, f"not in the status: {status(growing)}")
-        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True, timeout=30)
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True, timeout=150)
         wait_stored(growing)
         assert growing.stop_daemon() == 0
         assert_every_cell_is_right(growing)
@@ -393,23 +394,23 @@ def loop_disk(directory, image):
     """An ext4 file system that becomes read-only at its first error, as most that hold archives do; yields what makes that error."""
     with image.open("wb") as file:
         os.truncate(file.fileno(), 64 * 2**20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, capture_output=True, timeout=30)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, capture_output=True, timeout=150)
     options = "-o", "loop,errors=remount-ro", str(image)
     mounted(directory, *options)
     device = subprocess.run(
-        ["findmnt", "-no", "SOURCE", str(directory)], capture_output=True, text=True, check=True, timeout=30
+        ["findmnt", "-no", "SOURCE", str(directory)], capture_output=True, text=True, check=True, timeout=150
     ).stdout.strip()
     trigger = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
 
     def again():
-        subprocess.run(["umount", str(directory)], check=True, timeout=30)
-        subprocess.run(["fsck.ext4", "-p", "-f", str(image)], check=False, capture_output=True, timeout=30)
+        subprocess.run(["umount", str(directory)], check=True, timeout=150)
+        subprocess.run(["fsck.ext4", "-p", "-f", str(image)], check=False, capture_output=True, timeout=150)
         mounted(directory, *options)
 
     try:
         yield (lambda: trigger.write_text("1")), again
     finally:
-        subprocess.run(["umount", "-l", str(directory)], check=True, timeout=30)
+        subprocess.run(["umount", "-l", str(directory)], check=True, timeout=150)
 
 
 def test_a_file_system_that_becomes_read_only_acknowledges_nothing_and_everything_is_right_after_a_repair(scene):

@@ -14,9 +14,9 @@ import search_faults
 from collectd_documents import Documents
 from collectd_search import assert_cells, none_open
 from fault_proxy import FaultProxy
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import wait_for
 from tokiod.tts.read import Reader
 from tokiod.window import Window
 
@@ -71,7 +71,7 @@ class Daemon:
     def __exit__(self, *_):
         self._process.terminate()
         try:
-            self._process.wait(40)
+            self._process.wait(200)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             raise
@@ -81,7 +81,7 @@ class Daemon:
 
     def status(self):
         """{name of a source: what status --json says of it}."""
-        done = subprocess.run([*self._command("tokioctl", "status"), "--json"], capture_output=True, check=False, timeout=30)
+        done = subprocess.run([*self._command("tokioctl", "status"), "--json"], capture_output=True, check=False, timeout=150)
         return {source["name"]: source for source in json.loads(done.stdout or '{"sources": []}')["sources"]}
 
     def complete(self, name):

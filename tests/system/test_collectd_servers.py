@@ -131,7 +131,7 @@ class TestGolden:
         archived(collector, Window(1_513_152_000, 1_513_155_600), tmp_path / "day.hdf5")
         tool, golden = shared / "tools/tts_diff.py", shared / "data/golden/collectdes_part.hdf5"
         command = [sys.executable, str(tool), str(golden), str(tmp_path / "day.hdf5")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.stdout.strip().endswith("cells compared, 0 differ"), done.stdout
 
     def test_the_cpu_pages_mean_what_they_mean_as_saved_pages(self, search_server, own, shared):

@@ -97,7 +97,7 @@ class TestIndices:
         with pytest.raises(Transient):
             within(collector, lambda c: c.count(SPAN))
         search_server.ask("PUT", f"/{own}-2/_settings", {"index.routing.allocation.require._name": None})
-        search_server.ask("GET", f"/_cluster/health/{own}-2?wait_for_status=green&timeout=20s")
+        search_server.ask("GET", f"/_cluster/health/{own}-2?wait_for_status=green&timeout=100s")
         assert_cells(meaning(collector, SPAN), right)
         assert none_open(search_server)
 

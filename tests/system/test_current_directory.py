@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from waiting import wait_for
 
 from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 
 pytestmark = pytest.mark.system
@@ -64,7 +64,7 @@ def command(program, *arguments):
     return [sys.executable, "-m", f"tokiod.cli.{program}", *map(str, arguments)]
 
 
-def run(program, *arguments, timeout=30):
+def run(program, *arguments, timeout=150):
     return subprocess.run(command(program, *arguments), capture_output=True, text=True, check=False, timeout=timeout)
 
 
@@ -265,7 +265,7 @@ class Terminal:
     def wait(self):
         while self.read():
             pass
-        return self.process.wait(20)
+        return self.process.wait(100)
 
     def close(self):
         self.process.kill()

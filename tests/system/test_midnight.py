@@ -9,10 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from tokiod.archive.seal_marker import mark
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.tts.layout import form_of, open_for_reading
@@ -68,7 +69,7 @@ def test_files_are_made_before_midnight_and_sealed_after_it_also_when_the_writer
     first = next(path for path in scene.files() if path.parent.name == "2018-11-03")
     mark(first)  # an order to seal what is sealed is no order
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "seal", "2018-11-03", "--config", scene.config_path, "--clock", scene.clock]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout.count("already sealed")) == (0, 2), done.stderr
     end = int(scene.clock.time()) // 300 * 300
     wait_for(lambda: scene.complete_to(scene.site.epoch // 300 * 300, end), 60, f"not complete; see {scene.log}")

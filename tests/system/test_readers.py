@@ -209,7 +209,7 @@ def reports(tmp_path_factory):
             time.sleep(0.01)
         readers = {kind: start(kind, directory) for kind in KINDS if kind != "h5dump" or shutil.which("h5dump")}
         out = {kind: process.communicate(timeout=800) for kind, process in readers.items()}
-        assert (writer.wait(60), writer.stderr.read()) == (0, b"")
+        assert (writer.wait(300), writer.stderr.read()) == (0, b"")
     assert {kind: err for kind, (_, err) in out.items()} == dict.fromkeys(out, b"")
     return {kind: json.loads(text) for kind, (text, _) in out.items()}
 

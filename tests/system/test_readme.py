@@ -51,7 +51,7 @@ def test_every_command_works_as_printed(tmp_path):
     plain = [text for daemon, text in blocks if not daemon]
     assert {line.split("#")[0].strip() for line in plain[0].splitlines()} == MAKE
     script = "set -eux\n" + "".join(plain[1:])
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     for name, dataset in (
         ("day", "datatargets/readbytes"),
@@ -70,6 +70,6 @@ def test_what_needs_a_daemon_is_what_the_commands_are_called(tmp_path):
     lines = [line.split("#")[0].split() for daemon, text in blocks if daemon for line in text.splitlines() if line]
     for program, command, *arguments in lines:
         call = [Path(sys.prefix) / "bin" / Path(program).name, command, "--help"]
-        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
         options = [argument for argument in arguments if argument.startswith("--")]
         assert (done.returncode, [option for option in options if option not in done.stdout]) == (0, []), (program, command)

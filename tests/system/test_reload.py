@@ -14,9 +14,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.supervisor.control_socket import Ping, Refused, Reload, Reloaded, ask
@@ -132,7 +133,7 @@ def test_in_many_reloads_right_and_wrong_no_window_is_lost_or_asked_twice_and_no
 
 def tokioctl(scene, *arguments):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments, "--config", str(scene.config_path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_the_command_says_what_changed_and_what_is_wrong_with_its_line(scene):

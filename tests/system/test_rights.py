@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 from users import ENVIRONMENT, READERS, SERVICE, USERS, need_users, open_directory, python
+from waiting import wait_for
 
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.simulator.scene import wait_for
 
 pytestmark = pytest.mark.system
 
@@ -125,12 +125,12 @@ class Site:
         for process in (self.daemon, self.simulator):
             if process is not None:
                 process.terminate()
-                process.wait(40)
+                process.wait(200)
         self.daemon = self.simulator = None
 
     def stop_daemon(self):
         self.daemon.terminate()
-        assert self.daemon.wait(40) == 0
+        assert self.daemon.wait(200) == 0
         self.daemon = None
 
     def words(self, program, *words):
@@ -236,7 +236,7 @@ def endless(user, command, words):
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-                process.wait(60)
+                process.wait(300)
 
 
 def test_the_table_names_every_command_of_both_programs():

@@ -17,9 +17,10 @@ from urllib.request import urlopen
 
 import pytest
 from keyed import Keyring
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
 from tokiod.subscribe.subscriber import Subscriber, Update
@@ -150,7 +151,7 @@ def spelled(secret):
 
 def tokioctl(scene, *arguments):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments, "--config", str(scene.config_path)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=300)
     return done.stdout + done.stderr
 
 
@@ -167,7 +168,7 @@ def test_no_secret_is_in_any_output_file_or_process(scene):
         heard = next((event for event, _ in zip(subscriber, range(100), strict=False) if isinstance(event, Update)), None)
     asked = [("status",), ("status", "--json"), ("ping", "--json"), ("gaps",), ("reload", "--json"), *(("once", name) for name in failing)]
     outputs = {f"tokioctl {' '.join(words)}": tokioctl(scene, *words) for words in asked}
-    with urlopen(f"http://127.0.0.1:{scene.ports['metrics']}/metrics", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{scene.ports['metrics']}/metrics", timeout=50) as answer:
         outputs["metrics"] = answer.read()
     for pid in scene.processes():
         outputs[f"command line of {pid}"] = Path(f"/proc/{pid}/cmdline").read_bytes()

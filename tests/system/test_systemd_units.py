@@ -33,7 +33,7 @@ def by_name(path):
 
 
 def run(*line):
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ def test_the_tutorial_ends_with_a_picture(tmp_path):
         ["bash", "-c", kept], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as shell:
         try:
-            said = shell.communicate(timeout=240)[0]
+            said = shell.communicate(timeout=800)[0]
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)

@@ -19,6 +19,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from sinks.tts.sink import TtsSink
 from tests.support.faulty_scene import FaultyScene
@@ -32,7 +33,6 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.reports.gaps import gaps
 from tokiod.reports.status import read
 from tokiod.simulator.lmt.database import Database
-from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import STEP, Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.testing.clock import FakeClock
@@ -129,7 +129,7 @@ def test_daemons_that_are_killed_in_their_first_seconds_leave_an_archive_that_th
 
 def tokioctl(scene, *arguments):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments, "--config", str(scene.config_path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_verify_names_a_sealed_day_whose_cells_follow_the_older_rule_and_a_forced_backfill_stores_it_by_the_present_one(scene):

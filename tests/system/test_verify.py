@@ -10,9 +10,10 @@ from pathlib import Path
 
 import faulty
 import pytest
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.window import Calendar, Window, iso
@@ -45,7 +46,7 @@ def verify(scene, source):
     span = iso(scene.site.epoch), iso(scene.clock.epoch)
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "verify", source.name, *span, "--json"]
     done = subprocess.run(
-        [*command, "--config", scene.config_path, "--clock", str(scene.clock)], capture_output=True, text=True, check=False, timeout=60
+        [*command, "--config", scene.config_path, "--clock", str(scene.clock)], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)

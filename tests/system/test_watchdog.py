@@ -11,11 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.runtime.sd_notify import fields
-from tokiod.simulator.scene import Scene, wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.supervisor.control_socket import Ping, ask
 
@@ -200,25 +201,25 @@ def test_a_disk_that_hangs_is_told_to_systemd_and_all_is_right_when_it_goes_on(s
     disk.mkdir()
     with image.open("wb") as file:
         os.truncate(file.fileno(), 64 * 2**20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, capture_output=True, timeout=30)
-    mount = subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=False, capture_output=True, text=True, timeout=30)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, capture_output=True, timeout=150)
+    mount = subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=False, capture_output=True, text=True, timeout=150)
     if mount.returncode:
         pytest.skip(f"a disk can't be mounted here: {mount.stderr.strip()}")
     try:
         start(scene)
         before = scene.pid("writer")
-        subprocess.run(["fsfreeze", "--freeze", str(disk)], check=True, timeout=30)
+        subprocess.run(["fsfreeze", "--freeze", str(disk)], check=True, timeout=150)
         try:
             wait_for(lambda: hung(scene) != [], 3 * WATCHDOG, f"not noticed; see {scene.log}")
             wait_for(lambda: (pong := ping(scene)) is not None and not pong.alive, 3 * WATCHDOG, f"it is said to be alive; see {scene.log}")
         finally:
-            subprocess.run(["fsfreeze", "--unfreeze", str(disk)], check=True, timeout=30)
+            subprocess.run(["fsfreeze", "--unfreeze", str(disk)], check=True, timeout=150)
         wait_for(lambda: scene.pid("writer") not in {before, None}, START, f"the writer is not replaced; see {scene.log}")
         wait_for(lambda: is_ready(scene), 60, f"not ready again; see {scene.log}")
         assert_all_is_right(scene)
     finally:
         scene.close()
-        subprocess.run(["umount", "-l", str(disk)], check=True, timeout=30)
+        subprocess.run(["umount", "-l", str(disk)], check=True, timeout=150)
 
 
 def test_a_source_that_is_down_for_hours_restarts_nothing(monkeypatch):

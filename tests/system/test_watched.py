@@ -15,12 +15,12 @@ import h5py
 import lmt_database
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from tokiod.archive.lock import lock_owner
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.received_files import Totals
-from tokiod.simulator.scene import wait_for
 
 pytestmark = pytest.mark.system
 
@@ -50,7 +50,7 @@ class Site:
     def stop(self):
         if self.daemon is not None:
             self.daemon.terminate()
-            assert self.daemon.wait(30) == 0
+            assert self.daemon.wait(150) == 0
             self.daemon = None
 
     def put(self, path):

@@ -38,9 +38,9 @@ from tortured import Tortured, survivors
 from undisturbed import unequal
 
 from tests.support.faulty_scene import FaultyScene
+from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator.scene import wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
 from tokiod.tts.layout import form_of

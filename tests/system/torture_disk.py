@@ -57,7 +57,7 @@ class Disk:
     def repair(self) -> None:
         """Take it away, check it, and put it in its place again; no process may use it."""
         run("umount", str(self.directory))
-        subprocess.run(["fsck.ext4", "-y", "-f", str(self.image)], check=False, capture_output=True, timeout=60)
+        subprocess.run(["fsck.ext4", "-y", "-f", str(self.image)], check=False, capture_output=True, timeout=300)
         self.mount()
         # That these were taken away may be among what a failing disk has lost.
         for path in (self.directory / "ballast", self.directory / "ballast-too"):
@@ -79,7 +79,7 @@ class Disk:
 
     def fail(self) -> None:
         """Let it have the error that makes it read-only."""
-        found = subprocess.run(["findmnt", "-no", "SOURCE", str(self.directory)], capture_output=True, text=True, check=True, timeout=30)
+        found = subprocess.run(["findmnt", "-no", "SOURCE", str(self.directory)], capture_output=True, text=True, check=True, timeout=150)
         Path("/sys/fs/ext4", Path(found.stdout.strip()).name, "trigger_fs_error").write_text("1")
 
 
@@ -99,13 +99,13 @@ def disk(directory: Path, store: Path) -> Iterator[Disk | None]:
         left = store.with_name("left")
         shutil.copytree(directory, left)
         for path in (directory, store):
-            subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True, timeout=30)
+            subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True, timeout=150)
         shutil.copytree(left, directory, dirs_exist_ok=True)
         shutil.rmtree(left)
 
 
 def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
 # ---- what may happen to it

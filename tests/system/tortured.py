@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo
 
 from torture_past import Past
 
+from tests.support.waiting import wait_for
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.polling.recount import RECOUNT_CHECK_SECONDS
 from tokiod.ranges import Ranges
-from tokiod.simulator.scene import wait_for
 from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:

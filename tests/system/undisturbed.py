@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from tokiod.simulator.scene import Scene, wait_for
+from tests.support.waiting import wait_for
+from tokiod.simulator.scene import Scene
 from tokiod.tts.layout import form_of
 
 if TYPE_CHECKING:

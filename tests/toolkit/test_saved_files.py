@@ -63,7 +63,7 @@ def test_a_value_is_read_once_though_the_first_caller_was_cancelled():
 
     def load():
         calls.append(1)
-        assert going.wait(10)
+        assert going.wait(50)
         return "all"
 
     async def scenario():

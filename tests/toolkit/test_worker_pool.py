@@ -29,7 +29,7 @@ def runs(pid):
 
 def test_workers_end_with_the_block():
     with workers(1) as pool:
-        pid = pool.submit(os.getpid).result(timeout=30)
+        pid = pool.submit(os.getpid).result(timeout=150)
         assert runs(pid)
         assert pid != os.getpid()
     assert not runs(pid)
@@ -41,7 +41,7 @@ def test_workers_end_with_a_parent_that_is_killed(way):
         pid = int(parent.stdout.readline())
         assert runs(pid)
         getattr(parent, way)()
-        parent.wait(timeout=20)
+        parent.wait(timeout=100)
     for _ in range(100):
         if not runs(pid):
             break

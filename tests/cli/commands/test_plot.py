@@ -153,10 +153,10 @@ def test_a_file_that_is_no_tts_file_is_a_sentence_that_names_it(path):
 def test_without_matplotlib_a_picture_is_a_sentence_with_the_way_out_and_the_terminal_draws(path, tmp_path):
     code = "import sys; sys.modules['matplotlib'] = None; from tokiod.cli.tokioctl import main; main()"
     line = [sys.executable, "-c", code, "plot", str(path), READ]
-    done = subprocess.run([*line, "--output", str(tmp_path / "x.png")], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*line, "--output", str(tmp_path / "x.png")], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, "pip install 'tokiod[plot]'" in done.stderr, done.stderr.count("\n")) == (2, "", True, 1)
     assert (
-        subprocess.run(line, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()[4].split()[:2]
+        subprocess.run(line, capture_output=True, text=True, check=False, timeout=300).stdout.splitlines()[4].split()[:2]
         == WANTED[4].split()[:2]
     )
 

@@ -59,6 +59,6 @@ def test_with_both_keys_the_cells_of_a_guarded_feed_are_told(keyring):
 
 
 def test_without_keys_it_says_which_to_give(keyring):
-    done = subprocess.run(tail(keyring), capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(tail(keyring), capture_output=True, text=True, check=False, timeout=150)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "give both --key (your secret key) and --server-key (its public key)" in done.stderr

@@ -11,7 +11,7 @@ BEGIN = "import sys, threading, time\nfrom tokiod.cli.common.fast_exit import at
 
 
 def ended(code: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize(("end", "code"), [("None", 0), ("0", 0), ("1", 1), ("2", 2), ("'a sentence'", 1)])
@@ -45,7 +45,7 @@ def test_output_that_cannot_be_written_is_said() -> None:
             [sys.executable, "-c", f"{BEGIN}at_once(lambda: (print('x'), sys.exit(0)))"],
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=300,
             check=False,
         )
     assert told.returncode != 0
@@ -53,7 +53,7 @@ def test_output_that_cannot_be_written_is_said() -> None:
 
 def test_process_without_stdout_ends_with_its_code() -> None:
     told = subprocess.run(
-        ["sh", "-c", f'{sys.executable} -c "{BEGIN}at_once(lambda: sys.exit(2))" >&-'], stderr=subprocess.PIPE, timeout=60, check=False
+        ["sh", "-c", f'{sys.executable} -c "{BEGIN}at_once(lambda: sys.exit(2))" >&-'], stderr=subprocess.PIPE, timeout=300, check=False
     )
     assert (told.returncode, told.stderr) == (2, b"")
 
@@ -78,4 +78,4 @@ def test_a_reader_that_has_gone_ends_a_command_without_a_word(times: int) -> Non
         talking.stdout.close()
         assert talking.stderr.read() == b""
         # Head has what it wanted: who was cut off in the middle has not failed.
-        assert talking.wait(60) == (3 if times == 1 else 0)
+        assert talking.wait(300) == (3 if times == 1 else 0)

@@ -113,6 +113,6 @@ def test_other_exceptions_in_destructors_are_reported_as_ever():
         with lasting_interrupts():
             Failing()
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=300)
     assert "Exception ignored in: <function Failing.__del__" in done.stderr
     assert "ValueError: odd" in done.stderr

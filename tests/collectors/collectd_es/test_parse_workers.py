@@ -116,7 +116,7 @@ def test_a_command_that_is_ended_leaves_no_process_and_prints_next_to_nothing(nu
         time.sleep(wait)
         # As a terminal does it: to all processes.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        _, fields = process.communicate(timeout=20)
+        _, fields = process.communicate(timeout=100)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert "Traceback" not in fields
     assert len(fields.splitlines()) <= 2

@@ -288,7 +288,7 @@ def shared():
 
 def archived(output, *inputs, start="2017-12-13T08:00:00Z", end="2017-12-13T09:00:00Z", options=()):
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "archive", "collectd_es", *map(str, inputs), "--output", str(output)]
-    return subprocess.run([*command, "--start", start, "--end", end, *options], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([*command, "--start", start, "--end", end, *options], capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -302,7 +302,7 @@ def test_the_capture_gives_every_cell_of_the_golden_file(shared, tmp_path, split
     result = archived(output, *inputs)
     assert result.returncode == 0, result.stderr
     compare = [sys.executable, shared / "tools" / "tts_diff.py", shared / "data" / "golden" / "collectdes_part.hdf5", output]
-    difference = subprocess.run(compare, capture_output=True, text=True, check=False, timeout=60)
+    difference = subprocess.run(compare, capture_output=True, text=True, check=False, timeout=300)
     assert difference.returncode == 0, difference.stdout
 
 

@@ -37,7 +37,7 @@ def test_man_shows_a_page_without_a_warning(name, tmp_path):
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
     (tmp_path / name).write_text(pages()[name])
     command = ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", str(tmp_path / name)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
     assert (done.returncode, done.stderr) == (0, "")
     for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"):
         assert f"\n{section}\n" in done.stdout
