@@ -142,7 +142,7 @@ ca = "y"
                 window=120,
                 settle=0,
                 retention=4 * 7 * 86400,
-                timeout=300,
+                timeout=60,
                 tls=plugin.Tls(ca="/etc/ca", depth=2),
                 pair=plugin.Tls(ca="y"),
             ),

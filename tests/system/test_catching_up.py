@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import wait_for
 
+from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
 from tokiod.simulator.scene import Scene

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from waiting import wait_for
 
+from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
