@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import contextmanager
 
 import pytest
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
@@ -19,6 +20,15 @@ def start(code: str, *arguments: str) -> subprocess.Popen:
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+@contextmanager
+def killed(process: subprocess.Popen):
+    """Kill a process at the end, so that a failed assertion waits for none."""
+    try:
+        yield
+    finally:
+        process.kill()
 
 
 HOLD = """
@@ -171,7 +181,7 @@ def test_users_who_may_not_open_the_lock_see_its_owner_and_can_not_stop_it():
     need_users()
     with open_directory() as directory:
         path, shown = directory / "private" / "lock", directory / "shown" / "writer.pid"
-        with start(HOLD_SHOWN, str(path), str(shown)) as owner:
+        with start(HOLD_SHOWN, str(path), str(shown)) as owner, killed(owner):
             shown.parent.chmod(0o755)
             os.chown(shown, 0, READERS)
             assert lock_owner(path, shown) == owner.pid

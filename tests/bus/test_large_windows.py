@@ -146,10 +146,12 @@ def test_a_client_that_announces_a_frame_of_more_than_2_mib_is_disconnected_befo
         wait_for(receiver, lambda: dealer.poll(0))
         assert protocol.decode_from_writer(dealer.recv()) == Welcome("this-run")
         events = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        dealer.send_multipart([b"x" * 100, b"y" * ((2 << 20) + 1)])
-        wait_for(receiver, lambda: events.poll(0))
-        dealer.disable_monitor()
-        events.close(0)
+        try:
+            dealer.send_multipart([b"x" * 100, b"y" * ((2 << 20) + 1)])
+            wait_for(receiver, lambda: events.poll(0))
+        finally:
+            dealer.disable_monitor()
+            events.close(0)
 
 
 def wait_for(receiver, condition):

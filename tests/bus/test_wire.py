@@ -1,6 +1,7 @@
 """The wire form: messages are decoded as they were encoded, and all others are Malformed, with a reason."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -354,3 +355,16 @@ def test_a_piece_knows_its_window_unless_it_ends_before_it_starts(start, end):
     else:
         with pytest.raises(ValueError, match="must end after it starts"):
             piece.meta("s")
+
+
+def test_the_names_of_few_large_messages_are_kept():
+    """A peer that sends other names with each message costs a bounded amount of memory."""
+    kept = 8 * (2 << 20)
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            wire._names("\n".join(f"{number}-{index:0390d}" for index in range(2000)).encode())
+        assert tracemalloc.get_traced_memory()[0] < kept
+    finally:
+        tracemalloc.stop()
+        wire._names_many.cache_clear()

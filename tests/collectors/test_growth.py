@@ -41,12 +41,12 @@ def one_target_at_new_servers(n):
 
 # Name, kind, options, n, and the input of a length that n says.
 SLOW = [
-    ("one line of BEGINs", "lustre", {}, 20_000, lambda n: b"BEGIN" * n),
+    ("one line of BEGINs", "lustre", {}, 3_000, lambda n: b"BEGIN" * n),
     ("lines of BEGINs", "lustre", {}, 20_000, lambda n: b"BEGIN\n" * n),
     ("blanks after a header", "lustre", {"time": START}, 400_000, lambda n: DF + b" " * n),
     ("newlines after a header", "lustre", {"time": START}, 1_000_000, lambda n: DF + b"\n" * n),
     ("headers", "lustre", {"time": START}, 2_000, lambda n: DF * n),
-    ("pages that never end", "collectd_es", {"parse_workers": 0}, 10_000, lambda n: b"[[[]" + b",[]" * n),
+    ("pages that never end", "collectd_es", {"parse_workers": 0}, 1_500, lambda n: b"[[[]" + b",[]" * n),
     ("a text that never ends", "collectd_es", {"parse_workers": 0}, 10_000, lambda n: b'[[{"a":"' + b"],[" * n),
     ("escapes", "collectd_es", {"parse_workers": 0}, 10_000, lambda n: b'[[{"a":"' + b'],[\\"' * n),
     ("blanks between pages", "collectd_es", {"parse_workers": 0}, 100_000, lambda n: b"[[{]" + b" " * n + b"]"),

@@ -21,3 +21,12 @@ def test_a_dependency_is_pinned_at_a_permitted_version(text):
 def test_every_pinned_package_has_a_hash():
     entries = re.split(r"^(?=[a-z0-9-]+==)", (ROOT / "config" / "constraints.txt").read_text(), flags=re.MULTILINE)
     assert [entry.split("==")[0] for entry in entries if entry.strip() and "--hash=sha256:" not in entry] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "vulnerable"),
+    [("aiohttp", "3.14.3"), ("apsw", "3.53.2.0"), ("h5py", "3.14.0"), ("msgspec", "0.21.0"), ("urllib3", "2.6.2")],
+)
+def test_the_last_version_with_a_known_vulnerability_is_not_permitted(name, vulnerable):
+    (requirement,) = (one for one in map(Requirement, PROJECT["dependencies"]) if one.name == name)
+    assert vulnerable not in requirement.specifier

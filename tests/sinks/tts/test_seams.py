@@ -183,6 +183,28 @@ def test_cells_that_a_refused_window_changed_are_returned_with_the_one_that_is_s
     assert rows == {(model.EPOCH + row * model.STEP, name) for row in range(ROWS - 1, ROWS + 6) for name in NAMES}
 
 
+@pytest.mark.parametrize(
+    ("absent", "again", "changed", "value"),
+    [((), 0, ROWS - 1, 100.0), ((ROWS, ROWS + 1), ROWS + 6, ROWS + 1, 300.0)],
+    ids=["by a window of the day before", "by a window of the day after"],
+)
+def test_cells_that_change_when_a_day_is_joined_with_those_around_it_are_returned(tmp_path, absent, again, changed, value):
+    """A kill came after a window was stored and before the day before, or the state before this day, was corrected."""
+    samples = {name: {row: v for row, v in rows.items() if row not in absent} for name, rows in SAMPLES.items()}
+    for day in range(2):
+        alone = Archive(tmp_path / str(day), samples)
+        alone.fill(day * ROWS, day * ROWS + ROWS)
+        alone.sink.close()
+    (tomorrow,) = (tmp_path / "1").iterdir()
+    tomorrow.rename(tmp_path / "0" / tomorrow.name)
+    archive = Archive(tmp_path / "0", samples)
+    (batch,) = archive.store(again, again + LENGTH).changes
+    cells = zip(batch.time.tolist(), batch.column.tolist(), batch.value.tolist(), strict=True)
+    assert {(time, batch.columns[column], cell) for time, column, cell in cells} == {
+        (model.EPOCH + changed * model.STEP, name, value) for name in NAMES
+    }
+
+
 def test_a_sample_of_a_days_first_row_that_only_the_day_before_has_is_taken_over(archive):
     """A backfill stores the step after its span, for which it creates no file: the difference to it must not be counted twice."""
     archive.fill(0, ROWS)
