@@ -20,7 +20,9 @@ PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 # Processes compile a module once, not at each start, whatever the caller sets.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test coverage lint bench docs model fidelity torture soak fuzz install servers clean constraints sbom
+NAMES  ?=
+
+.PHONY: help demo test coverage lint bench docs model fidelity faults torture soak fuzz install servers clean constraints sbom
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -31,6 +33,7 @@ help:
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random LMT databases through pytokio 0.13.0 too; every cell equal, or different for a known reason"
+	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
@@ -87,6 +90,10 @@ fidelity: install
 	@test -x .venv-pytokio/bin/python || $(PYTHON) -m venv .venv-pytokio
 	@.venv-pytokio/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3'
 	@$(BIN)/python -m tests.fidelity --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
+
+# Each fault takes some seconds; the patches of all are in tests/faults/patches.
+faults: install
+	@$(BIN)/python -m tests.faults $(NAMES)
 
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) --equal $(if $(SEED),--seed $(SEED))

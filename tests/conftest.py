@@ -8,13 +8,14 @@ import signal
 
 import coverage
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 # Property tests are limited by their number of examples, and play the same ones in each run. A busy machine is not a failure, so an
-# example has no time limit. `--hypothesis-profile=explore` plays new ones.
+# example has no time limit. `--hypothesis-profile=explore` plays new ones, and unshrunk ends at the first failure (tests/faults).
 settings.register_profile("tokiod", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
+settings.register_profile("unshrunk", deadline=None, derandomize=True, report_multiple_bugs=False, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("tokiod")
 
 # The shipped suite is not below tests/: its failures show the compared values too.
