@@ -32,7 +32,7 @@ help:
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
-	@echo "make fidelity  CASES=200 [SEED=n]: random LMT databases through pytokio 0.13.0 too; every cell equal, or different for a known reason"
+	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
@@ -88,7 +88,7 @@ model: install
 # pytokio is from 2019: it needs an environment of its own.
 fidelity: install
 	@test -x .venv-pytokio/bin/python || $(PYTHON) -m venv .venv-pytokio
-	@.venv-pytokio/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3'
+	@.venv-pytokio/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3' requests 'elasticsearch<8'
 	@$(BIN)/python -m tests.fidelity --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
 
 # Each fault takes some seconds; the patches of all are in tests/faults/patches.

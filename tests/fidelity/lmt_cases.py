@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import lmt_database as lmt
 
+from collectors import lmt as kind
+from sinks.tts.sink import TtsSink
+from tests.fidelity.cells import Cells, archived, local_span, read, span_options
+from tokiod.archive.layout import daily
+from tokiod.collector import Site, SourceConfig, collect_window
 from tokiod.simulator import oracle
+from tokiod.testing.clock import FakeClock
+from tokiod.tts.live.files import UNSYNCED
+from tokiod.window import Calendar, Window, iso
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable
+    from pathlib import Path
 
     Column = dict[int, int]
     """Samples by row."""
+
+KIND = "lmt"
+CALENDAR = Calendar(lmt.ZONE)
 
 MIDNIGHT = 1_517_212_800
 """2018-01-29T00:00:00 in Los Angeles."""
@@ -50,6 +65,90 @@ class Case:
         start = begin + off + 5 * rng.choice((0, 0, 7))
         return cls(number, start, start + step * ((5 * steps - 200) // step), step, False, tables)
 
+    def write(self, directory: Path) -> None:
+        """Write the database."""
+        lmt.save(directory / f"{self.number}.sqlite3", self.tables)
+
+    def spans(self) -> list[Window]:
+        """Return the spans of pytokio's files: it archives each day by itself."""
+        if not self.is_over_midnight:
+            return [Window(self.start, self.end)]
+        return [Window(self.start, MIDNIGHT), Window(MIDNIGHT, self.end)]
+
+    def theirs(self, directory: Path) -> list[tuple[str, list[str]]]:
+        """Return the commands of pytokio."""
+        path, step = str(directory / f"{self.number}"), ["--timestep", str(self.step)]
+        return [
+            (KIND, ["-i", f"{path}.sqlite3", "-o", f"{path}-{part}.theirs", *step, *local_span(span.start, span.end)])
+            for part, span in enumerate(self.spans())
+        ]
+
+    def compare(self, directory: Path) -> tuple[Counter[str], list[str]]:
+        """Compare every cell of all files."""
+        ours, counts, errors = self._ours(directory), Counter[str](), []
+        for part, span in enumerate(self.spans()):
+            theirs = read(directory / f"{self.number}-{part}.theirs")
+            for dataset, column in sorted(ours.keys() | theirs.keys()):
+                here, there = (_within(span, side.get((dataset, column), {})) for side in (ours, theirs))
+                counts["equal"] += sum(1 for time, value in there.items() if here.get(time) == value)
+                if dataset.startswith(("datatargets/", "mdtargets/")):
+                    errors += self._explained(span, (dataset, column), here, there, counts)
+                elif here != there:
+                    errors.append(f"{dataset} {column}: {sorted(here.items() ^ there.items())[:3]}")
+        return counts, errors
+
+    def _ours(self, directory: Path) -> Cells:
+        """Archive with `tokioctl archive`, or, over a midnight, window by window into an archive of days."""
+        database = directory / f"{self.number}.sqlite3"
+        if not self.is_over_midnight:
+            options = ["--step", str(self.step), "--mdt-names", "host", *span_options(self.start, self.end)]
+            return archived(KIND, [database], directory / f"{self.number}.ours", *options)
+        root = directory / f"{self.number}"
+        root.mkdir()
+        asyncio.run(self._fill(database, root))
+        merged: Cells = {}
+        for path in sorted(root.iterdir()):
+            for column, cells in read(path).items():
+                merged.setdefault(column, {}).update(cells)
+        return merged
+
+    async def _fill(self, database: Path, root: Path) -> None:
+        collector = kind.saved([database], kind.Saved(mdt_names="host"), Site(CALENDAR, FakeClock()))
+        source = SourceConfig(name="lmt", kind="lmt", system="fs")
+        rates = {"fs": kind.Saved().max_rates()}
+        with closing(TtsSink(daily(CALENDAR, lambda day, _: root / f"{day.date}"), FakeClock(), UNSYNCED, max_rates=rates)) as sink:
+            windows = list(CALENDAR.split(Window(self.start, self.end + self.step), 60))
+            for window in random.Random(self.number).sample(windows, len(windows)):  # in any order
+                sink.apply(await collect_window(collector, source, window))
+            sink.commit()
+        await collector.close()
+
+    def _explained(
+        self, span: Window, name: tuple[str, str], here: dict[int, float], there: dict[int, float], counts: Counter[str]
+    ) -> list[str]:
+        """Count a counter's different cells by reason; return those without one, and those that are not what the two rules say."""
+        dataset, column = name
+        samples = self.columns(dataset, self.start).get(column, {})
+        rows_before, rows = (span.start - self.start) // self.step, (span.end - span.start) // self.step
+        right, implausible = right_cells(samples, dataset, self.step)
+        their_samples = {row - rows_before: value for row, value in samples.items() if rows_before <= row <= rows_before + rows}
+        theirs = pytokio_cells(their_samples, rows)
+        errors = []
+        for row in range(rows):
+            time, at = span.start + row * self.step, row + rows_before
+            mine, other = here.get(time), there.get(time)
+            if (mine, other) != (right.get(at), theirs.get(row)):
+                errors.append(
+                    f"{dataset} {column} {iso(time)}: tokiod {mine}, its rule {right.get(at)}; pytokio {other}, its rule {theirs.get(row)}"
+                )
+            elif mine != other:
+                reason = Difference(samples, at, mine, other, at in implausible, rows_before).reason()
+                if reason is None:
+                    errors.append(f"{dataset} {column} {iso(time)}: tokiod {mine}, pytokio {other}: unexplained")
+                else:
+                    counts[reason] += 1
+        return errors
+
     def columns(self, dataset: str, start: int) -> dict[str, Column]:
         """Return a counter's samples by column and row, rows counted from `start`; of several in a row the last counts."""
         stamps = {ts_id: lmt.instant(text, lmt.ZONE) for ts_id, text in self.tables["TIMESTAMP_INFO"]}
@@ -66,6 +165,10 @@ class Case:
             return [(names[row[0]], row[1], row[place]) for row in self.tables[table]]
         operations, hosts = {row[0]: row[1] for row in self.tables["OPERATION_INFO"]}, {row[0]: row[3] for row in self.tables["MDS_INFO"]}
         return [(hosts[row[0]], row[1], row[3]) for row in self.tables["MDS_OPS_DATA"] if lmt.DATASETS.get(operations[row[2]]) == dataset]
+
+
+def _within(span: Window, cells: dict[int, float]) -> dict[int, float]:
+    return {time: value for time, value in cells.items() if span.start <= time < span.end}
 
 
 def _with_faults(rng: random.Random, tables: dict[str, list[tuple]]) -> dict[str, list[tuple]]:
