@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 import msgspec
 
 from tokiod.tts.schema import UNITS
-from tokiod.units import Duration
+from tokiod.units import NEVER, Duration, DurationOrNever
 from tokiod.window_data import Collected, WindowMeta
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names of this machine: what goes there crosses no network."""
+
+
+EMPTY_WINDOWS, EMPTY_SECONDS = 10, 900
+"""A source without `empty_after` is empty after so many windows without a record, and not before so many seconds."""
 
 
 MAX_RATE = 1e18
@@ -62,11 +66,15 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     units: of the kind's datasets that it measures in other units than tokiod.tts.schema.UNITS.
     recount: times after a window was stored at which its records are counted again, where the source can count.
     heal_rate: seconds of the past that are collected per second at most, after live polling; 0: no limit.
+    empty_after: how long a source that answers may return no record until it counts as empty; default: the longer of 10 windows and 15
+    minutes. What it was queried for since then is not stored: it is queried again once the source returns records.
+    selected_by: the kind's keys that select what is collected, which an administrator of an empty source should check.
     """
 
     polled: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
     units: ClassVar[Mapping[str, str]] = {}
+    selected_by: ClassVar[tuple[str, ...]] = ()
 
     name: str
     kind: str
@@ -77,6 +85,23 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     timeout: Duration = Duration(60)
     recount: tuple[Duration, ...] = (Duration(3600), Duration(86400))
     heal_rate: Annotated[float, msgspec.Meta(ge=0)] = 300.0
+    empty_after: DurationOrNever | None = None
+
+    @property
+    def empty_seconds(self) -> int:
+        """Seconds without a record after which the source counts as empty; more than any span if it never does."""
+        return max(EMPTY_WINDOWS * self.window, EMPTY_SECONDS) if self.empty_after is None else min(self.empty_after, NEVER)
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the source ever counts as empty."""
+        return self.empty_seconds < NEVER
+
+    @property
+    def selection(self) -> str:
+        """The keys that select what is collected, with their values, as the configuration writes them; empty without any."""
+        chosen = [(name, getattr(self, name)) for name in self.selected_by]
+        return ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in chosen if value)
 
     @property
     def step(self) -> int:

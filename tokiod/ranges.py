@@ -72,6 +72,10 @@ class Ranges:
         kept = [(s, e) for s, e in ((self._starts[low], start), (end, self._ends[high - 1])) if s < e]
         self._starts[low:high], self._ends[low:high] = [s for s, _ in kept], [e for _, e in kept]
 
+    def windows(self) -> list[Window]:
+        """Return all ranges, oldest first."""
+        return [Window(start, end) for start, end in self]
+
     def covers(self, window: Window) -> bool:
         """Return whether the set holds all of a window."""
         return self.reach(window.start) >= window.end

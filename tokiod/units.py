@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+NEVER = 2**62
+"""Seconds of a time span that never ends."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MEANT = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "hr": "h", "day": "d", "week": "w"}
@@ -19,6 +21,17 @@ class Duration(int):
     def parse(cls, text: object) -> Duration:
         """Parse "30s". Raises ValueError with the expected form."""
         return cls(_scaled(text, _SECONDS, 'a time span, written like "30s", "5m", "1h" or "90d"', "s"))
+
+
+class DurationOrNever(Duration):
+    """A time span as Duration, or "never"."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: object) -> DurationOrNever:
+        """Parse "30s" or "never". Raises ValueError with the expected form."""
+        return cls(NEVER if text == "never" else Duration.parse(text))
 
 
 class Size(int):

@@ -96,6 +96,11 @@ class Collected:
         """Bytes of its samples."""
         return sum(batch.nbytes for batch in self.batches)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the source had no sample for the window."""
+        return not any(map(len, self.batches)) and not any(map(len, self.tables))
+
 
 def tables_unstored(collected: Collected) -> Refusal:
     """Return the refusal of a window that has rows of tables, which neither the bus nor a sink can store yet."""

@@ -161,6 +161,8 @@ class CollectdEs:
             raise
         self._product = self._product or await self._query_product()
         if not mapping:
+            if "%" not in self._options.index:
+                raise Transient(f"no index matches {index} on the server: check index")
             return None
         is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
         return usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)

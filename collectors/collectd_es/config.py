@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,6 +38,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     max_answer: the size of one answer after decompression; a larger one is refused.
     user with password_file or password_env, or api_key_file or api_key_env; tls_ca, tls_cert, tls_key: for https.
     """
+
+    selected_by: ClassVar[tuple[str, ...]] = ("index", "host_prefix", "device_prefix", "hosts", "devices")
 
     url: str
     index: str = "collectd-*"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +25,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     settle, recount: the newest points are null for a minute or two. So a window is queried when it is a minute old, and counted again
     after 2.5 minutes, an hour and a day: where nulls have become values, it is collected again.
     """
+
+    selected_by: ClassVar[tuple[str, ...]] = ("url", "interfaces")
 
     settle: Duration = Duration(60)
     recount: tuple[Duration, ...] = (Duration(150), Duration(3600), Duration(86400))

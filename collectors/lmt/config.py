@@ -43,6 +43,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     tls: encrypt, and verify the server's certificate (with tls_ca; default: the system's authorities); tls_cert, tls_key: the client's.
     """
 
+    selected_by: ClassVar[tuple[str, ...]] = ("url", "filesystem")
     units: ClassVar[Mapping[str, str]] = OWN_UNITS
 
     url: str

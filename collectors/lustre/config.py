@@ -22,6 +22,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     homes: the NID of the server where a target is at home, if it cannot be learned; command_timeout: of each command.
     """
 
+    selected_by: ClassVar[tuple[str, ...]] = ("mounts",)
     replayable: ClassVar[bool] = False
 
     mounts: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 
@@ -30,6 +30,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     lun_map, server_map: which NSDs and servers are metadata, as REGEX=mdtarget and REGEX=mdserver.
     cpu_scale: CPU values are multiplied by it.
     """
+
+    selected_by: ClassVar[tuple[str, ...]] = ("queries", "arguments")
 
     settle: Duration = Duration(120)
     window: Duration = Duration(300)

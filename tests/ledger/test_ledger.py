@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from ledger_entries import NOW, config, entry
 from polled_site import WithoutPast
 
-from tokiod.ledger.ledger import Ledger, SourceRow, Unstored
+from tokiod.ledger.ledger import Ledger, SourceRow, StoredEntry, Unstored
 from tokiod.ranges import Ranges
 from tokiod.units import Duration
 from tokiod.window import Window
@@ -168,7 +169,7 @@ def test_a_source_has_its_registration_its_last_window_its_sums_and_its_state(le
     expected = SourceRow(
         name="lmt", kind="lmt", system="cscratch", step=5, length=300, retention=90 * 86400, since=1000, last=Window(1500, 1800),
         stored_at=NOW + 1, last_cells=5, windows=3, cells=15, dropped={"nan": 3, "late": 4}, state="running", state_reason="",
-        state_since=NOW,
+        state_since=NOW, data_end=1800,
     )  # fmt: skip
     assert ledger.sources() == [expected]
 
@@ -317,3 +318,36 @@ def test_a_source_that_is_given_another_system_keeps_nothing_of_the_one_before(l
     assert ledger.watermark("lmt") == 30
     assert [(one.name, one.system, one.windows) for one in ledger.sources()] == [("lmt", "escratch", 0), ("other", "cscratch", 1)]
     assert list(ledger.stored("other")) == [(0, 60)]
+
+
+def test_an_older_ledger_counts_what_it_has_stored_as_data(tmp_path):
+    path = tmp_path / "ledger.sqlite3"
+    with Ledger.open(path) as ledger:
+        ledger.register(config(), since=0)
+        ledger.store([StoredEntry(entry(0, 600).meta, 0, is_empty=True)], NOW)
+        assert (ledger.data_end("lmt"), ledger.silence("lmt", None)) == (None, Window(0, 600))
+    with sqlite3.connect(path) as old:
+        old.executescript("ALTER TABLE source DROP COLUMN data_end; PRAGMA user_version = 7;")
+    old.close()
+    with Ledger.open_readonly(path) as ledger:
+        assert ledger.sources()[0].data_end == 600
+    with Ledger.open(path) as ledger:
+        assert (ledger.data_end("lmt"), ledger.silence("lmt", 600), ledger.sources()[0].data_end) == (600, None, 600)
+        ledger.store([StoredEntry(entry(600, 900).meta, 0, is_empty=True)], NOW)
+        assert ledger.silence("lmt", ledger.data_end("lmt")) == Window(600, 900)
+
+
+def test_empty_spans_are_joined_and_are_no_failure_and_end_when_they_are_stored(ledger):
+    ledger.register(config(), since=0)
+    ledger.failed("lmt", Window(0, 60), "Transient", "gone", 1, NOW, NOW)
+    for start in (60, 180, 120):
+        ledger.empty("lmt", Window(start, start + 60), "none", NOW + start)
+    assert [(one.state, one.window) for one in ledger.unstored("lmt")] == [("failed", Window(0, 60)), ("empty", Window(60, 240))]
+    assert ledger.last_failure("lmt").window == Window(0, 60)
+    assert ledger.silence("lmt", None) == Window(60, 240)
+    assert ledger.silence("lmt", 120) == Window(120, 240)
+    assert ledger.silence("lmt", 120, Window(300, 360)) == Window(300, 360)
+    assert ledger.silence("lmt", 240) is None
+    ledger.store([entry(60, 120), entry(180, 240)], NOW)
+    assert [(one.state, one.window) for one in ledger.unstored("lmt")] == [("failed", Window(0, 60)), ("empty", Window(120, 180))]
+    assert list(ledger.answered("lmt", 0)) == [(60, 120, False), (120, 180, True), (180, 240, False)]

@@ -67,7 +67,7 @@ class Lease:
     """The leases that live polling grants."""
 
     def __init__(self):
-        self.due, self.leased, self.acquired, self.released = False, set(), [], []
+        self.due, self.is_silent, self.leased, self.acquired, self.released = False, False, set(), [], []
 
     def live_is_due(self):
         return self.due
@@ -80,6 +80,9 @@ class Lease:
 
     def release(self, window, *, stored):
         self.released.append((window, stored))
+
+    def doubts(self, collected):
+        return collected.is_empty and self.is_silent
 
 
 class Site:

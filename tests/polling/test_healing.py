@@ -16,7 +16,7 @@ from tokiod.polling.poller import Poller
 from tokiod.polling.schedule import MAX_LIVE_RUN, Schedule
 from tokiod.ranges import Ranges
 from tokiod.testing.clock import FakeClock
-from tokiod.units import Duration
+from tokiod.units import NEVER, Duration
 from tokiod.window import BULK_SECONDS, Calendar, Window
 from tokiod.window_data import WindowData, WindowMeta
 from tokiod.window_result import Stored
@@ -34,7 +34,7 @@ class Config(SourceConfig, frozen=True):
 
 def config(*, rate=0.0, window=LENGTH, retention=6 * HOUR):
     durations = {"window": Duration(window), "settle": Duration(SETTLE), "retention": Duration(retention)}
-    return Config(name="lmt", kind="lmt", system="fs", heal_rate=rate, **durations)
+    return Config(name="lmt", kind="lmt", system="fs", heal_rate=rate, empty_after=NEVER, **durations)
 
 
 def schedule(*, stored=(), zone="UTC", **options):

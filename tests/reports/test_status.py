@@ -9,7 +9,7 @@ import pytest
 from tokiod.config import load as configuration
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.reports.status import Gaps, JobLine, status
+from tokiod.reports.status import Gaps, JobLine, empty, stale, status
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -162,3 +162,24 @@ def test_a_backfill_is_shown_until_it_is_finished(config, ledger):
     assert status(config, ledger, NOW).jobs == [JobLine(1, "one", NOON - 7200, NOON - 3600, "running", 1, 30, 3400, "connection refused")]
     jobs.set_state(job, "done", NOON)
     assert status(config, ledger, NOW).jobs == []
+
+
+def test_a_source_that_answers_without_records_is_empty_and_degraded_but_not_late(config, ledger):
+    store(ledger, MIDNIGHT, NOON - 3600)
+    ledger.empty("one", Window(NOON - 3600, NOON), "the source had no record of it", NOON)
+    ledger.set_state("one", "empty", "up, but no record", NOON)
+    with daemon(config):
+        now = status(config, ledger, NOW)
+    assert (now.health, stale(now, config), empty(now)) == ("degraded", [], ["one"])
+    (line,) = now.sources
+    assert (line.gaps, line.watermark, line.empty_windows, line.last_error) == (Gaps(0, 0, 0, 3600), NOON - 3600, 60, "")
+
+
+def test_empty_windows_that_are_stored_because_the_silence_is_short_are_counted_and_not_degraded(config, ledger):
+    store(ledger, MIDNIGHT, NOON - 300)
+    for start in range(NOON - 300, NOON, WINDOW):
+        meta = WindowMeta("one", "lmt", "fs", Window(start, start + WINDOW))
+        ledger.store([StoredEntry(meta, 0, is_empty=True)], start + WINDOW)
+    with daemon(config):
+        now = status(config, ledger, NOW)
+    assert (now.health, now.sources[0].empty_windows, now.sources[0].gaps) == ("fine", 5, Gaps(0, 0, 0))

@@ -13,7 +13,7 @@ from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.polling import poller
 from tokiod.polling.poller import Poller
 from tokiod.testing.clock import FakeClock
-from tokiod.units import Duration
+from tokiod.units import NEVER, Duration
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowData, WindowMeta
 from tokiod.window_result import Stored
@@ -79,7 +79,7 @@ class Writer:
         for collected, future in held:
             outcome = self.answer(collected.meta.window) if self.answer else None
             if outcome is None:
-                entry = StoredEntry(collected.meta, 0)
+                entry = StoredEntry(collected.meta, 0, collected.is_empty)
                 self.ledger.store([entry], self.clock.time())
                 self.stored.append((round(self.clock.time(), 2), collected.meta.window))
             if not future.done():
@@ -90,7 +90,7 @@ class Site:
     """A polled source with its ledger, clock and writer. `retention` is an hour by default, all stored but for what a test removes."""
 
     def __init__(self, path, *, clock=None, behave=lambda _: [], answer=None, replayable=True, takes=0.0, zone="UTC", seed=1, **config):
-        fields = {"window": WINDOW, "settle": SETTLE, "retention": HOUR, "timeout": 60} | config
+        fields = {"window": WINDOW, "settle": SETTLE, "retention": HOUR, "timeout": 60, "empty_after": NEVER} | config
         kind = Config if replayable else WithoutPast
         self.config = kind(name="lmt", kind="lmt", system="cscratch", heal_rate=0.0, **{k: Duration(v) for k, v in fields.items()})
         self.clock = clock or FakeClock(NOON)

@@ -137,6 +137,8 @@ def source(config: SourceConfig, key: Key, zone: str | None, max_columns: int | 
             yield Fault(
                 (*key, field), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {getattr(config, field)!r}"
             )
+    if config.empty_after == 0:
+        yield Fault((*key, "empty_after"), 'must be greater than zero; write "never" if the source may be silent')
     if not config.timeout:
         yield Fault((*key, "timeout"), "must be greater than zero")
     own = [_of_plugin(fault, type(config).__struct_fields__, key) for fault in config.faults()]

@@ -16,12 +16,11 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 7
+VERSION = 8
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction."""
 
 SCHEMA = f"""
-BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS stored (
     source TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, PRIMARY KEY (source, start)
 ) STRICT, WITHOUT ROWID;
@@ -33,7 +32,7 @@ CREATE TABLE IF NOT EXISTS source (
     name TEXT PRIMARY KEY, kind TEXT NOT NULL, system TEXT NOT NULL, step INTEGER, length INTEGER, retention INTEGER, since INTEGER,
     last_start INTEGER, last_end INTEGER, last_cells INTEGER NOT NULL DEFAULT 0, stored_at REAL,
     windows INTEGER NOT NULL DEFAULT 0, cells INTEGER NOT NULL DEFAULT 0, dropped TEXT NOT NULL DEFAULT '{{}}',
-    state TEXT NOT NULL DEFAULT 'unknown', state_reason TEXT NOT NULL DEFAULT '', state_since REAL
+    state TEXT NOT NULL DEFAULT 'unknown', state_reason TEXT NOT NULL DEFAULT '', state_since REAL, data_end INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS job (
     id INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, datasets TEXT NOT NULL,
@@ -67,8 +66,11 @@ CREATE TABLE IF NOT EXISTS stamp (number INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS received_content ON received (source, digest);
 CREATE INDEX IF NOT EXISTS job_unfinished ON job (source) WHERE state IN ('queued', 'running');
 PRAGMA user_version = {VERSION};
-COMMIT;
 """
+
+DATA_END_VERSION = 8
+"""The format since which `source` has data_end: what an older one has stored counts as data, because it did not record what was empty."""
+_ADD_DATA_END = "ALTER TABLE source ADD COLUMN data_end INTEGER; UPDATE source SET data_end = last_end;"
 
 LedgerError = sqlite3.Error
 """What a method of an open ledger raises where the file can't be read or written at present, for example on a full disk."""
@@ -228,8 +230,10 @@ def _require_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    if _version(connection, path) < VERSION:  # each newer format only adds tables
-        connection.executescript(SCHEMA)
+    version = _version(connection, path)
+    if version < VERSION:  # newer formats only add tables, and columns as here
+        changes = _ADD_DATA_END if 0 < version < DATA_END_VERSION else ""
+        connection.executescript(f"BEGIN IMMEDIATE; {changes} {SCHEMA} COMMIT;")
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,7 +1,7 @@
 """The ledger: which windows of every source are stored, and why the others are not.
 
     stored     one row per maximal range of stored seconds of a source; ten million windows without a hole are one row
-    unstored   one row per span that is not stored after an attempt: failed (another attempt follows), rejected, lost
+    unstored   one row per span that is not stored after an attempt: failed (another attempt follows), rejected, lost, empty
     source     one row per source: its last window, its sums, its state
     counted    the record counts of windows that are to be recounted
     received   the files of watched folders
@@ -9,7 +9,7 @@
     job        backfills
 
 Only the writer records what is stored (store, forget); only the collectors record why something is not (register, set_state, failed,
-lost); any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole transactions, and a power
+lost, empty); any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole transactions, and a power
 loss takes at most the last of them. Their windows are collected again: the files were synced first, so the ledger never records a window
 that is not in its file. Where a window can't be collected again (a source that is not replayable), `full` syncs every transaction.
 """
@@ -177,7 +177,12 @@ class Ledger:
     def lost(self, source: str, window: Window, error_class: str, message: str, now: float) -> None:
         """Record a span as lost; spans that touch and were lost for the same reason are one row."""
         with self._database.transaction() as sql:
-            spans.insert_lost(sql, Unstored(source, window, "lost", 0, error_class, message, now, None))
+            spans.insert_joined(sql, Unstored(source, window, "lost", 0, error_class, message, now, None))
+
+    def empty(self, source: str, window: Window, message: str, now: float) -> None:
+        """Record a span for which a source that has no records at all answered without one; spans that touch are one row."""
+        with self._database.transaction() as sql:
+            spans.insert_joined(sql, Unstored(source, window, "empty", 0, "Empty", message, now, None))
 
     # ---- any process reads
 
@@ -189,8 +194,23 @@ class Ledger:
         """Yield the spans of a source that are stored or lost and end after `since`, by their starts; they may touch and overlap."""
         return spans.settled(self._database.sql, source, since)
 
+    def answered(self, source: str, since: int) -> Iterator[tuple[int, int, bool]]:
+        """Yield the spans of a source that are stored, lost or empty, and whether they are empty; otherwise as settled()."""
+        return spans.answered(self._database.sql, source, since)
+
+    def data_end(self, source: str) -> int | None:
+        """Return the end of the newest stored window of a source that had a sample, None without one."""
+        return sources.data_end(self._database.sql, source)
+
+    def silence(self, source: str, data_end: int | None, window: Window | None = None) -> Window | None:
+        """Return the newest span without a hole in which a source answered and had no sample, None if its newest window had one.
+
+        data_end: as data_end() returns it, or later; window: one that was just answered without a sample and is not recorded yet.
+        """
+        return spans.silence(self._database.sql, source, data_end, window)
+
     def unstored(self, source: str) -> list[Unstored]:
-        """Return the spans of a source that failed, were rejected or are lost, oldest first."""
+        """Return the spans of a source that failed, were rejected, are lost or empty, oldest first."""
         return spans.unstored(self._database.sql, source)
 
     def last_failure(self, source: str) -> Unstored | None:

@@ -25,6 +25,7 @@ class SourceRow(msgspec.Struct, frozen=True):
 
     step, length, retention: seconds, None until the collectors register the source; since: the first epoch second that is expected;
     last: the newest stored window, stored at stored_at with last_cells cells; windows, cells, dropped: sums over all stored windows.
+    data_end: the end of the newest stored window that had a sample.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SourceRow(msgspec.Struct, frozen=True):
     state: str
     state_reason: str
     state_since: float | None
+    data_end: int | None = None
 
 
 def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: bool) -> None:
@@ -66,6 +68,8 @@ def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: boo
            WHERE name = :name AND coalesce(last_end, :end) <= :end""",
         values,
     )
+    if not entry.is_empty:
+        sql.execute("UPDATE source SET data_end = :end WHERE name = :name AND coalesce(data_end, :end) <= :end", values)
 
 
 def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
@@ -122,6 +126,13 @@ def since(sql: sqlite3.Connection, source: str) -> int:
     return int(sql.execute(query, {"s": source}).fetchone()[0])
 
 
+def data_end(sql: sqlite3.Connection, source: str) -> int | None:
+    """Return the end of the newest stored window of a source that had a sample."""
+    row = sql.execute("SELECT data_end FROM source WHERE name = ?", (source,)).fetchone()
+    return None if row is None else row[0]
+
+
 def _status(*, last_start: int | None, last_end: int | None, dropped: str, **rest: Any) -> SourceRow:
     last = None if last_start is None or last_end is None else Window(last_start, last_end)
-    return SourceRow(last=last, dropped=msgspec.json.decode(dropped), **rest)
+    # A ledger that is only read may be of an older format.
+    return SourceRow(last=last, dropped=msgspec.json.decode(dropped), **{"data_end": last_end, **rest})

@@ -20,18 +20,25 @@ if TYPE_CHECKING:
 
     from tokiod.window_data import WindowMeta
 
-UnstoredState = Literal["failed", "rejected", "lost"]
+UnstoredState = Literal["failed", "rejected", "lost", "empty"]
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
-    """A window that is synced in its file. cells: assigned; meta.dropped: by the collector and by the sink."""
+    """A window that is synced in its file. cells: assigned; meta.dropped: by the collector and by the sink.
+
+    is_empty: the source had no sample for it.
+    """
 
     meta: WindowMeta
     cells: int
+    is_empty: bool = False
 
 
 class Unstored(msgspec.Struct, frozen=True):
-    """A span that is not stored, and why. Times are epoch seconds; next_try is None where no attempt follows."""
+    """A span that is not stored, and why. Times are epoch seconds; next_try is None where no attempt follows.
+
+    state: failed, rejected (by the writer), lost, or empty: the source answered without a record at a time when it had none at all.
+    """
 
     source: str
     window: Window
@@ -79,6 +86,35 @@ def settled(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[
     )
 
 
+def answered(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield the spans that are stored, lost or empty and end after `since`, by their starts, and whether they are empty; as settled()."""
+    rows = sql.execute(
+        """SELECT start, "end", 0 FROM stored WHERE source = :source AND "end" > :since
+           UNION ALL SELECT start, "end", state = 'empty' FROM unstored
+           WHERE source = :source AND "end" > :since AND state IN ('lost', 'empty') ORDER BY 1""",
+        {"source": source, "since": since},
+    )
+    return ((start, end, bool(is_empty)) for start, end, is_empty in rows)
+
+
+def silence(sql: sqlite3.Connection, source: str, data_end: int | None, window: Window | None = None) -> Window | None:
+    """Return the span without a hole that ends with the newest window that a source answered, if it begins after all data of the source.
+
+    data_end: the end of the newest window with data; window: one that was just answered without any.
+    """
+    since = data_end or 0
+    rows = sql.execute(
+        """SELECT start, "end" FROM stored WHERE source = :source AND "end" > :since
+           UNION ALL SELECT start, "end" FROM unstored WHERE source = :source AND "end" > :since AND state = 'empty' ORDER BY 1""",
+        {"source": source, "since": since},
+    )
+    known = Ranges(rows)
+    if window is not None:
+        known.add(window.start, window.end)
+    known.remove(0, since)
+    return Window(*list(known)[-1]) if known else None
+
+
 def covers(sql: sqlite3.Connection, source: str, window: Window) -> bool:
     """Return whether all of a window is stored."""
     return Ranges(overlapping(sql, "stored", source, window.start, window.end)).covers(window)
@@ -113,8 +149,8 @@ def unstored(sql: sqlite3.Connection, source: str) -> list[Unstored]:
 
 
 def last_failure(sql: sqlite3.Connection, source: str) -> Unstored | None:
-    """Return the span whose last attempt is the newest."""
-    query = "SELECT * FROM unstored WHERE source = ? ORDER BY last_try DESC, start LIMIT 1"
+    """Return the span whose last attempt failed and is the newest."""
+    query = "SELECT * FROM unstored WHERE source = ? AND state != 'empty' ORDER BY last_try DESC, start LIMIT 1"
     row = sql.execute(query, (source,)).fetchone()
     return None if row is None else _unstored(row)
 
@@ -140,8 +176,8 @@ def cut(sql: sqlite3.Connection, source: str, window: Window) -> None:
                 insert(sql, structs.replace(one, window=Window(start, end)))
 
 
-def insert_lost(sql: sqlite3.Connection, one: Unstored) -> None:
-    """Insert a lost span, joined with those that touch it and were lost for the same reason."""
+def insert_joined(sql: sqlite3.Connection, one: Unstored) -> None:
+    """Insert a span, joined with those that touch it and are in the same state for the same reason."""
     window = one.window
     cut(sql, one.source, window)
     for other in _unstored_within(sql, one.source, window.start - 1, window.end + 1):

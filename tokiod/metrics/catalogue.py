@@ -34,7 +34,7 @@ log = structlog.get_logger()
 SOURCES = None
 ROLES: tuple[Role, ...] = ("collectors", "writer", "feed")
 OUTCOMES = ("stored", *get_args(Outcome), "lost")
-STATES = ("new", "unknown", "running", "waiting", "fatal", "stopped")
+STATES = ("new", "unknown", "running", "waiting", "fatal", "empty", "stopped")
 DAYS = ("yesterday", "today", "tomorrow")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
@@ -165,6 +165,12 @@ SOURCE_WATERMARK = Gauge(
 )
 SOURCE_GAP_SECONDS = Gauge(None, "tokiod_source_gap_seconds", "Seconds that are due and not stored.", source=SOURCES)
 SOURCE_LOST_SECONDS = Gauge(None, "tokiod_source_lost_seconds", "Seconds that are no longer available.", source=SOURCES)
+SOURCE_EMPTY_WINDOWS = Gauge(
+    None,
+    "tokiod_source_empty_windows",
+    "Windows in a row without a record, up to the newest one that the source answered.",
+    source=SOURCES,
+)
 SOURCE_STATE = Gauge(None, "tokiod_source_state", "1 for the current state of a source, 0 for the others.", source=SOURCES, state=STATES)
 SOURCE_STALE = Gauge(
     None, "tokiod_source_stale", "1 for a source that is late, or waits for its server or an administrator.", source=SOURCES

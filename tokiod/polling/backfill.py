@@ -147,7 +147,7 @@ class Backfill:
             try:
                 collected = await self._collected(job, collector, window)
                 collected = _only_counters(collected) if is_seam else collected
-                if self._has_shrunk(collected):
+                if self._has_shrunk(collected) or self._lease.doubts(collected):
                     self._jobs.collected(job, window, collected.meta.records or 0, self._clock.time())
                     return
                 async with self._slots:

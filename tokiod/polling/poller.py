@@ -15,6 +15,7 @@ from tokiod.metrics import catalogue
 from tokiod.polling.collect_window import WindowCollector
 from tokiod.polling.retry import LEDGER_RETRY_SECONDS, SourceBackoff, refused_by_writer
 from tokiod.polling.schedule import Schedule
+from tokiod.polling.silence import Silence
 from tokiod.polling.source_status import SourceStatus
 from tokiod.window import BULK_SECONDS
 from tokiod.window_result import Stored
@@ -64,6 +65,7 @@ class Poller:
         self._schedule = Schedule(config, calendar, replayable=collector.replayable)
         self._collector = WindowCollector(config, collector, clock)
         self._status = SourceStatus(config, ledger, clock)
+        self._silence = Silence(config, ledger, clock, replayable=collector.replayable)
         self._backoff = SourceBackoff(config.settle, rng)
         self._jumps = JumpDetector(clock)
         self._answers: set[Answer] = set()
@@ -98,8 +100,8 @@ class Poller:
 
     @property
     def trouble(self) -> str:
-        """Why the source is down, or empty."""
-        return self._status.trouble
+        """Whether the source is down or empty, and why; no text for one that runs."""
+        return self._status.trouble and f"{'empty' if self._status.is_empty else 'down'} ({self._status.trouble})"
 
     def live_is_due(self) -> bool:
         """Return whether the newest window is due or being collected: backfills and recounts wait for that."""
@@ -120,6 +122,10 @@ class Poller:
             self._schedule.store(window)
         else:
             self._schedule.release(window)
+
+    def doubts(self, collected: Collected) -> bool:
+        """Return whether a window of a backfill without records may have some once the source returns any."""
+        return self._silence.doubts(collected)
 
     async def _turn(self) -> None:
         if self._is_stale and not await self._has_loaded():
@@ -152,8 +158,10 @@ class Poller:
         name, (since, _) = self._config.name, self._schedule.reach(self._clock.time())
         since = self._ledger.register(self._config, since)
         unstored = self._ledger.unstored(name)
-        self._schedule.load(self._ledger.stored(name), [one.window for one in unstored if one.state == "lost"], since)
-        self._backoff.restore(unstored)
+        lost, empty = ([one.window for one in unstored if one.state == state] for state in ("lost", "empty"))
+        self._schedule.load(self._ledger.stored(name), lost, since, empty)
+        self._backoff.restore(one for one in unstored if one.state != "empty")
+        self._silence.load()
         self._status.write()
 
     def _report_clock_jump(self) -> None:
@@ -199,6 +207,12 @@ class Poller:
             self._failed(window, error)
             return
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, collected.batches)))
+        if self._has_ended_silence(collected):
+            self._schedule.release_empty()
+        if self._silence.doubts(collected) and self._status.empty_window(window):
+            self._schedule.keep_empty(window, self._clock.monotonic() + self._silence.retry_seconds(window))
+            self._answered_well(window, query)
+            return
         answer = await self._submit(collected)
         self._answers.add(answer)
         answer.add_done_callback(partial(self._answered, window, query))
@@ -211,11 +225,25 @@ class Poller:
         elif isinstance(outcome := answer.result(), Stored):
             self._schedule.store(window)
             self._log.debug("window.stored", window=str(window), cells=outcome.cells)
-            if self._backoff.stored(window, query):
-                self._status.up()
+            self._answered_well(window, query)
         else:
             self._failed(window, refused_by_writer(outcome))
         self._woken.set()
+
+    def _answered_well(self, window: Window, query: int) -> None:
+        if not self._backoff.stored(window, query):
+            return
+        if self._silence.is_long:
+            self._status.empty(self._silence.reason())
+        else:
+            self._status.up()
+
+    def _has_ended_silence(self, collected: Collected) -> bool:
+        try:
+            return self._silence.note(collected)
+        except LedgerError as error:
+            self._status.ledger_failed(error)
+            return False
 
     def _failed(self, window: Window, error: Exception) -> None:
         tick = self._clock.monotonic()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.window import Calendar
+    from tokiod.window_data import Collected
 
 
 MAX_LIVE_RUN = 4
@@ -38,6 +39,10 @@ class WindowLease(Protocol):
         """End a lease; stored: the window is not due any more."""
         ...
 
+    def doubts(self, collected: Collected) -> bool:
+        """Return whether a window without records may have some once the source returns any, so that it must not count as stored."""
+        ...
+
 
 class FreeLease:
     """The leases where no poller runs."""
@@ -52,6 +57,10 @@ class FreeLease:
 
     def release(self, _window: Window, *, stored: bool) -> None:
         """End a lease."""
+
+    def doubts(self, collected: Collected) -> bool:
+        """Return whether a window has no records: it is unknown whether the source has any."""
+        return collected.is_empty
 
 
 class Schedule:
@@ -81,6 +90,7 @@ class Schedule:
         self._stored = Ranges()
         self._accounted = Ranges()
         self._taken = Ranges()
+        self._empty = Ranges()
         self._leased: set[Window] = set()
         self._postponed: list[tuple[float, Window]] = []
         self._since = self._checked = 0
@@ -100,11 +110,15 @@ class Schedule:
         until = self._window(int(now - self._config.settle)).start
         return min(self._window(int(now) - self._config.retention - 1).end, self._window(until - 1).start), until
 
-    def load(self, stored: Ranges, lost: Iterable[Window], since: int) -> None:
-        """Start from the ledger; leased and postponed windows stay so. since: the time from which data is expected."""
+    def load(self, stored: Ranges, lost: Iterable[Window], since: int, empty: Iterable[Window] = ()) -> None:
+        """Start from the ledger; leased and postponed windows stay so. since: the time from which data is expected.
+
+        Empty windows are due, unless they are postponed, and can't be lost.
+        """
         self._stored = stored
         self._accounted = stored.copy()
-        for window in lost:
+        self._empty = Ranges((window.start, window.end) for window in empty)
+        for window in [*lost, *self._empty.windows()]:
             self._accounted.add(window.start, window.end)
         self._taken = stored.copy()
         for window in [*self._leased, *(window for _, window in self._postponed)]:
@@ -185,7 +199,8 @@ class Schedule:
         self._leased.discard(window)
         for ranges in (self._stored, self._accounted, self._taken):
             ranges.add(window.start, window.end)
-        self._singly.remove(window.start, window.end)
+        for ranges in (self._singly, self._empty):
+            ranges.remove(window.start, window.end)
         if self._ahead is not None and window.start < self._ahead:
             self._stride = 1
 
@@ -200,6 +215,23 @@ class Schedule:
         if singly and window.seconds > self._config.window:
             self._singly.add(window.start, window.end)
         heapq.heappush(self._postponed, (until, window))
+
+    def keep_empty(self, window: Window, until: float) -> None:
+        """End the lease of a window for which the source has no record: it is due at a tick, or once the source returns records again."""
+        self.postpone(window, until)
+        self._empty.add(window.start, window.end)
+        self._accounted.add(window.start, window.end)
+
+    def release_empty(self) -> None:
+        """Make all empty windows due."""
+        if not self._empty:
+            return
+        kept = [(until, window) for until, window in self._postponed if not self._empty.covers(window)]
+        released = [window for _, window in self._postponed if self._empty.covers(window)]
+        self._postponed = kept
+        heapq.heapify(kept)
+        for window in released:
+            self._free(window)
 
     def not_yet(self, window: Window, until: float) -> None:
         """End the lease of a window that the source has not reached: neither this one nor newer ones are due until a tick."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SourceStatus:
-    """Reports the status of one source. trouble: why the source is down, or empty."""
+    """Reports the status of one source. trouble: why the source is down or empty; no text for one that runs."""
 
     def __init__(self, config: SourceConfig, ledger: Ledger, clock: Clock) -> None:
         self.trouble = ""
@@ -38,12 +38,29 @@ class SourceStatus:
         """Write the state to the ledger, which may not know the source yet."""
         self._write(self._ledger.set_state, self._config.name, self._state, self.trouble, self._clock.time())
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the source answers, and has had no record for a while."""
+        return self._state == "empty"
+
     def up(self) -> None:
         """Report that the source answers."""
         if self.trouble:
             self._state, self.trouble = "running", ""
             self._log.info("source.up")
             self.write()
+
+    def empty(self, reason: str) -> None:
+        """Report that the source answers and has had no record for a while."""
+        if self._state != "empty":
+            self._log.warning("source.empty", reason=reason)
+        self._state, self.trouble = "empty", reason
+        self.write()
+
+    def empty_window(self, window: Window) -> bool:
+        """Record that the source answered a window without a record; return whether the ledger records it."""
+        message = "the source had no record of it"
+        return self._write(self._ledger.empty, self._config.name, window, message, self._clock.time())
 
     def stopped(self) -> None:
         """Report that the source is no longer polled."""
@@ -79,7 +96,7 @@ class SourceStatus:
             self._log.error("ledger.failed", error=str(error), times=times)
 
     def _down(self, state: str, reason: str) -> None:
-        if not self.trouble:
+        if self._state in {"running", "empty"}:
             self._log.warning("source.down", state=state, reason=reason)
         self._state, self.trouble = state, reason
         self.write()

@@ -123,10 +123,10 @@ class Sources:
         return sum(one.unanswered for one in self._running.values())
 
     def summary(self) -> str:
-        """Return how many sources run, and which are down."""
+        """Return how many sources run, and which are down or empty."""
         down = {one.source.name: one.poller.trouble for one in self._running.values() if one.poller and one.poller.trouble}
-        down |= {one.source.name: "can't be started, see the log" for one in self._running.values() if one.has_failed}
-        named = "".join(f", {name} down ({reason})" for name, reason in sorted(down.items())[:DOWN_SHOWN])
+        down |= {one.source.name: "down (can't be started, see the log)" for one in self._running.values() if one.has_failed}
+        named = "".join(f", {name} {reason}" for name, reason in sorted(down.items())[:DOWN_SHOWN])
         more = ", ..." if len(down) > DOWN_SHOWN else ""
         return f"{len(self._running) - len(down)} of {len(self._running)} sources running{named}{more}"
 

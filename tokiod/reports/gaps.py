@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.ledger.ledger import Ledger, Unstored
 
-Kind = Literal["due", "failed", "rejected", "lost"]
+Kind = Literal["due", "failed", "rejected", "lost", "empty"]
 
 
 class Gap(msgspec.Struct, frozen=True):
     """A span [start, end) of a source that is not stored. Times are UTC epoch seconds.
 
     state: due (no attempt yet), failed (an attempt failed, the next one follows at next_try), rejected (the writer can't store it, see
-    reason), lost (no longer available); error_class, reason: of the last attempt; attempts: 0 without one.
+    reason), lost (no longer available), empty (the source had no record of it, nor of anything else then; it is queried again once the
+    source returns records); error_class, reason: of the last attempt; attempts: 0 without one.
     """
 
     source: str

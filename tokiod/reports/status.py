@@ -25,18 +25,23 @@ LATE_WINDOWS = 3
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """The gaps of a source: number of spans that are due and not stored, seconds in them; lost: seconds that are no longer available."""
+    """The gaps of a source: number of spans that are due and not stored, seconds in them; lost: seconds that are no longer available.
+
+    empty: seconds for which the source answered without a record, at a time when it had none at all; they are not among `seconds`.
+    """
 
     spans: int
     seconds: int
     lost: int
+    empty: int = 0
 
 
 class SourceLine(msgspec.Struct, frozen=True):
     """One source. Times are UTC epoch seconds.
 
     watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that end lies in the
-    future, as for a source that is not replayable; cells_per_second: cells of the last window by its length.
+    future, as for a source that is not replayable; cells_per_second: cells of the last window by its length; empty_windows: windows in a
+    row without a record, up to the newest one that the source answered.
     """
 
     name: str
@@ -56,6 +61,7 @@ class SourceLine(msgspec.Struct, frozen=True):
     last_error: str = ""
     attempts: int = 0
     dropped: dict[str, int] = {}
+    empty_windows: int = 0
 
 
 class FileLine(msgspec.Struct, frozen=True):
@@ -98,7 +104,7 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
     calendar = Calendar(config.timezone)
     sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
     writer = lock_owner(config.archive.lock, config.archive.owner)
-    healthy = not any(map(_is_stale, sources, config.source))
+    healthy = not any(line.state == "empty" or _is_stale(line, source) for line, source in zip(sources, config.source, strict=True))
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
     files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
     return Status(now, str(config.archive.root), writer, health, sources, files, jobs)
@@ -122,7 +128,14 @@ def stale(now: Status, config: Config) -> list[str]:
     return [line.name for line, source in zip(now.sources, config.source, strict=True) if _is_stale(line, source)]
 
 
+def empty(now: Status) -> list[str]:
+    """Return the names of the sources that answer and have had no record for a while."""
+    return [line.name for line in now.sources if line.state == "empty"]
+
+
 def _is_stale(line: SourceLine, source: SourceConfig) -> bool:
+    if line.state == "empty":
+        return False
     return line.state not in {"running", "stopped"} or _is_late(line, source)
 
 
@@ -148,6 +161,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
     failure = ledger.last_failure(config.name)
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
+    silence = ledger.silence(config.name, known.data_end)
     watermark, gaps = _progress(ledger, config.name, known.since, due)
     return SourceLine(
         name=config.name,
@@ -167,6 +181,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
         last_error="" if failure is None else failure.error,
         attempts=0 if failure is None else failure.attempts,
         dropped=known.dropped,
+        empty_windows=0 if silence is None else -(-silence.seconds // config.window),
     )
 
 
@@ -193,14 +208,18 @@ def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple
     lost = ledger.lost_seconds(source)
     if since is None:
         return ledger.watermark(source), Gaps(0, 0, lost)
-    reached, spans, seconds, watermark = since, 0, 0, None
-    for start, end in ledger.settled(source, since):
-        if start > reached:
+    reached, spans, seconds, empty_seconds = since, 0, 0, 0
+    watermark: int | None = None
+    for start, end, is_empty in ledger.answered(source, since):
+        if start > reached or is_empty:
             watermark = reached if watermark is None else watermark
+        if start > reached:
             spans, seconds = spans + (reached < due), seconds + max(0, min(start, due) - reached)
+        if is_empty:
+            empty_seconds += end - max(start, since)
         reached = max(reached, end)
     spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
-    return reached if watermark is None else watermark, Gaps(spans, seconds, lost)
+    return reached if watermark is None else watermark, Gaps(spans, seconds, lost, empty_seconds)
 
 
 def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:

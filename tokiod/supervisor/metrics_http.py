@@ -150,7 +150,8 @@ class MetricsServer:
             return 503, f"dead: {health.reason}"
         if (seen := self._snapshots.latest()) is None:
             return 200, "degraded: the ledger can't be read"
-        return 200, f"degraded: stale: {join_names(seen.stale)}" if seen.stale else "alive"
+        named = [f"{word}: {join_names(names)}" for word, names in (("stale", seen.stale), ("empty", seen.empty)) if names]
+        return 200, f"degraded: {'; '.join(named)}" if named else "alive"
 
     def _readiness(self) -> tuple[int, str]:
         health = self._known_health()

@@ -20,7 +20,7 @@ import tokiod
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue, shared_files
-from tokiod.reports.status import read, stale
+from tokiod.reports.status import empty, read, stale
 from tokiod.runtime.log import Repeats
 from tokiod.window import Calendar
 
@@ -48,10 +48,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An archive at one time. stale: names of sources; files: (system, day, share filled, bytes); free, capacity: bytes of its disk."""
+    """An archive at one time. stale, empty: names of sources; files: (system, day, share filled, bytes); free, capacity: bytes of its disk."""
 
     status: Status
     stale: frozenset[str]
+    empty: frozenset[str]
     files: tuple[tuple[str, str, float, int], ...]
     free: int
     capacity: int
@@ -62,7 +63,7 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
     status = read(config, now)
     room = os.statvfs(config.archive.root)
     files = tuple(_files(config, status, now))
-    return Snapshot(status, frozenset(stale(status, config)), files, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
+    return Snapshot(status, frozenset(stale(status, config)), frozenset(empty(status)), files, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
 
 
 def _files(config: Config, status: Status, now: float) -> Iterator[tuple[str, str, float, int]]:
@@ -155,6 +156,7 @@ def _sources(snapshot: Snapshot) -> Iterator[Any]:
     yield _family(catalogue.SOURCE_WATERMARK, {(line.name,): line.watermark for line in lines if line.watermark is not None})
     yield _family(catalogue.SOURCE_GAP_SECONDS, {(line.name,): line.gaps.seconds for line in lines})
     yield _family(catalogue.SOURCE_LOST_SECONDS, {(line.name,): line.gaps.lost for line in lines})
+    yield _family(catalogue.SOURCE_EMPTY_WINDOWS, {(line.name,): line.empty_windows for line in lines})
     yield _family(catalogue.SOURCE_STATE, {(line.name, state): line.state == state for line in lines for state in catalogue.STATES})
     yield _family(catalogue.SOURCE_STALE, {(line.name,): line.name in snapshot.stale for line in lines})
 

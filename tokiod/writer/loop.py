@@ -320,7 +320,7 @@ def _unstored_reason(one: Arrived, quarantined: list[QuarantinedFile], unsynced:
 
 
 def _entry(one: Arrived, done: Applied) -> StoredEntry:
-    return StoredEntry(replace(one.collected.meta, dropped=_dropped(one, done)), done.cells)
+    return StoredEntry(replace(one.collected.meta, dropped=_dropped(one, done)), done.cells, one.collected.is_empty)
 
 
 def _dropped(one: Arrived, done: Applied) -> dict[str, int]:

@@ -543,3 +543,29 @@ def test_nothing_outside_is_collected_or_moved_through_a_directory_that_becomes_
 
 def _digest(text):
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+async def reaches(site, *state):
+    async with asyncio.timeout(60):
+        while not site.ledger.sources() or site.state != state:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("options", [{}, {"empty_after": 600}])
+def test_a_folder_that_never_had_a_file_is_empty_after_a_while_until_one_comes(site, options):
+    site.clock = SimulatedClock(NOON, time.time(), 1000.0)
+
+    async def scenario():
+        async with site.running(**options):
+            empty = f"up, but no file was ever collected from {site.folder}{{}}; check kind = 'lines' and watch"
+            await reaches(site, "empty", empty.format(""))
+            site.put("bad", "no numbers")
+            await reaches(site, "empty", empty.format(f", 1 rejected: see {site.folder / REJECTED}"))
+            site.put("first", lines(1))
+            await site.until(Totals(1, 1))
+            await reaches(site, "running", f"1 files of {site.folder} collected, 1 rejected: see {site.folder / REJECTED}")
+            if options:
+                again = f"up, but no file in 600 s from {site.folder}, 1 rejected: see {site.folder / REJECTED}"
+                await reaches(site, "empty", f"{again}; check kind = 'lines' and watch")
+
+    asyncio.run(scenario())

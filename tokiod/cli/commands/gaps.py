@@ -39,7 +39,7 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     """Show which expected data is not stored, and why.
 
     due: not requested yet; failed: request failed, will be retried at "next try"; rejected: the writer can't store it; lost: no longer
-    available. It reads the ledger and does not need the daemon. Exit 0 no gaps, 1 gaps, 2 error.
+    available; empty: the source had no record of it, nor of anything else then, and is queried again once it returns records. It reads the ledger and does not need the daemon. Exit 0 no gaps, 1 gaps, 2 error.
     """
     config = configuration.load(config_path)
     for name in sources:
@@ -62,7 +62,7 @@ def _table(found: list[Gap], now: float) -> Table:
     names = ("source", "start", "end", "length", "state", "attempts", "next try", "reason")
     made = table(*names, right={"length", "attempts", "next try"}, folded={"reason"})
     for gap in found:
-        style = {"lost": "red", "rejected": "red", "failed": "yellow"}.get(gap.state, "")
+        style = {"lost": "red", "rejected": "red", "failed": "yellow", "empty": "yellow"}.get(gap.state, "")
         made.add_row(*_cells(gap, now), style=style)
     return made
 

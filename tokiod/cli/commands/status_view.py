@@ -46,6 +46,7 @@ def _sources(now: Status) -> Table:
 def _cells(line: SourceLine) -> tuple[str, ...]:
     gaps = "-" if not line.gaps.spans else f"{line.gaps.spans} ({span(line.gaps.seconds)})"
     gaps += f", {span(line.gaps.lost)} lost" if line.gaps.lost else ""
+    gaps += f", {span(line.gaps.empty)} empty" if line.gaps.empty else ""
     return (
         line.name,
         line.state,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,6 +82,9 @@ class Intake:
         self._watching: Folder | None = None
         self._reloads = 0
         self._exposure = ""
+        self._last_file = clock.monotonic()
+        self._is_waiting = False
+        self._state = ""
         self._repeats = Repeats(clock)
         self._log = structlog.get_logger().bind(source=config.name)
 
@@ -92,6 +96,13 @@ class Intake:
 
     async def run(self) -> None:
         """Collect files until cancelled; neither a malformed file nor a full disk ends this."""
+        silence = asyncio.create_task(self._report_silence())
+        try:
+            await self._run()
+        finally:
+            silence.cancel()
+
+    async def _run(self) -> None:
         while True:
             try:
                 await self._watch()
@@ -101,7 +112,35 @@ class Intake:
             except Exception as error:  # noqa: BLE001 - a fault in tokiod must not end the other sources
                 self._set_state("waiting", f"a fault in tokiod: {error}")
                 self._log.exception("folder.broken")
+            self._is_waiting = False
             await self._clock.sleep(FOLDER_RETRY_SECONDS)
+
+    async def _report_silence(self) -> None:
+        """Report it when no file has come for `empty_after`."""
+        while True:
+            left = self._last_file + self._config.empty_seconds - self._clock.monotonic()
+            await self._clock.sleep(max(FOLDER_RETRY_SECONDS, left))
+            with suppress(LedgerError):
+                if self._state == "running" and self._is_waiting and self._is_empty():
+                    self._report_waiting()
+
+    def _is_empty(self) -> bool:
+        """Return whether no file has come for `empty_after`; without that key, only a folder that never had one is empty."""
+        is_silent = self._clock.monotonic() - self._last_file >= self._config.empty_seconds
+        return is_silent and (self._config.empty_after is not None or not self._received.totals().collected)
+
+    def _report_waiting(self) -> None:
+        """Report that all files are collected, and whether the folder is empty."""
+        self._is_waiting = True
+        totals = self._received.totals()
+        if not self._is_empty():
+            self._set_state("running", _summary(totals, self._folder, self._exposure))
+            return
+        missing = "no file was ever collected" if not totals.collected else f"no file in {self._config.empty_seconds} s"
+        reason = f"up, but {missing} from {self._folder}{_rejected(totals, self._folder)}; check kind = {self._config.kind!r} and watch"
+        if self._repeats(("source.empty", totals)):
+            self._log.warning("source.empty", reason=reason)
+        self._set_state("empty", reason)
 
     async def _watch(self) -> None:
         self._ledger.register(self._config, int(self._clock.time()))
@@ -109,8 +148,9 @@ class Intake:
         self._watching = folder = Folder(self._folder, self._clock, float(self._config.scan))
         with folder.watched():
             while True:
-                self._set_state("running", _summary(self._received.totals(), folder.path, self._exposure))
+                self._report_waiting()
                 waiting = [found for found in await folder.finished() if not self._is_known(found)]
+                self._is_waiting = not waiting
                 for number, found in enumerate(waiting, start=1):
                     self._set_state("running", f"collecting {printable(found.path.name)}, file {number} of {len(waiting)}")
                     await self._take(folder, found)
@@ -172,6 +212,7 @@ class Intake:
             if self._reloads != reloads or await asyncio.to_thread(found_at, self._folder, found.path) != found:
                 raise FileChanged
             self._received.record(found, copy.digest, "collected", "", self._clock.time(), spans)
+            self._last_file = self._clock.monotonic()
         finally:
             self._received.end(copy.digest)
 
@@ -257,6 +298,7 @@ class Intake:
         return f"tokiod-{self._config.name}-file-"
 
     def _set_state(self, state: str, reason: str) -> None:
+        self._state = state
         try:
             self._ledger.set_state(self._config.name, state, printable(reason), self._clock.time())
         except LedgerError as error:
@@ -265,5 +307,8 @@ class Intake:
 
 def _summary(totals: Totals, folder: Path, exposure: str) -> str:
     exposed = f"; read with access to the network: {exposure}" if exposure else ""
-    rejected = f", {totals.rejected} rejected: see {folder / REJECTED}" if totals.rejected else ""
-    return f"{totals.collected} files of {folder} collected{rejected}{exposed}"
+    return f"{totals.collected} files of {folder} collected{_rejected(totals, folder)}{exposed}"
+
+
+def _rejected(totals: Totals, folder: Path) -> str:
+    return f", {totals.rejected} rejected: see {folder / REJECTED}" if totals.rejected else ""

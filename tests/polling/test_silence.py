@@ -1,0 +1,246 @@
+"""A source that answers without records: a state of its own, whose windows are not stored and come again."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+from polled_site import HOUR, NOON, SETTLE, WINDOW, sites
+from structlog.testing import capture_logs
+
+from tokiod.batch import Batch
+from tokiod.units import NEVER
+from tokiod.window import Window
+
+EMPTY_AFTER = 900
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    with sites(tmp_path, monkeypatch) as make:
+        yield make
+
+
+def one_cell(window):
+    time, column, value = np.array([window.start]), np.zeros(1, np.uint32), np.ones(1)
+    return [Batch("datatargets/readrates", "gauge", 5, ("OST0000",), time, column, value)]
+
+
+class Records:
+    """A source whose records a query finds from the moment at which `found` is set: of all windows that `has` holds."""
+
+    def __init__(self, has=lambda _window: True, *, found=False):
+        self.has, self.found = has, found
+
+    def __call__(self, window):
+        return one_cell(window) if self.found and self.has(window) else []
+
+
+def empty(s):
+    return [(one.window.start, one.window.end) for one in s.ledger.unstored("lmt") if one.state == "empty"]
+
+
+async def settle(s, hours=1):
+    """Let time pass, with the backfills that the poller requested done as they would be."""
+    await s.advance(hours * HOUR)
+    for job in s.ledger.jobs.unfinished("lmt"):
+        collected = [w for w in s.calendar.split(job.span, WINDOW) if s.source.behave(w)]
+        s.backfilled += collected
+        s.ledger.jobs.set_state(job, "done", s.clock.time())
+
+
+def test_a_source_without_any_record_is_empty_after_a_while_and_its_windows_are_not_stored(site):
+    async def scenario():
+        s = site(behave=Records(), empty_after=EMPTY_AFTER)
+        with capture_logs() as logs:
+            async with s.polled():
+                await s.advance(WINDOW)
+                return s.status, empty(s), list(s.ledger.stored("lmt")), [line for line in logs if line["event"] == "source.empty"]
+
+    status, kept, stored, logs = asyncio.run(scenario())
+    assert status.state == "empty"
+    assert status.state_reason.startswith("up, but no record in the last ")
+    # The first quarter of an hour is stored before the silence is known to be long; it is queried again, as the next test shows.
+    assert stored == [(NOON - EMPTY_AFTER, NOON - WINDOW)]
+    assert kept == [(NOON - HOUR, NOON - EMPTY_AFTER), (NOON - WINDOW, NOON)]
+    assert len(logs) == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_all_of_the_past_is_collected_once_the_cause_is_removed_also_by_a_restart(site, restarts):
+    async def scenario():
+        records = Records()
+        s = site(behave=records, empty_after=EMPTY_AFTER, retention=4 * HOUR)
+        s.backfilled = []
+        task = asyncio.create_task(s.poller.run())
+        await s.idle()
+        await s.advance(HOUR / 2)
+        records.found = True
+        if restarts:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            s.poller = s.new_poller()
+            task = asyncio.create_task(s.poller.run())
+        await settle(s)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return s.status.state_reason, empty(s), list(s.ledger.stored("lmt")), s.backfilled
+
+    reason, kept, stored, backfilled = asyncio.run(scenario())
+    reach = NOON + HOUR // 2 + WINDOW - 4 * HOUR
+    assert (reason, kept) == ("", [(NOON - 4 * HOUR, reach)])  # beyond the retention by then
+    assert stored == [(reach, NOON + HOUR + HOUR // 2 - WINDOW)]
+    # What was stored while it was not yet known that the source is empty.
+    assert min(w.start for w in backfilled) == NOON - EMPTY_AFTER
+    assert sum(w.seconds for w in backfilled) >= EMPTY_AFTER - WINDOW
+
+
+def test_a_short_silence_is_stored_and_nothing_is_queried_twice(site):
+    async def scenario():
+        records = Records(lambda w: not NOON <= w.start < NOON + 600, found=True)
+        s = site(behave=records, empty_after=EMPTY_AFTER)
+        async with s.polled():
+            states = set()
+            for _ in range(40):
+                await s.advance(WINDOW)
+                states.add(s.status.state)
+            return states, empty(s), s.ledger.jobs.all(), s.source.windows, list(s.ledger.stored("lmt"))
+
+    states, kept, jobs, asked, stored = asyncio.run(scenario())
+    assert (states, kept, jobs) == ({"running"}, [], [])
+    assert len(asked) == len(set(asked))
+    assert stored == [(NOON - HOUR, NOON + 40 * WINDOW - WINDOW)]
+
+
+def test_a_true_silence_is_queried_once_more_when_records_come_and_is_stored_then(site):
+    silent = Window(NOON, NOON + HOUR)
+
+    async def scenario():
+        records = Records(lambda w: not silent.start <= w.start < silent.end, found=True)
+        s = site(behave=records, empty_after=EMPTY_AFTER, retention=4 * HOUR)
+        s.backfilled = []
+        async with s.polled():
+            await s.advance(HOUR)
+            state, kept = s.status.state, empty(s)
+            await settle(s)
+            return state, kept, s.status.state, empty(s), list(s.ledger.stored("lmt")), s.source.windows
+
+    state, kept, state_after, kept_after, stored, asked = asyncio.run(scenario())
+    assert (state, state_after, kept_after) == ("empty", "running", [])
+    assert kept == [(NOON + EMPTY_AFTER - WINDOW, NOON + HOUR - WINDOW)]
+    assert stored == [(NOON - 4 * HOUR, NOON + 2 * HOUR - WINDOW)]
+    again = [w for w in asked if silent.start + EMPTY_AFTER <= w.start < silent.end - WINDOW]
+    # Once in its turn, while it was silent now and then for late records, and once when records came.
+    assert 2 * len(set(again)) <= len(again) <= 6 * len(set(again))
+
+
+def test_late_records_of_an_empty_window_are_found_while_the_source_stays_silent(site):
+    late = HOUR
+    clock_holder = []
+
+    def behave(window):
+        return one_cell(window) if window.end + late <= clock_holder[0].time() else []
+
+    async def scenario():
+        s = site(behave=behave, empty_after=EMPTY_AFTER, retention=4 * HOUR)
+        clock_holder.append(s.clock)
+        async with s.polled():
+            await s.advance(4 * HOUR)
+            return s.status.state, s.writer.stored
+
+    state, stored = asyncio.run(scenario())
+    with_records = {w for time, w in stored if w.end + late <= time}
+    assert state == "empty"
+    assert {Window(t, t + WINDOW) for t in range(NOON + HOUR, NOON + 2 * HOUR, WINDOW)} <= with_records
+
+
+def test_a_source_that_may_be_silent_never_is_empty(site):
+    async def scenario():
+        s = site(behave=Records(), empty_after=NEVER)
+        async with s.polled():
+            await s.advance(2 * HOUR)
+            return s.status.state, empty(s), list(s.ledger.stored("lmt"))
+
+    assert asyncio.run(scenario()) == ("running", [], [(NOON - HOUR, NOON + 2 * HOUR - WINDOW)])
+
+
+def test_a_source_without_a_past_is_empty_too_and_its_windows_are_stored_because_they_can_not_come_again(site):
+    async def scenario():
+        s = site(behave=Records(), empty_after=EMPTY_AFTER, replayable=False)
+        async with s.polled():
+            await s.advance(HOUR)
+            return s.status.state, empty(s), list(s.ledger.stored("lmt"))
+
+    assert asyncio.run(scenario()) == ("empty", [], [(NOON, NOON + HOUR + WINDOW)])
+
+
+def test_an_outage_of_an_empty_source_is_an_outage_and_afterwards_it_is_empty_again(site):
+    state_at = {}
+
+    async def scenario():
+        s = site(behave=Records(), empty_after=EMPTY_AFTER)
+        records = s.source.behave
+        async with s.polled():
+            state_at["empty"] = s.status.state
+
+            def gone(_window):
+                raise OSError("gone")
+
+            s.source.behave = gone
+            await s.advance(600)
+            state_at["down"] = s.status.state
+            s.source.behave = records
+            await s.advance(HOUR)
+            state_at["up"] = s.status.state
+
+    asyncio.run(scenario())
+    assert state_at == {"empty": "empty", "down": "waiting", "up": "empty"}
+
+
+def test_empty_windows_beyond_the_retention_are_not_lost(site):
+    async def scenario():
+        s = site(behave=Records(), empty_after=EMPTY_AFTER, retention=HOUR)
+        async with s.polled():
+            await s.advance(2 * HOUR)
+            return [one.state for one in s.ledger.unstored("lmt")], empty(s)
+
+    states, kept = asyncio.run(scenario())
+    assert set(states) == {"empty"}
+    assert kept[-1][1] >= NOON + 2 * HOUR - WINDOW - SETTLE
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_in_whatever_order_records_come_and_go_no_window_that_has_some_in_the_end_is_left_out(site, seed):
+    """The source is fixed, broken and restarted at random; in the end every window with records is stored after they were there."""
+    rng = random.Random(seed)
+
+    async def scenario():
+        records = Records(lambda w: random.Random(w.start // 1800).random() < 0.7)
+        s = site(behave=records, empty_after=EMPTY_AFTER, retention=6 * HOUR)
+        s.backfilled = []
+        got = set()
+
+        def behave(window):
+            found = records(window)
+            got.update({t for t in range(window.start, window.end, WINDOW) if found})
+            return found
+
+        s.source.behave = behave
+        for _ in range(6):
+            task = asyncio.create_task(s.poller.run())
+            await s.idle()
+            await s.advance(rng.choice([600, 1800, 4000]))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            records.found = rng.random() < 0.5
+            s.poller = s.new_poller()
+        records.found = True
+        task = asyncio.create_task(s.poller.run())
+        await settle(s, hours=2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        end = int(s.clock.time()) // WINDOW * WINDOW - 2 * WINDOW
+        has = {t for t in range(NOON - 2 * HOUR, end, WINDOW) if records.has(Window(t, t + WINDOW))}
+        return has - got
+
+    assert asyncio.run(scenario()) == set()

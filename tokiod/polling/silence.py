@@ -1,0 +1,90 @@
+"""Whether a source that answers has stopped to return records, and what that says of the windows that it answered without any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tokiod.ledger.jobs import JobRequest
+from tokiod.window import Window, iso
+
+if TYPE_CHECKING:
+    from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.window_data import Collected
+
+
+# An answer without records has two causes: nothing happened, or the query is for the wrong index, file system or host, and the records are
+# somewhere else. Only what the source returns next can tell which. So once a source has returned nothing for `empty_after`, its empty
+# windows are kept apart and are queried again when a window with records comes. Windows older than records that came since the source
+# was started are beyond doubt. The first windows of a silence were stored before it was known to be one: a backfill queries them again.
+class Silence:
+    """The silence of one polled source: the span until now without any record. Methods raise LedgerError.
+
+    span: the silence, None while the newest window has records.
+    """
+
+    def __init__(self, config: SourceConfig, ledger: Ledger, clock: Clock, *, replayable: bool) -> None:
+        self.span: Window | None = None
+        self._config = config
+        self._ledger = ledger
+        self._clock = clock
+        self._replayable = replayable
+        self._data_end: int | None = None
+        self._has_data = False
+        self._was_silent_before = False
+
+    def load(self) -> None:
+        """Read from the ledger how long the source has been silent."""
+        known = self._ledger.data_end(self._config.name)
+        self._data_end = known if self._data_end is None else max(self._data_end, known or 0)
+        self.span = self._ledger.silence(self._config.name, self._data_end)
+        self._was_silent_before = not self._has_data and (self.span is not None or self._data_end is None)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the source counts as empty."""
+        return self.span is not None and self.span.seconds >= self._config.empty_seconds
+
+    def note(self, collected: Collected) -> bool:
+        """Note a collected window; return whether the newest window has records, so that all that was empty must be queried again."""
+        window, name = collected.meta.window, self._config.name
+        if collected.is_empty:
+            self.span = self._ledger.silence(name, self._data_end, window) if window.end > (self._data_end or 0) else self.span
+            return False
+        self._has_data = True
+        self._data_end = max(self._data_end or 0, window.end)
+        if self.span is not None and self.span.start < window.end:
+            self._end_silence(self.span, window.end)
+        self._was_silent_before &= self.span is not None
+        return self.span is None
+
+    def _end_silence(self, span: Window, until: int) -> None:
+        """Have what is stored of a silence collected again: it was stored before the silence was known to be one."""
+        ended = Window(span.start, min(until, span.end))
+        self.span = Window(until, span.end) if until < span.end else None
+        if self._replayable and self._config.can_be_empty and (self._was_silent_before or span.seconds >= self._config.empty_seconds):
+            for part in self._ledger.stored(self._config.name, ended).within(ended.start, ended.end):
+                self._ledger.jobs.add(JobRequest(self._config.name, part, force=True), self._clock.time())
+
+    def doubts(self, collected: Collected) -> bool:
+        """Return whether a noted window without records may have some once the source returns any."""
+        if not collected.is_empty or not self._replayable or not self._config.can_be_empty:
+            return False
+        is_past = collected.meta.window.end <= (self._data_end or 0)
+        return self.is_long or (is_past and (self.span is not None or not self._has_data))
+
+    def retry_seconds(self, window: Window) -> float:
+        """Return seconds until an empty window is queried again while the source stays silent: as long as it is old, for late records."""
+        return max(self._config.empty_seconds, self._clock.time() - window.end)
+
+    def reason(self) -> str:
+        """Return what the status reports of an empty source."""
+        return "" if self.span is None else empty_reason(self._config, self.span)
+
+
+def empty_reason(config: SourceConfig, span: Window) -> str:
+    """Return the sentence about a source that is empty since the start of a span."""
+    windows = -(-span.seconds // config.window)
+    check = f"; check {config.selection}" if config.selection else ""
+    return f"up, but no record in the last {windows} windows, since {iso(span.start)}{check}"
