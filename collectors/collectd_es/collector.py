@@ -134,7 +134,7 @@ class CollectdEs:
             return await _gather(one.read(self._decode) for one in slices)
 
     async def _search(self, window: Window) -> Search | None:
-        """Return the search for a window, None if no index matches the pattern: no data."""
+        """Return the search for a window, None if the indices of its days are missing: no data."""
         options = self._options
         index, may_be_missing = indices(options.index, window)
         names = await self._names_in(index, may_be_missing=may_be_missing)
@@ -156,14 +156,15 @@ class CollectdEs:
         try:
             mapping = await self._server.json("GET", f"/{quoted(index)}/_mapping/field/{mapped_fields(fields, NAMES)}{parameters}", Mapping)
         except NoIndex:
-            if may_be_missing:
-                return None
-            raise
-        self._product = self._product or await self._query_product()
+            if not may_be_missing:
+                raise
+            mapping = {}
+        if not mapping and "%" not in self._options.index:
+            # Not Fatal, which would wait for ten minutes: the first document may create the index at any moment.
+            raise Transient(f"no index matches {index} on the server: check index")
         if not mapping:
-            if "%" not in self._options.index:
-                raise Transient(f"no index matches {index} on the server: check index")
             return None
+        self._product = self._product or await self._query_product()
         is_sorted = (self._options.read, self._product) == ("pit", "opensearch")
         return usable_names(mapping, fields, NAMES if is_sorted else self._options.wanted.filtered, index)
 

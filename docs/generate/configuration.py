@@ -12,7 +12,7 @@ import msgspec
 from tokiod.collector import SourceConfig
 from tokiod.config import plugins
 from tokiod.config.load import Config
-from tokiod.units import Duration, Size
+from tokiod.units import Duration, DurationOrNever, Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ _KEY = re.compile(r"#?([a-z_0-9]+) = .*")
 _OTHER = re.compile(r"# ([a-z_0-9]+) = .*")
 _TABLE = re.compile(r"\[+([a-z]+)\]+")
 _NAMES = {str: "text", int: "integer", float: "number", bool: "true, false", Duration: "time span", Size: "size", Path: "path"}
+_NAMES[DurationOrNever] = 'time span or "never"'
 
 
 def main() -> None:

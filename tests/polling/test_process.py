@@ -96,7 +96,8 @@ class Site:
 
     def configure(self, extra=""):
         source = (
-            f'[[source]]\nname = "well"\nkind = "pretend"\nsystem = "cscratch"\nnotes = "{self.notes}"\nretention = "1h"\nsettle = "0s"\nempty_after = "never"\n'
+            f'[[source]]\nname = "well"\nkind = "pretend"\nsystem = "cscratch"\nnotes = "{self.notes}"\nretention = "1h"\nsettle = "0s"\n'
+            'empty_after = "never"\n'
         )
         self.path.write_text(
             f'timezone = "UTC"\n[archive]\npath = "{self.directory}/archive/%Y-%m-%d/{{system}}.hdf5"\n'

@@ -56,23 +56,25 @@ class TestIndices:
         assert meaning(live(search_server, own, read=read), Window(SPAN.end + 3600, SPAN.end + 7200)) == {}
 
     @pytest.mark.parametrize("read", ["scroll", "pit"])
-    def test_a_wildcard_without_an_index_is_no_data(self, search_server, own, read):
-        assert meaning(live(search_server, f"{own}-*", read=read), SPAN) == {}
+    def test_a_wildcard_without_an_index_is_an_error_and_days_without_one_are_no_data(self, search_server, own, read):
+        with pytest.raises(Transient, match=f"no index matches {own}-"):
+            meaning(live(search_server, f"{own}-*", read=read), SPAN)
+        assert meaning(live(search_server, f"{own}-%Y.%m.%d", read=read), SPAN) == {}
         assert none_open(search_server)
 
     @pytest.mark.parametrize("read", ["scroll", "pit"])
-    def test_a_wildcard_whose_indices_have_all_been_deleted_is_no_data_from_then_on(self, search_server, own, documents, right, read):
+    def test_a_wildcard_whose_indices_have_all_been_deleted_is_an_error_from_then_on(self, search_server, own, documents, right, read):
         """OpenSearch can't open a point in time over nothing: it falls over a null pointer."""
         collectd_loader.load(search_server, f"{own}-1", documents.hits(SPAN.start, SPAN.end))
 
         async def before_and_after(collector):
             before = await outcome(collector, SPAN)
             await asyncio.to_thread(collectd_loader.remove, search_server, f"{own}-1")
-            return before, await outcome(collector, SPAN)
+            with pytest.raises(Transient, match=f"no index matches {own}-"):
+                await outcome(collector, SPAN)
+            return before
 
-        before, after = within(live(search_server, f"{own}-*", read=read), before_and_after)
-        assert_cells(before, right)
-        assert after == {}
+        assert_cells(within(live(search_server, f"{own}-*", read=read), before_and_after), right)
 
     @pytest.mark.parametrize("read", ["scroll", "pit"])
     def test_an_alias_that_points_nowhere_is_an_error_that_names_it(self, search_server, own, documents, right, read):

@@ -20,7 +20,8 @@ class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     """A folder into which files of a kind are put. Window, settle and retention do not apply: each file is collected whole, once.
 
     watch: the folder; scan: seconds between two scans of all its files, because inotify does not report changes on network file systems
-    and loses events under load. empty_after: by default the folder counts as empty if none of its files was ever collected. max_size: bytes of a file, larger ones are rejected; max_time: seconds that reading a file may take.
+    and loses events under load. empty_after: by default the folder counts as empty if none of its files was ever collected. max_size:
+    bytes of a file, larger ones are rejected; max_time: seconds that reading a file may take.
     """
 
     polled: ClassVar[bool] = False

@@ -8,8 +8,8 @@
     file       the archive's files
     job        backfills
 
-Only the writer records what is stored (store, forget); only the collectors record why something is not (register, set_state, failed,
-lost, empty); any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole transactions, and a power
+Only the writer records what is stored (store, forget); only the collectors record why something is not (register, set_state, failed, lost,
+empty); any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole transactions, and a power
 loss takes at most the last of them. Their windows are collected again: the files were synced first, so the ledger never records a window
 that is not in its file. Where a window can't be collected again (a source that is not replayable), `full` syncs every transaction.
 """

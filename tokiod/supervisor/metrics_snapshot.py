@@ -48,7 +48,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An archive at one time. stale, empty: names of sources; files: (system, day, share filled, bytes); free, capacity: bytes of its disk."""
+    """An archive at one time.
+
+    stale, empty: names of sources; files: (system, day, share filled, bytes); free, capacity: bytes of its disk.
+    """
 
     status: Status
     stale: frozenset[str]
@@ -63,7 +66,14 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
     status = read(config, now)
     room = os.statvfs(config.archive.root)
     files = tuple(_files(config, status, now))
-    return Snapshot(status, frozenset(stale(status, config)), frozenset(empty(status)), files, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
+    return Snapshot(
+        status,
+        frozenset(stale(status, config)),
+        frozenset(empty(status)),
+        files,
+        room.f_bavail * room.f_frsize,
+        room.f_blocks * room.f_frsize,
+    )
 
 
 def _files(config: Config, status: Status, now: float) -> Iterator[tuple[str, str, float, int]]:

@@ -39,7 +39,8 @@ def gaps_command(sources: tuple[str, ...], config_path: Path, clock: Clock, *, a
     """Show which expected data is not stored, and why.
 
     due: not requested yet; failed: request failed, will be retried at "next try"; rejected: the writer can't store it; lost: no longer
-    available; empty: the source had no record of it, nor of anything else then, and is queried again once it returns records. It reads the ledger and does not need the daemon. Exit 0 no gaps, 1 gaps, 2 error.
+    available; empty: the source had no record of it, nor of anything else then, and is queried again once it returns records. It reads the
+    ledger and does not need the daemon. Exit 0 no gaps, 1 gaps, 2 error.
     """
     config = configuration.load(config_path)
     for name in sources:
