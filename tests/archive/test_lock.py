@@ -13,6 +13,7 @@ import pytest
 from users import READERS, SERVICE, USERS, need_users, open_directory, python
 
 from tokiod.archive.lock import ArchiveLock, ArchiveLocked, lasting_owner, lock_owner
+from tokiod.archive.rights import make_private
 from tokiod.errors import TokiodError
 
 
@@ -209,6 +210,11 @@ def test_root_does_not_write_to_the_archive_of_another_user():
     need_users()
     with open_directory() as directory:
         os.chown(directory, SERVICE, SERVICE)
-        with pytest.raises(TokiodError, match=f"belongs to user {SERVICE}: run this as that user"), ArchiveLock(directory / "lock"):
+        with pytest.raises(TokiodError, match=f"belongs to user #{SERVICE}: run this as that user"), ArchiveLock(directory / "lock"):
             pass
+        # Before the daemon has ever run: neither its private directory nor the root of the archive exists.
+        with pytest.raises(TokiodError, match=f"{directory} belongs to user #{SERVICE}"), ArchiveLock(directory / "tts/.tokiod/lock"):
+            pass
+        with pytest.raises(TokiodError, match=f"{directory} belongs to user #{SERVICE}"):
+            make_private(directory / "private")
         assert list(directory.iterdir()) == []

@@ -111,6 +111,11 @@ def test_the_kind_passes_the_contract_suite(request, tmp_path, name, line):
     assert "skipped" not in done.stdout
 
 
+def test_the_printed_command_runs_the_test_at_the_printed_path():
+    words = block("sh contract").split()
+    assert words[1:] == ["-m", "pytest", re.search(r"^## The test, (\S+)$", PAGE, re.MULTILINE)[1]]
+
+
 def test_saved_files_become_a_tts_file(place, tmp_path):
     write_files(tmp_path, START, 61)
     program, *arguments = block("sh").replace("OST*.txt", "OST0000.txt OST0001.txt").split()

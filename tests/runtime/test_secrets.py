@@ -45,6 +45,11 @@ def test_an_absolute_name_is_the_file_itself(tmp_path, monkeypatch):
     assert secret(f"file:{path}", tmp_path / "etc") == "absolute"
 
 
+def test_a_credential_of_the_units_is_found_by_commands_too(tmp_path):
+    keep(tmp_path / "credentials" / "lmt-password", b"kept for systemd\n")
+    assert secret("file:lmt-password", tmp_path) == "kept for systemd"
+
+
 def test_a_secret_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("LMT_PASSWORD", "from the environment\n")
     assert secret("env:LMT_PASSWORD", tmp_path) == "from the environment"
@@ -56,7 +61,8 @@ def test_the_error_for_a_missing_secret_names_the_paths_that_were_tried(tmp_path
     with pytest.raises(ConfigError) as caught:
         secret("file:pw", tmp_path)
     assert caught.value.faults == [
-        f"secret file:pw: it can't be read ({tmp_path}/cred/pw: No such file or directory; {tmp_path}/pw: Is a directory)"
+        f"secret file:pw: it can't be read ({tmp_path}/cred/pw: No such file or directory; {tmp_path}/pw: Is a directory;"
+        f" {tmp_path}/credentials/pw: No such file or directory)"
     ]
     with pytest.raises(ConfigError, match=r"^secret env:TOKIOD_NOT_SET: the environment variable TOKIOD_NOT_SET is not set$"):
         secret("env:TOKIOD_NOT_SET", tmp_path)

@@ -126,7 +126,7 @@ def test_without_a_daemon_the_same_command_goes_on_where_it_was_killed(scene):
     assert [job.source for job in jobs(scene)] == [LMT.name, COLLECTD.name]
     assert_complete(scene)
     again = told(scene, LMT)
-    assert re.search(r"done, 0 windows, 0 records, 0s left", again.stdout)
+    assert re.search(r"done, 0 windows: all of it was stored already, --force queries it again", again.stdout)
 
 
 def test_ctrl_c_ends_it_in_order_and_says_that_the_job_is_kept(scene):

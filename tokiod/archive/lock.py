@@ -51,8 +51,8 @@ class ArchiveLock:
 
     def __enter__(self) -> Self:
         try:
-            self.path.parent.mkdir(PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
             refuse_root(self.path.parent)
+            self.path.parent.mkdir(PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
         except OSError as error:
             if error.errno in FULL:

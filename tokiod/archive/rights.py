@@ -15,6 +15,7 @@ memory open could keep it from recording. So readers get copies of both.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640
 
 def make_private(directory: Path) -> None:
     """Make a directory for this user alone, or accept an existing one. Raises OSError, and TokiodError for one of another user."""
+    refuse_root(directory)
     directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, exist_ok=True)
     check_private(directory)
 
@@ -50,10 +52,22 @@ def check_private(directory: Path) -> None:
 
 
 def refuse_root(directory: Path) -> None:
-    """Raise TokiodError for root in the archive of another user, to whom the files that root makes would be foreign."""
-    owner = directory.stat().st_uid
+    """Raise TokiodError for root in the directory of another user, to whom the files that root makes would be foreign.
+
+    A directory that does not exist belongs to the owner of the nearest one above it: the daemon may not have run yet.
+    """
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    owner = there.stat().st_uid
     if os.geteuid() == 0 != owner:
-        raise TokiodError(f"{directory} belongs to user {owner}: run this as that user, for example with `runuser -u NAME -- COMMAND`")
+        raise TokiodError(f"{there} belongs to user {_name(owner)}: run this as that user: `runuser -u {_name(owner)} -- COMMAND`")
+
+
+def _name(user: int) -> str:
+    """Return the name of a user, or its number where it has none."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"#{user}"
 
 
 @dataclass(slots=True)

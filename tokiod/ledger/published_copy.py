@@ -80,5 +80,5 @@ def readable_ledger(archive: ArchiveConfig) -> Path | None:
         except OSError:
             continue
     if is_denied:
-        raise TokiodError(f"no permission to read the archive {archive.root}: its group may, see docs/security.md")
+        raise TokiodError(f"no permission to read the archive {archive.root}: join the group tokiod-readers (docs/security.md)")
     return None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MASK = "***"
+CREDENTIALS = "credentials"
+"""The directory next to the configuration whose files systemd passes to the units."""
 MIN_MASKED_CHARS = 4
 """Shorter secrets are not masked in logs: removing every "a" would hide the log, not the secret."""
 
@@ -38,7 +40,8 @@ class Secret(str):
 def secret(reference: str, config_dir: Path) -> str:
     """Read the secret that "file:NAME" or "env:NAME" refers to, without the newline at its end.
 
-    A file is looked for in systemd's $CREDENTIALS_DIRECTORY, then relative to config_dir; an absolute path stands for itself.
+    A file is looked for in systemd's $CREDENTIALS_DIRECTORY, then relative to config_dir and to its credentials/, where systemd reads
+    the credentials of the units; an absolute path stands for itself.
     Raises ConfigError that names the paths it tried.
     """
     scheme, _, name = reference.partition(":")
@@ -65,7 +68,7 @@ def remember(plain: str) -> Secret:
 def places(name: str, config_dir: Path) -> list[Path]:
     """Return the paths that a secret's file may have, in order of preference."""
     directories = [Path(found) for found in [os.environ.get("CREDENTIALS_DIRECTORY", "")] if found]
-    return list(dict.fromkeys(directory / name for directory in [*directories, config_dir]))
+    return list(dict.fromkeys(directory / name for directory in [*directories, config_dir, config_dir / CREDENTIALS]))
 
 
 def mask(text: str) -> str:
@@ -82,19 +85,21 @@ def _from_environment(name: str, _config_dir: Path) -> str:
 
 
 def _from_file(name: str, config_dir: Path) -> str:
-    failed = {}
+    failed: dict[Path, OSError] = {}
     for path in places(name, config_dir):
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             raise ConfigError([f"secret file:{name}: {path} is not UTF-8 text"]) from None
         except OSError as error:
-            failed[path] = error.strerror
+            failed[path] = error
         else:
             _warn_if_exposed(path, path.stat().st_mode)
             return text
-    reasons = "; ".join(f"{path}: {reason}" for path, reason in failed.items())
-    raise ConfigError([f"secret file:{name}: it can't be read ({reasons})"])
+    reasons = "; ".join(f"{path}: {error.strerror}" for path, error in failed.items())
+    is_denied = any(isinstance(error, PermissionError) for error in failed.values())
+    remedy = "; run this as root or as the file's owner" if is_denied else ""
+    raise ConfigError([f"secret file:{name}: it can't be read ({reasons}){remedy}"])
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.5
 """Time between two updates of a job's progress."""
+LINE_SECONDS = 10.0
+"""Time between two lines about it where stderr is no terminal."""
 
 
 class Backfill(msgspec.Struct, frozen=True):
@@ -112,6 +114,7 @@ class Bar:
         self._job, self._jobs = job, jobs
         self._left = _left(job, jobs)
         self._began, self._records = time.monotonic(), job.records
+        self._total, self._next_line = self._left, self._began + LINE_SECONDS
         self._bar: Any = click.progressbar(
             length=self._left,
             label=f"job {job.id}",
@@ -133,11 +136,16 @@ class Bar:
         left = _left(self._job, self._jobs)
         self._bar.update(max(0, self._left - left), self._job)
         self._left = left
+        if not sys.stderr.isatty() and time.monotonic() >= self._next_line:
+            self._next_line += LINE_SECONDS
+            done = 100 * (1 - left / max(1, self._total))
+            echo(f"job {self._job.id}: {done:.0f} %, {self._progress()}", err=True)
         return self._job
 
     def _progress(self) -> str:
         rate = (self._job.records - self._records) / max(time.monotonic() - self._began, 0.001)
-        return f"{self._job.windows} windows, {rate:,.0f} records/s" + (f"; {self._job.error}" if self._job.error else "")
+        records = f", {rate:,.0f} records/s" if self._job.records else ""  # not all kinds count them
+        return f"{self._job.windows} windows{records}" + (f"; {self._job.error}" if self._job.error else "")
 
 
 def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
@@ -145,9 +153,18 @@ def report(job: Job, jobs: Jobs, seconds: float, *, as_json: bool) -> None:
     if as_json:
         echo_json(_json_of(job, jobs))
     else:
-        text = f"job {job.id}: {job.state}, {job.windows} windows, {job.records} records, {span(_left(job, jobs))} left"
-        echo(text + (f" after {seconds:.1f} s" if seconds else ""))
+        echo(f"job {job.id}: {job.state}, {_result(job, _left(job, jobs))}" + (f" after {seconds:.1f} s" if seconds else ""))
     if job.error:
         echo(f"job {job.id}: {job.error}", err=True)
     if job.finished and job.state != "done":
         sys.exit(1)
+
+
+def _result(job: Job, left: int) -> str:
+    """Return what a job has collected. left: seconds of its span that are not."""
+    if job.state == "done" and not job.windows:
+        return "0 windows: all of it was stored already, --force queries it again"
+    text = f"{job.windows} windows" + (f", {job.records} records" if job.records else "")
+    if job.state == "done":
+        return text + (f"; the source has no record of {span(left)} of it" if left else "")
+    return f"{text}, {span(left)} left"

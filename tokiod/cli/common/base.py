@@ -18,6 +18,8 @@ from tokiod.runtime.full_disk import FULL
 from tokiod.runtime.secrets import mask
 
 INTERRUPTED = 130
+REMEDY = "join the group tokiod-readers, or run this as the daemon's user: `runuser -u tokiod -- COMMAND` (docs/security.md)"
+"""What a user without a right can do."""
 HELP = ["-h", "--help"]
 
 
@@ -81,7 +83,7 @@ class PlainGroup(click.Group):
         except PermissionError as error:
             if error.filename is None:
                 raise
-            raise Failed(f"no permission: {error.filename}; docs/security.md lists what each user may do") from error
+            raise Failed(f"no permission: {error.filename}; {REMEDY}") from error
         except OSError as error:
             if error.errno not in FULL or error.filename is not None:
                 raise

@@ -36,7 +36,9 @@ MAX_WATCHES = 1024
 _MASK = pyinotify.IN_CLOSE_WRITE | pyinotify.IN_MOVED_TO
 
 log = structlog.get_logger()
-pyinotify.log.setLevel(logging.CRITICAL)  # it logs each directory that vanishes before it is watched
+# It logs each directory that vanishes before it is watched, on a handler of its own, past our log.
+pyinotify.log.setLevel(logging.CRITICAL)
+pyinotify.log.handlers.clear()
 
 
 # A file is finished in one of two ways. inotify reports that it was closed after writing, or moved in. inotify does not report files that
