@@ -12,11 +12,11 @@ import msgspec
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.ls import Listing
-from tokiod.cli.commands.once import Once
 from tokiod.cli.commands.seal import Sealed
 from tokiod.cli.commands.tail import Line
 from tokiod.cli.commands.verify_view import Comparison
 from tokiod.reports.gaps import Gap
+from tokiod.reports.one_window import Once
 from tokiod.reports.status import Status
 from tokiod.supervisor.control_socket import Pong, Reloaded
 

@@ -205,7 +205,7 @@ def test_tail_without_a_daemon_says_so_once_and_waits(scene):
 def test_tail_refuses_a_system_that_no_source_has_and_a_time_that_is_none(scene):
     for options, said in (
         (["dmeo"], "unknown system 'dmeo', did you mean demo?"),
-        (["--since", "soon"], "--since: 'soon' is not an ISO 8601 time"),
+        (["--since", "soon"], "--since: 'soon' is not a time"),
         (["--csv", "--json"], "use either --json or --csv"),
         (["--key", "/nowhere/me.key_secret"], "give both --key (your secret key) and --server-key"),
         (["--key", "/nowhere/me.key_secret", "--server-key", "/nowhere/server.key"], "/nowhere/server.key"),

@@ -34,7 +34,8 @@ SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640
 
 def make_private(directory: Path) -> None:
     """Make a directory for this user alone, or accept an existing one. Raises OSError, and TokiodError for one of another user."""
-    refuse_root(directory)
+    if not directory.exists():
+        refuse_root(directory)
     directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, exist_ok=True)
     check_private(directory)
 
@@ -56,9 +57,11 @@ def refuse_root(directory: Path) -> None:
 
     A directory that does not exist belongs to the owner of the nearest one above it: the daemon may not have run yet.
     """
+    if os.geteuid() != 0:
+        return
     there = next(path for path in (directory, *directory.parents) if path.exists())
     owner = there.stat().st_uid
-    if os.geteuid() == 0 != owner:
+    if owner != 0:
         raise TokiodError(f"{there} belongs to user {_name(owner)}: run this as that user: `runuser -u {_name(owner)} -- COMMAND`")
 
 

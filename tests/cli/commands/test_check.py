@@ -2,11 +2,13 @@ import re
 import subprocess
 import sys
 
+import lmt_database
 import pytest
 from click.testing import CliRunner
 
 import collectors
 from tokiod.cli.commands.check import check_command
+from tokiod.config import load as configuration
 
 PLUGIN = """
 import msgspec
@@ -34,12 +36,13 @@ SOURCE = '[[source]]\nname = "NAME"\nkind = "checktree"\nsystem = "SYSTEM"\npass
 def run(tmp_path, monkeypatch):
     """Run the command on a file of these words."""
     (tmp_path / "checktree.py").write_text(PLUGIN)
+    (tmp_path / "pw").write_text("a secret")
     monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(tmp_path)])
     monkeypatch.chdir(tmp_path)
 
-    def run(text):
+    def run(text, *options):
         (tmp_path / "tokiod.toml").write_text(text)
-        result = CliRunner().invoke(check_command, ["--config", "tokiod.toml"])
+        result = CliRunner().invoke(check_command, [*options, "--config", "tokiod.toml"])
         return result.exit_code, result.stdout, result.stderr
 
     yield run
@@ -88,3 +91,76 @@ def test_a_missing_file_is_a_line_and_no_traceback(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     told = f"{tmp_path}/none.toml: No such file or directory (--config or TOKIOD_CONFIG names another)\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", told)
+
+
+LMT = '[[source]]\nname = "lmt"\nkind = "lmt"\nsystem = "fs"\nurl = "sqlite://{0}/lmt.sqlite3"\nsettle = "90s"\n'
+FILES = """\
+[[source]]
+name = "files"
+kind = "mmperfmon"
+system = "ngf"
+watch = "{0}/in"
+[[source]]
+name = "es"
+kind = "collectd_es"
+system = "bb"
+url = "https://localhost"
+user = "reader"
+password_file = "es-password"
+tls_ca = "{0}/ca.pem"
+[[source]]
+name = "now"
+kind = "lustre"
+system = "now"
+mounts = ["/mnt"]
+lfs = ["/nowhere/lfs"]
+"""
+
+
+def test_what_is_missing_on_this_machine_is_a_warning_that_names_it(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run(SITE.replace("/tts", f"{tmp_path}/file/tts") + (LMT + FILES).format(tmp_path))
+    assert code == 0
+    assert [line.removeprefix("tokiod.toml: warning: ") for line in err.splitlines()] == [
+        f"archive.path: {tmp_path}/file is not a directory",
+        f"source lmt: url: {tmp_path}/lmt.sqlite3: No such file or directory",
+        f"source files: watch: {tmp_path}/in does not exist",
+        f"source es: password_file: no file {tmp_path}/es-password or {tmp_path}/credentials/es-password",
+        f"source es: tls_ca: {tmp_path}/ca.pem: No such file or directory",
+        "source now: lfs: command /nowhere/lfs not found",
+        "source now: lctl: command lctl not found",
+    ]
+
+
+def test_the_effective_configuration_has_every_key_with_the_line_that_sets_it_and_is_valid(run, tmp_path):
+    lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(61))
+    text = SITE + LMT.format(tmp_path) + 'empty_after = "never"\nmax_rate = { bytes = 2e10 }\nretention = "36h"\n'
+    code, out, err = run(text, "--show")
+    assert (code, err.count("OK: ")) == (0, 1)
+    lines = dict(line.rsplit("  # ", 1) for line in out.splitlines() if "  # " in line)
+    origins = {line.strip(): origin for line, origin in lines.items()}
+    assert origins['timezone = "UTC"'] == "tokiod.toml:1"
+    assert origins['log_level = "info"'] == "default"
+    assert origins['settle = "90s"'] == "tokiod.toml:9"
+    assert origins['window = "1m"'] == "default"
+    assert origins['empty_after = "never"'] == "tokiod.toml:10"
+    assert origins['retention = "36h"'] == "tokiod.toml:12"
+    assert origins['max_bytes = "64 MiB"'] == "default"
+    before = configuration.load(tmp_path / "tokiod.toml")
+    (tmp_path / "shown.toml").write_text(out)
+    assert configuration.load(tmp_path / "shown.toml") == before
+
+
+def test_connect_queries_every_source_and_names_those_that_fail_or_have_no_record(run, tmp_path):
+    lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(121))
+    clock = ("--clock", f"{lmt_database.START + 400}@0x0", "--connect")
+    site = SITE.replace("UTC", "America/Los_Angeles")
+    code, out, err = run(site + LMT.format(tmp_path), *clock)
+    assert (code, err) == (0, "")
+    assert re.search(r"^lmt \[.*\): \d{3,} cells in .* s; nothing was stored$", out, re.MULTILINE)
+    code, out, err = run(site + (LMT + LMT.replace('"fs"', '"gs"').replace('"lmt"\nkind', '"other"\nkind')).format(tmp_path), *clock)
+    assert (code, out.count(" cells"), err) == (0, 2, "")
+    (tmp_path / "lmt.sqlite3").unlink()
+    code, out, err = run(site + LMT.format(tmp_path), *clock)
+    assert (code, out.count(" cells")) == (1, 0)
+    assert re.search(rf"^lmt: .*{tmp_path}/lmt.sqlite3", err, re.MULTILINE)

@@ -79,9 +79,9 @@ def test_for_a_person_it_is_a_table_and_a_sentence_without_escapes(path):
     [
         (["onw"], "unknown source 'onw', did you mean one?"),
         (["three"], "three is a watched folder"),
-        (["two", "--window", "2018-01-28T00:01:00"], "--window: two cannot be queried about the past"),
+        (["two", "--window", "2018-01-28T00:01:00"], "two: it cannot be queried about the past; omit --window"),
         (["one", "--window", "2018-01-29T00:00:00"], "is not settled yet; the newest settled window ends at "),
-        (["one", "--window", "noon"], "--window: 'noon' is not an ISO 8601 time"),
+        (["one", "--window", "noon"], "--window: 'noon' is not a time"),
         (["two"], "two: "),
     ],
 )
@@ -96,3 +96,34 @@ def test_a_source_that_is_down_is_a_sentence_that_names_it(path):
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("main: one: ") or done.stderr.startswith("tokioctl: one: "), done.stderr
     assert "lmt.sqlite3" in done.stderr
+
+
+def test_without_a_source_all_are_queried_and_one_that_fails_does_not_hide_the_others(path):
+    done = run(path)
+    assert done.exit_code == 2
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["one"]
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["two:"]
+    found = [json.loads(line) for line in run(path, "--json").stdout.splitlines()]
+    assert {one["source"]: bool(one["error"]) for one in found} == {"one": False, "two": True}
+
+
+def test_a_counter_with_one_sample_of_each_column_has_no_sum(tmp_path):
+    lmt_database.save(tmp_path / "lmt.sqlite3", lmt_database.tables(121))
+    path = configured(tmp_path, source(url=f"sqlite://{tmp_path}/lmt.sqlite3", settle="60s", window="5s"), timezone="America/Los_Angeles")
+    sums = {one["dataset"]: one["sum"] for one in told(path)["datasets"]}
+    assert sums["datatargets/readbytes"] is None
+    assert sums["dataservers/cpuload"] is not None
+    (line,) = [line for line in run(path, "one").stdout.splitlines() if line.startswith("datatargets/readbytes ")]
+    assert line.split()[-2:] == ["-", "bytes"]
+
+
+def test_an_empty_window_asks_for_the_keys_that_select_the_data(path):
+    once = told(path, "--window", "2018-01-28T00:01:30", now=START + 370)
+    assert once["check"] == ""
+    with closing(sqlite3.connect(path.parent / "lmt.sqlite3")) as database:
+        for table in ("OST_DATA", "OSS_DATA", "MDS_DATA", "MDS_OPS_DATA"):
+            database.execute(f"DELETE FROM {table}")
+        database.commit()
+    done = run(path, "one")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1] == f'one is up, but has no record for this window; check url = "sqlite://{path.parent}/lmt.sqlite3"'

@@ -15,7 +15,7 @@ from tokiod.cli.commands.completion import file_names
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.struct_options import options_of
-from tokiod.cli.common.times import epoch, zone_of
+from tokiod.cli.common.times import moment, zone_of
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.config import plugins
@@ -111,7 +111,7 @@ _COMMON: list[click.Parameter] = [
         ["--start"],
         metavar="TIME",
         required=True,
-        help="Start time, ISO 8601, local to --timezone or with an offset. Rows that the span touches are filled whole.",
+        help="Start time; without an offset local to --timezone. Rows that the span touches are filled whole.",
     ),
     click.Option(["--end"], metavar="TIME", required=True, help="End time (exclusive), formats as --start."),
     click.Option(["--init-start"], metavar="TIME", help="Start of the file.  [default: --start]"),
@@ -187,7 +187,8 @@ async def _closing(job: ImportJob, progress: Callable[[int], None]) -> ImportRes
 
 
 def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
-    first, last = epoch(f"--{what}", start, zone), epoch(f"--{what.replace('start', 'end')}", end, zone)
+    now = SystemClock().time()
+    first, last = moment(f"--{what}", start, zone, now), moment(f"--{what.replace('start', 'end')}", end, zone, now)
     if first >= last:
         raise Failed(f"--{what} {start} must be before its end {end}")
     return Window(first, last)

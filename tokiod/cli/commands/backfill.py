@@ -12,7 +12,7 @@ from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.output import echo
-from tokiod.cli.common.times import epoch
+from tokiod.cli.common.times import moment
 from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.config import plugins
@@ -54,8 +54,9 @@ def backfill_command(
 ) -> None:  # fmt: skip
     """Collect what is not stored of SOURCE from START to END.
 
-    START, END: ISO 8601, local to the site or with an offset. The daemon collects it, after live data; without a daemon, this command
-    does. An interrupted backfill is resumed by the daemon, or by the same command. Exit 0 done, 1 failed or cancelled, 2 not possible.
+    START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. The
+    daemon collects it, after live data; without a daemon, this command does. An interrupted backfill is resumed by the daemon, or by the
+    same command. Exit 0 done, 1 failed or cancelled, 2 not possible.
     """
     config = configuration.load(config_path)
     if listed or cancel is not None:
@@ -84,7 +85,8 @@ def backfill_command(
 def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: str) -> Window:
     """Return the time span, widened to the edges of the source's windows."""
     calendar = Calendar(config.timezone)
-    first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
+    now = clock.time()
+    first, last = moment("START", start, calendar.zone, now), moment("END", end, calendar.zone, now)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")
     closed = calendar.window(int(clock.time() - section.settle), section.window).start

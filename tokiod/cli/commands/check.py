@@ -1,13 +1,15 @@
-"""`tokiod check`: report all errors of a configuration. Reads no server, no archive and no secret."""
+"""`tokiod check`: report all errors of a configuration, what it names on this machine, and whether its sources answer."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
-from tokiod.cli.common.base import config_option
+from tokiod.cli.common.base import clock_option, config_option
 from tokiod.cli.common.output import echo
+from tokiod.config import effective, machine_checks
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 
@@ -15,24 +17,47 @@ if TYPE_CHECKING:
     from collections.abc import Sized
     from pathlib import Path
 
-EXIT_NOT_VALID = 2
+    from tokiod.clock import Clock
+    from tokiod.reports.one_window import Once
+
+EXIT_NO_RECORDS, EXIT_NOT_VALID = 1, 2
 
 
 @click.command("check")
+@click.option("--connect", is_flag=True, help="Query every source for its newest window, all at the same time; nothing is stored.")
+@click.option("--show", "is_shown", is_flag=True, help="Print the effective configuration, with the line that sets each value.")
 @config_option
-def check_command(config_path: Path) -> None:
+@clock_option
+def check_command(config_path: Path, clock: Clock, *, connect: bool, is_shown: bool) -> None:
     """Check a configuration file and report all errors.
 
-    It reads no server, no archive and no secret. Exit 0 valid, 2 not valid.
+    Warnings name files, directories and commands that are missing, or that this user may not use. Without --connect it reads no server and
+    no secret. Exit 0 valid, 1 with --connect a source failed or has no records, 2 not valid.
     """
     try:
-        config = configuration.load(config_path)
+        text, config = configuration.read(config_path)
     except ConfigError as error:
         echo(error, err=True)
         raise SystemExit(EXIT_NOT_VALID) from None
-    for warning in configuration.warnings(config):
+    for warning in [*configuration.warnings(config), *machine_checks.problems(config)]:
         echo(f"{config_path}: warning: {warning}", err=True)
-    echo(f"{config_path}: OK: {_summary(config)}")
+    for line in effective.lines(config_path, text, config) if is_shown else ():
+        echo(line)
+    echo(f"{config_path}: OK: {_summary(config)}", err=is_shown)
+    if connect and not _all_answer(config, clock):
+        raise SystemExit(EXIT_NO_RECORDS)
+
+
+def _all_answer(config: configuration.Config, clock: Clock) -> bool:
+    """Query all sources and print a line for each; return whether every one has records."""
+    from tokiod.cli.commands.once import summary  # noqa: PLC0415 - numpy and rich, which a check of the file alone does not need
+    from tokiod.reports.one_window import query_all  # noqa: PLC0415 - as above
+
+    def note(one: Once) -> None:
+        echo(summary(one), err=bool(one.error))
+
+    found = asyncio.run(query_all(config, clock, [source for source in config.source if source.polled], note))
+    return all(one.cells and not one.error for one in found)
 
 
 def _summary(config: configuration.Config) -> str:

@@ -18,7 +18,7 @@ from tokiod.cli.commands.completion import topic_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json, printable
-from tokiod.cli.common.times import epoch_or_ago
+from tokiod.cli.common.times import moment
 from tokiod.config import load as configuration
 from tokiod.subscribe.catch_up import Archive
 from tokiod.subscribe.subscriber import Gap, Stalled, Subscriber, Update
@@ -52,9 +52,7 @@ class Line(msgspec.Struct, frozen=True):
 
 @click.command("tail")
 @click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]", shell_complete=topic_names)
-@click.option(
-    "--since", metavar="TIME|SPAN", help="Start time: ISO 8601, local to the site or with an offset, or a time span before now such as 1h."
-)
+@click.option("--since", metavar="TIME|SPAN", help="Start time, such as 1h (before now), today or 2018-01-28T08:00:00Z.")
 @click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), for a feed with keys.")
 @click.option("--server-key", type=click.Path(path_type=Path), help="The feed's public key, together with --key.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one line per cell, times in ISO 8601 in UTC.")
@@ -74,7 +72,7 @@ def tail_command(
     if as_json and as_csv:
         raise Failed("use either --json or --csv")
     config = configuration.load(config_path)
-    begin = None if since is None else epoch_or_ago("--since", since, Calendar(config.timezone).zone, clock.time())
+    begin = None if since is None else moment("--since", since, Calendar(config.timezone).zone, clock.time())
     output = _json if as_json else _csv_lines() if as_csv else _plain
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
     # A server that listens on all addresses listens on loopback too.

@@ -12,7 +12,7 @@ from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.lookup import filled_datasets, polled_source
-from tokiod.cli.common.times import epoch
+from tokiod.cli.common.times import moment
 from tokiod.collector import Site
 from tokiod.config import load as configuration
 from tokiod.config import plugins
@@ -53,9 +53,9 @@ def verify_command(
 ) -> None:  # fmt: skip
     """Query SOURCE again and report where the archive differs.
 
-    START, END: ISO 8601, local to the site or with an offset. Every stored cell between them is compared, bit by bit; nothing is changed.
-    The daemon may run or not. `tokioctl backfill --force` collects differing windows again. Exit 0 no difference, 1 differences, 2 not
-    possible.
+    START, END: 2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday. Every
+    stored cell between them is compared, bit by bit; nothing is changed. The daemon may run or not. `tokioctl backfill --force` collects
+    differing windows again. Exit 0 no difference, 1 differences, 2 not possible.
     """
     use_one_heap()
     config = configuration.load(config_path)
@@ -63,7 +63,7 @@ def verify_command(
     chosen = filled_datasets(section, datasets)
     if readable_ledger(config.archive) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")
-    asked = _asked(Calendar(config.timezone), section, start, end)
+    asked = _asked(Calendar(config.timezone), section, start, end, clock.time())
     span, left_out = _span(asked, Calendar(config.timezone), section, int(clock.time()))
     output = VerifyOutput(section.name, asked, left_out, as_json=as_json)
     if span is not None:
@@ -114,9 +114,9 @@ async def _verify(
         await collector.close()
 
 
-def _asked(calendar: Calendar, section: SourceConfig, start: str, end: str) -> Window:
+def _asked(calendar: Calendar, section: SourceConfig, start: str, end: str, now: float) -> Window:
     """Return the requested time span, widened to the edges of the source's windows."""
-    first, last = epoch("START", start, calendar.zone), epoch("END", end, calendar.zone)
+    first, last = moment("START", start, calendar.zone, now), moment("END", end, calendar.zone, now)
     if first >= last:
         raise Failed(f"START {start} must be before END {end}")
     return Window(calendar.window(first, section.window).start, calendar.window(last - 1, section.window).end)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tokiod.archive.layout import FileSlot
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.lookup import instead
-from tokiod.cli.common.times import epoch_or_ago, zone_of
+from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 from tokiod.reader.files import day_slots
@@ -61,7 +61,7 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
         day = calendar.day_of_date(_date(date))
         span = _span(limits, zone, now, Window(day.start, min(day.end, max(now, day.start + 1))))
     else:
-        end = now if limits.end is None else epoch_or_ago("--end", limits.end, zone, now)
+        end = now if limits.end is None else moment("--end", limits.end, zone, now)
         span = _span(limits, zone, now, Window(min(calendar.day(end - 1).start, end - 1), end))
     return NamedFiles(system, list(day_slots(config.archive, calendar, system, span)), span, zone)
 
@@ -101,8 +101,8 @@ def _date(text: str) -> dt.date:
 
 def _span(limits: Limits, zone: dt.tzinfo, now: int, default: Window) -> Window:
     """Return the given span. The default of an end that was not given is that of `default`."""
-    start = default.start if limits.start is None else epoch_or_ago("--start", limits.start, zone, now)
-    end = default.end if limits.end is None else epoch_or_ago("--end", limits.end, zone, now)
+    start = default.start if limits.start is None else moment("--start", limits.start, zone, now)
+    end = default.end if limits.end is None else moment("--end", limits.end, zone, now)
     if start >= end:
         raise Failed(f"the span would start at {iso(start)} and end at {iso(end)}; see --start and --end")
     return Window(start, end)

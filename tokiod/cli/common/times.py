@@ -1,8 +1,9 @@
-"""Parse times of the command line to UTC epoch seconds: ISO 8601, local to the site or with an offset, or a time span before now."""
+"""Parse times of the command line to UTC epoch seconds. All commands take the same forms."""
 
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tokiod.cli.common.base import Failed
@@ -18,13 +19,22 @@ def zone_of(name: str) -> ZoneInfo:
         raise Failed(f"--timezone: unknown time zone {name!r}; use an IANA name such as America/Los_Angeles") from None
 
 
-def epoch(option: str, text: str, zone: dt.tzinfo) -> int:
-    """Parse a time. Raises Failed, which names the option."""
+DAYS_AGO = {"today": 0, "yesterday": 1}
+FORMS = "2018-01-28, 2018-01-28T00:00:00 (local to the site), 2018-01-28T08:00:00Z, 1h (before now), now, today or yesterday"
+"""What may be written, as an error lists it."""
+
+
+def moment(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
+    """Parse a time in one of the forms: ISO 8601, local to the zone or with an offset, a time span before now, or a word.
+
+    today and yesterday are the midnights at which these days begin. now: epoch seconds. Raises Failed, which names the option.
+    """
+    with suppress(ValueError):
+        return int(now) - Duration.parse(text)
     try:
-        time = dt.datetime.fromisoformat(text)
-        seconds = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+        seconds = _seconds(text, zone, now)
     except (ValueError, OverflowError):
-        raise Failed(f"{option}: {text!r} is not an ISO 8601 time; write it like 2018-01-28T00:00:00 or 2018-01-28T08:00:00Z") from None
+        raise Failed(f"{option}: {text!r} is not a time; write it like {FORMS}") from None
     if not 0 <= seconds < LATEST:
         raise Failed(f"{option}: {text!r} is before 1970 or too far in the future")
     if seconds != int(seconds):
@@ -32,9 +42,11 @@ def epoch(option: str, text: str, zone: dt.tzinfo) -> int:
     return int(seconds)
 
 
-def epoch_or_ago(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
-    """Parse a time, or a time span before now such as 90s, 15m or 2h. Raises Failed as epoch does."""
-    try:
-        return int(now) - Duration.parse(text)
-    except ValueError:
-        return epoch(option, text, zone)
+def _seconds(text: str, zone: dt.tzinfo, now: float) -> float:
+    if text == "now":
+        return int(now)
+    if text in DAYS_AGO:
+        date = dt.datetime.fromtimestamp(now, zone).date() - dt.timedelta(days=DAYS_AGO[text])
+        return dt.datetime.combine(date, dt.time(), zone).timestamp()
+    time = dt.datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()

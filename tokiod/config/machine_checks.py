@@ -1,0 +1,99 @@
+"""Examine what a configuration names on this machine: files, directories, commands. Everything found is a warning.
+
+The check may run as another user than the daemon, and before the archive or the sources exist.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tokiod.runtime.secrets import places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+
+# The keys of all kinds have the same names for the same things.
+CERTIFICATES = ("tls_ca", "tls_cert", "tls_key")
+COMMANDS = ("command", "lfs", "lctl")
+FILE_SUFFIX = "_file"
+SQLITE = "sqlite://"
+
+
+def problems(config: Config) -> list[str]:
+    """Return what is missing or may not be used by this user, each as "where: sentence"."""
+    found = list(_archive(config.archive.root))
+    for table in ("bus", "feed"):
+        found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
+    for source in config.source:
+        found += [f"source {source.name}: {one}" for one in _source(source, config.secrets)]
+    return found
+
+
+def _archive(root: Path) -> Iterator[str]:
+    there = next(path for path in (root, *root.parents) if path.exists())
+    if not there.is_dir():
+        yield f"archive.path: {there} is not a directory"
+    elif there.stat().st_uid == os.geteuid() and not os.access(there, os.W_OK | os.X_OK):
+        yield f"archive.path: no permission to write to {there}"
+    elif there != root and there.stat().st_uid != os.geteuid() and not os.access(there, os.W_OK | os.X_OK):
+        yield f"archive.path: {root} does not exist, and this user can't create it in {there}"
+
+
+def _source(source: SourceConfig, secrets: Path) -> Iterator[str]:
+    yield from _secrets(source, secrets)
+    for key in CERTIFICATES:
+        if path := getattr(source, key, None):
+            yield from _readable(key, Path(path))
+    if (url := getattr(source, "url", "")).startswith(SQLITE):
+        yield from _readable("url", Path(url.removeprefix(SQLITE)))
+    if folder := getattr(source, "watch", None):
+        yield from _folder(Path(folder))
+    for key in COMMANDS:
+        words = getattr(source, key, None)
+        if words and not getattr(source, "prefix", ()) and shutil.which(words[0]) is None:
+            yield f"{key}: command {words[0]} not found"
+
+
+def _secrets(table: Any, directory: Path) -> Iterator[str]:
+    """Yield the files of secrets that are missing. Those that exist may be for another user."""
+    for key in (field.name for field in msgspec.structs.fields(table) if field.name.endswith(FILE_SUFFIX)):
+        name = getattr(table, key)
+        if not name:
+            continue
+        tried = places(name, directory)
+        try:
+            if any(path.exists() for path in tried):
+                continue
+        except PermissionError:
+            continue
+        yield f"{key}: no file {' or '.join(map(str, tried))}"
+
+
+def _readable(key: str, path: Path) -> Iterator[str]:
+    try:
+        path.stat()
+    except PermissionError:
+        return
+    except OSError as error:
+        yield f"{key}: {path}: {error.strerror}"
+        return
+    if not os.access(path, os.R_OK) and path.stat().st_uid == os.geteuid():
+        yield f"{key}: no permission to read {path}"
+
+
+def _folder(path: Path) -> Iterator[str]:
+    try:
+        if not path.is_dir():
+            yield f"watch: {path} is not a directory" if path.exists() else f"watch: {path} does not exist"
+        elif not os.access(path, os.R_OK | os.X_OK):
+            yield f"watch: no permission to read {path}"
+    except PermissionError:
+        return

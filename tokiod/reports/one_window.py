@@ -1,0 +1,149 @@
+"""What sources return for one window, without storing it: for `tokioctl once` and `tokiod check --connect`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from tokiod.collector import Site, collect_window
+from tokiod.config import plugins
+from tokiod.errors import TokiodError
+from tokiod.runtime.secrets import mask
+from tokiod.selection import Selection
+from tokiod.tts.schema import UNITS
+from tokiod.window import Calendar, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+    from tokiod.selection import Cells
+    from tokiod.window import Window
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """A dataset of a window. first, last: UTC epoch seconds of its samples.
+
+    sum: of its values, or the growth of its counters; null for counters without two samples of a column, whose difference needs the next
+    window.
+    """
+
+    dataset: str
+    form: str
+    units: str
+    cells: int
+    columns: int
+    first: int | None
+    last: int | None
+    sum: float | None
+
+
+class Once(msgspec.Struct, frozen=True):
+    """What would be stored of a window. records: read from the source, None if unknown; dropped: by reason.
+
+    error: why the source did not answer; check: the keys to check, of a source that has no record for the window.
+    """
+
+    source: str
+    system: str
+    start: int
+    end: int
+    datasets: list[Filled]
+    records: int | None
+    dropped: dict[str, int]
+    seconds: float
+    error: str = ""
+    check: str = ""
+
+    @property
+    def cells(self) -> int:
+        """How many cells would be stored."""
+        return sum(one.cells for one in self.datasets)
+
+
+async def query(config: Config, clock: Clock, section: SourceConfig, time: int | None = None) -> Once:
+    """Collect the window that holds a time, epoch seconds, or the newest settled one.
+
+    Raises TokiodError for a window that can't be queried, and the source's error.
+    """
+    calendar = Calendar(config.timezone)
+    collector = plugins.load(section.kind).live(section, Site(calendar, clock, config.secret))
+    dropped = Counter[str]()
+    try:
+        window = _window(calendar, clock, section, time, replayable=collector.replayable)
+        begun = clock.monotonic()
+        collected = await collect_window(collector, section, window, seconds=section.timeout)
+        seconds = clock.monotonic() - begun
+    except TimeoutError:
+        raise TokiodError(f"{section.name}: no answer within {section.timeout} s") from None
+    except TokiodError as error:
+        raise TokiodError(f"{section.name}: {error}") from error
+    finally:
+        await collector.close()
+    selection = Selection(window, dropped)
+    chosen = [selection.cells(batch) for batch in collected.batches if batch.columns]
+    names = sorted({cells.batch.dataset for cells in chosen})
+    filled = [_filled(section.units, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in names]
+    dropped = Counter(collected.meta.dropped) + dropped
+    check = section.selection if collected.is_empty else ""
+    records = collected.meta.records
+    return Once(section.name, section.system, window.start, window.end, filled, records, dict(dropped), round(seconds, 3), check=check)
+
+
+async def query_all(config: Config, clock: Clock, sections: Iterable[SourceConfig], note: Callable[[Once], None]) -> list[Once]:
+    """Query the newest settled window of each source, all at the same time; call `note` with each result as it comes."""
+
+    async def one(section: SourceConfig) -> Once:
+        try:
+            result = await query(config, clock, section)
+        except Exception as error:  # noqa: BLE001 - a collector may raise anything, and the others are still to answer
+            known = str(error).removeprefix(f"{section.name}: ") if isinstance(error, TokiodError) else ""
+            reason = mask(known or f"a fault in its collector: {type(error).__name__}: {error}")
+            result = Once(section.name, section.system, 0, 0, [], None, {}, 0.0, reason)
+        note(result)
+        return result
+
+    return await asyncio.gather(*map(one, sections))
+
+
+def _window(calendar: Calendar, clock: Clock, section: SourceConfig, time: int | None, *, replayable: bool) -> Window:
+    now = int(clock.time())
+    if not replayable:
+        if time is not None:
+            raise TokiodError("it cannot be queried about the past; omit --window")
+        return calendar.window(now, section.window)
+    closed = calendar.window(now - section.settle, section.window).start
+    window = calendar.window(closed - 1 if time is None else time, section.window)
+    if window.end > closed:
+        raise TokiodError(f"{window} is not settled yet; the newest settled window ends at {iso(closed)}")
+    return window
+
+
+def _filled(own_units: Mapping[str, str], dataset: str, parts: list[Cells]) -> Filled:
+    time = np.concatenate([part.time for part in parts])
+    columns = {name for part in parts for name in part.batch.columns}
+    form = parts[0].batch.form
+    total: float | None = sum(float(part.value.sum()) for part in parts)
+    if form == "counter":
+        grown = [growth for part in parts if (growth := _grown(part)) is not None]
+        total = sum(grown) if grown else None
+    unit = own_units.get(dataset) or UNITS.get(dataset, "")
+    first, last = (int(time.min()), int(time.max())) if len(time) else (None, None)
+    return Filled(dataset, form, unit, len(time), len(columns), first, last, total)
+
+
+def _grown(cells: Cells) -> float | None:
+    """Return the sum of the growths from sample to sample, decreases as zero; None without two samples of a column."""
+    order = np.lexsort((cells.time, cells.column))
+    column, value = cells.column[order], cells.value[order]
+    is_next = column[1:] == column[:-1]
+    if not is_next.any():
+        return None
+    steps = (value[1:] - value[:-1])[is_next]
+    return float(steps[steps > 0].sum())
