@@ -14,7 +14,7 @@ CASES  ?= 200
 INPUTS ?= 1000000
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
-WORKERS ?= 5
+WORKERS ?= 6
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
 # Processes compile a module once, not at each start, whatever the caller sets.
@@ -26,7 +26,7 @@ NAMES  ?=
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
-	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may), with WORKERS=5"
+	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may), with WORKERS=6"
 	@echo "make coverage  all tests, and the share of lines and branches that they run; takes longer"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"

@@ -27,7 +27,7 @@ from tokiod.window import Window, iso
 
 pytestmark = pytest.mark.system
 
-KILLS = int(os.environ.get("BACKFILL_KILLS", "5"))
+KILLS = int(os.environ.get("BACKFILL_KILLS", "3"))
 EPOCH = 1_795_132_800
 """2026-11-20T00:00:00Z."""
 DAY = Window(EPOCH, EPOCH + 86400)
@@ -116,7 +116,7 @@ def test_without_a_daemon_the_same_command_goes_on_where_it_was_killed(scene):
         killed = subprocess.Popen(command(scene, LMT), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert b"no daemon runs" in killed.stderr.readline()
         # As long in all, however often: the day must not be done before the last one.
-        time.sleep(chance.uniform(0.3, 2.0) * 5 / KILLS)
+        time.sleep(chance.uniform(0.3, 2.0) * 3 / KILLS)
         killed.kill()
         killed.communicate()
         wait_for(lambda: lock_owner(scene.config.archive.lock) is None, 20, "its writer does not end")

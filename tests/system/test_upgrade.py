@@ -6,6 +6,7 @@ live days of collectd, and a live file of the current day of both. site.json mak
 
 import asyncio
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections import defaultdict
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -232,16 +234,21 @@ def has_lost(before, after):
     return [name for name, array in before.items() if (array != after[name])[array.view(np.int64) != ABSENT].any()]
 
 
-EVERY = 64
-"""Of the writes to a file, at which the process is killed: what they leave, after a kill, is a temporary file, or a window's cells, which
-tests/model/test_model.py covers."""
+EVERY = int(os.environ.get("UPGRADE_EVERY", "3"))
+"""The process is killed at one in so many operations that change something, and by a power loss at others; UPGRADE_EVERY=1: at all."""
+WRITES = 64
+"""Of the writes to a file, at which it is killed: what they leave is a temporary file, or a window's cells, which tests/model covers."""
 
 
-def steps(operations):
-    """Return the operations, counted from 1, that change something or make it durable, of writes only some."""
+def steps(operations, first=0):
+    """Return the operations, counted from 1, that change something or make it durable, of writes only some; first: of each kind."""
     writes = [step for step, name in enumerate(operations, 1) if name == "pwrite"]
-    others = [step for step, name in enumerate(operations, 1) if name not in {"pwrite", "pread_into", "fstat", "stat", "free_space"}]
-    return sorted([*writes[::EVERY], *others])
+    others = defaultdict(list)
+    for step, name in enumerate(operations, 1):
+        if name not in {"pwrite", "pread_into", "fstat", "stat", "free_space"}:
+            others[name].append(step)
+    chosen = [step for known in others.values() for step in known[first % min(EVERY, len(known)) :: EVERY]]
+    return sorted([*writes[::WRITES], *chosen])
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
@@ -254,7 +261,7 @@ def test_an_upgrade_at_noon_that_is_killed_at_any_file_operation_ends_as_one_tha
         right, operations = bits(undisturbed.arrays()), files.operations
         assert not is_of_0_1_0(undisturbed.today)
         assert {"allocate", "rename", "fsync", "fsync_directory", "fdatasync"} <= set(operations)
-        for step in steps(operations):
+        for step in steps(operations, first=int(power)):
             upgraded = Upgraded(older, Path(name, f"{step}"))
             files = FaultyFiles(upgraded.root)
             files.kill_at(step)
