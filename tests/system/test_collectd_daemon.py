@@ -49,11 +49,12 @@ url = "{url}"
 index = "{index}"
 retention = "2h"
 page = 200
+empty_after = "never"
 """
 
 
 class Daemon:
-    """`tokiod run` in a directory, with a clock that begins when the documents end."""
+    """`tokiod run` in a directory, with a clock that begins when the documents end: what comes after them is not waited for."""
 
     def __init__(self, directory, url):
         self.config = directory / "tokiod.toml"
