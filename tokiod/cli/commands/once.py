@@ -34,10 +34,10 @@ NOT_POLLED = "which has no windows: `tokioctl archive` reads such files"
 @config_option
 @clock_option
 def once_command(config_path: Path, clock: Clock, source: str | None, window: str | None, *, as_json: bool) -> None:
-    """Collect one window of SOURCE, or of all sources, and print what would be stored.
+    """Collect one window of SOURCE and print what would be stored.
 
-    The default is the newest settled window. The command reads no ledger and writes no file; the daemon may run or not. Exit 0 collected,
-    2 failed; without SOURCE, 2 if any failed.
+    Without SOURCE, query all sources at the same time and print a line for each. The default is the newest settled window. The command
+    reads no ledger and writes no file; the daemon may run or not. Exit 0 collected, 2 failed; without SOURCE, 2 if any failed.
     """
     config = configuration.load(config_path)
     if source is None:
