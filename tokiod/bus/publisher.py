@@ -14,7 +14,7 @@ from tokiod.metrics import catalogue
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tokiod.bus.curve import ServerKeys
     from tokiod.bus.wire import Frame, Stored
@@ -41,11 +41,18 @@ class Publisher:
     tokiod_feed_fell_behind_total counts when dropping begins; for which subscriber, and how many messages, libzmq does not report.
     XPUB because it reports subscriptions; verbose, or it would not report a second subscriber to a topic. `subscriptions` is a set of
     topics, not a count of subscribers, because a client can unsubscribe from what it never subscribed to.
-    malformed: messages that are neither a subscription nor its end. keys: of the subscribers; mode: of a Unix socket.
+    malformed: messages that are neither a subscription nor its end. keys: of the subscribers; mode: of a Unix socket; bind: makes the
+    socket at the endpoint.
     """
 
     def __init__(
-        self, endpoint: str, *, high_water: int = MAX_WAITING_MESSAGES, keys: ServerKeys | None = None, mode: int = PRIVATE_SOCKET_MODE
+        self,
+        endpoint: str,
+        *,
+        high_water: int = MAX_WAITING_MESSAGES,
+        keys: ServerKeys | None = None,
+        mode: int = PRIVATE_SOCKET_MODE,
+        bind: Callable[..., ServerSocket] = ServerSocket,
     ) -> None:
         self.subscriptions: set[bytes] = set()
         self.malformed = 0
@@ -58,7 +65,7 @@ class Publisher:
             zmq.RCVHWM: MAX_SUBSCRIPTIONS_PER_POLL,
             zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES if keys is None else MAX_ENCRYPTED_BYTES,
         }
-        self._server = ServerSocket("feed", zmq.XPUB, endpoint, keys, options, mode=mode)
+        self._server = bind("feed", zmq.XPUB, endpoint, keys, options, mode=mode)
 
     @property
     def socket(self) -> zmq.SyncSocket:

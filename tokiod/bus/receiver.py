@@ -50,9 +50,10 @@ class Receiver:
     replaced may be read much later, and must not undo what came over the next one.
     No incoming message raises: `dropped` counts malformed ones by reason. If its header is valid, a malformed piece is answered with a
     Reject, so that its collector does not send it again.
+    bind: makes the socket at the endpoint.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each with a default, by name
         self,
         endpoint: str,
         epoch: str,
@@ -60,12 +61,13 @@ class Receiver:
         max_incomplete_bytes: int = MAX_INCOMPLETE_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
         keys: ServerKeys | None = None,
+        bind: Callable[..., ServerSocket] = ServerSocket,
     ) -> None:
         self.epoch = epoch
         self._monotonic = monotonic
         self._reassembly = Reassembly(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
-        self._server = ServerSocket(
+        self._server = bind(
             "bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
         )
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import structlog
-import zmq
-import zmq.asyncio
-from zmq.utils.monitor import parse_monitor_message
 
 from tokiod.bus import protocol
+from tokiod.bus.connection import REFUSED, ZmqConnector
 from tokiod.bus.in_flight import InFlightWindows
 from tokiod.bus.pieces import pieces, refusal
 from tokiod.clock import SystemClock
@@ -25,12 +23,13 @@ from tokiod.window_data import tables_unstored
 from tokiod.window_result import Answer, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
+    from tokiod.bus.connection import Connection, Connector
     from tokiod.bus.curve import ClientKeys
     from tokiod.window_data import Collected
 
-__all__ = ["Answer", "Sender", "State", "Stored"]
+__all__ = ["REFUSED", "Answer", "Sender", "State", "Stored"]
 
 log = structlog.get_logger()
 
@@ -43,11 +42,6 @@ MIN_REFUSALS = 3
 """In a row, before they are reported: a writer that is killed during a handshake looks the same once."""
 WELCOME_FACTOR = 10
 """Times `silence` after which a connection without a Welcome is replaced: its peer may have disappeared without a trace."""
-MAX_WAITING_MESSAGES = 16
-"""In the socket: few, because only what is acknowledged has arrived."""
-REFUSED = "the writer refuses the connection: its keys differ, or it has none; bus.refused in its log gives the reason"
-
-_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 
 
 class ConnectionLost(Exception):  # noqa: N818 - an event, not an error
@@ -81,7 +75,7 @@ class Sender:
 
     silence: seconds (real ones: this is about processes) without a message after which the writer counts as gone.
     on_reload: called when stored windows may have been lost: at each new epoch, including the first, and when the writer asks for it.
-    keys: if the writer requires them.
+    keys: if the writer requires them. connector: makes what connects to the writer.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default, by name
@@ -93,9 +87,11 @@ class Sender:
         silence: float = 1.0,
         on_reload: Callable[[], None] = lambda: None,
         keys: ClientKeys | None = None,
+        connector: Callable[[], Connector] = ZmqConnector,
     ) -> None:
         self._endpoint = endpoint
         self._keys = keys
+        self._connector = connector
         self._repeats = Repeats(SystemClock())
         self._silence = silence
         self._silence_limit = silence
@@ -146,13 +142,13 @@ class Sender:
 
     async def run(self) -> None:
         """Stay connected to the writer; ends only by cancellation."""
-        context = zmq.asyncio.Context()
+        connector = self._connector()
         try:
-            for connection in count(1):
-                await self._run_connection(context, connection)
+            for number in count(1):
+                await self._run_connection(connector, number)
                 await asyncio.sleep(RECONNECT_SECONDS)
         finally:
-            context.destroy(linger=0)
+            connector.close()
             self._windows.cancel()
 
     async def __aenter__(self) -> Self:
@@ -165,39 +161,39 @@ class Sender:
             await self._running
         self._windows.cancel()
 
-    async def _run_connection(self, context: zmq.asyncio.Context, connection: int) -> None:
+    async def _run_connection(self, connector: Connector, number: int) -> None:
         """Run one connection from its first Hello until it is lost."""
-        with _connected(context, self._endpoint, self._keys) as (socket, monitor):
+        with connector.connected(self._endpoint, self._keys) as writer:
             try:
-                await _run_until_failure(_watch(monitor), self._send_hellos(socket, connection), self._receive(socket), self._send(socket))
+                await _run_until_failure(_watch(writer), self._send_hellos(writer, number), self._receive(writer), self._send(writer))
             except ConnectionLost as lost:
                 self._report_lost(str(lost))
             finally:
                 self._welcomed.clear()
 
-    async def _send_hellos(self, socket: zmq.asyncio.Socket, connection: int) -> None:
-        hello = protocol.encode(protocol.Hello(self._name, connection))
+    async def _send_hellos(self, writer: Connection, number: int) -> None:
+        hello = protocol.encode(protocol.Hello(self._name, number))
         while True:
-            await socket.send(hello)
+            await writer.send([hello])
             await asyncio.sleep(self._silence)
 
-    async def _send(self, socket: zmq.asyncio.Socket) -> None:
+    async def _send(self, writer: Connection) -> None:
         await self._welcomed.wait()
         while True:
             attempt, collected = await self._windows.next()
             for frames in pieces(collected, attempt):
-                await socket.send_multipart(frames, copy=False)
+                await writer.send(frames)
                 if not self._windows.is_current(attempt):
                     break
 
-    async def _receive(self, socket: zmq.asyncio.Socket) -> None:
+    async def _receive(self, writer: Connection) -> None:
         try:
             async with asyncio.timeout(self._silence * WELCOME_FACTOR):
                 while not self._welcomed.is_set():
-                    self._handle(await socket.recv())
+                    self._handle(await writer.receive())
             while True:
                 async with asyncio.timeout(self._silence_limit):
-                    self._handle(await socket.recv())
+                    self._handle(await writer.receive())
         except TimeoutError:
             raise ConnectionLost("silent") from None
 
@@ -263,32 +259,9 @@ def _refused(reason: Refusal) -> Answer:
     return answer
 
 
-@contextmanager
-def _connected(
-    context: zmq.asyncio.Context, endpoint: str, keys: ClientKeys | None
-) -> Iterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
-    """Connect; yield the socket and its monitor, and close both."""
-    socket = context.socket(zmq.DEALER)
-    monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSED)
-    try:
-        socket.linger = 0
-        socket.immediate = True
-        socket.sndhwm = MAX_WAITING_MESSAGES
-        socket.ipv6 = "[" in endpoint
-        if keys is not None:
-            keys.secure(socket)
-        socket.connect(endpoint)
-        yield socket, monitor
-    finally:
-        socket.disable_monitor()
-        monitor.close(0)
-        socket.close(0)
-
-
-async def _watch(monitor: zmq.asyncio.Socket) -> None:
+async def _watch(writer: Connection) -> None:
     """Raise ConnectionLost at the end of the connection."""
-    event = parse_monitor_message(await monitor.recv_multipart())["event"]
-    raise ConnectionLost("disconnected" if event == zmq.EVENT_DISCONNECTED else REFUSED)
+    raise ConnectionLost(await writer.ended())
 
 
 async def _run_until_failure(*parts: Coroutine[None, None, None]) -> None:
@@ -303,5 +276,6 @@ async def _run_until_failure(*parts: Coroutine[None, None, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    for task in done:
-        task.result()
+    for task in tasks:
+        if task in done:
+            task.result()

@@ -1,0 +1,107 @@
+"""Connections of the collectors' process to the writer: a ZeroMQ socket and its monitor.
+
+Sender takes any Connector, so that a simulation can connect processes in memory, where messages are late and connections break as it says.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import zmq
+import zmq.asyncio
+from zmq.utils.monitor import parse_monitor_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from tokiod.bus.curve import ClientKeys
+    from tokiod.bus.wire import Frame
+
+MAX_WAITING_MESSAGES = 16
+"""In the socket: few, because only what is acknowledged has arrived."""
+DISCONNECTED = "disconnected"
+REFUSED = "the writer refuses the connection: its keys differ, or it has none; bus.refused in its log gives the reason"
+
+_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+
+
+class Connection(Protocol):
+    """One connection to the writer. A message that was sent may be lost; the others arrive in their order."""
+
+    async def send(self, frames: Sequence[Frame]) -> None:
+        """Send a message, once the writer is there and not too many messages wait for it."""
+        ...
+
+    async def receive(self) -> bytes:
+        """Return the next message of the writer, which has one frame."""
+        ...
+
+    async def ended(self) -> str:
+        """Wait for the end of the connection and return the reason: DISCONNECTED or REFUSED."""
+        ...
+
+
+class Connector(Protocol):
+    """Makes connections."""
+
+    def connected(self, endpoint: str, keys: ClientKeys | None) -> AbstractContextManager[Connection]:
+        """Connect to an endpoint, at which a writer may be later."""
+        ...
+
+    def close(self) -> None:
+        """Drop messages that were not sent."""
+        ...
+
+
+class ZmqConnector:
+    """Connects over ZeroMQ."""
+
+    def __init__(self) -> None:
+        self._context = zmq.asyncio.Context()
+
+    @contextmanager
+    def connected(self, endpoint: str, keys: ClientKeys | None) -> Iterator[ZmqConnection]:
+        """Connect to an endpoint; close the socket and its monitor in the end."""
+        socket = self._context.socket(zmq.DEALER)
+        monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | _REFUSED)
+        try:
+            socket.linger = 0
+            socket.immediate = True
+            socket.sndhwm = MAX_WAITING_MESSAGES
+            socket.ipv6 = "[" in endpoint
+            if keys is not None:
+                keys.secure(socket)
+            socket.connect(endpoint)
+            yield ZmqConnection(socket, monitor)
+        finally:
+            socket.disable_monitor()
+            monitor.close(0)
+            socket.close(0)
+
+    def close(self) -> None:
+        """Close all sockets and drop what was not sent."""
+        self._context.destroy(linger=0)
+
+
+class ZmqConnection:
+    """A DEALER and its monitor."""
+
+    def __init__(self, socket: zmq.asyncio.Socket, monitor: zmq.asyncio.Socket) -> None:
+        self._socket = socket
+        self._monitor = monitor
+
+    async def send(self, frames: Sequence[Frame]) -> None:
+        """Send a message without copying its frames."""
+        await self._socket.send_multipart(frames, copy=False)
+
+    async def receive(self) -> bytes:
+        """Return the next message."""
+        message: bytes = await self._socket.recv()
+        return message
+
+    async def ended(self) -> str:
+        """Wait for an event of the monitor."""
+        event = parse_monitor_message(await self._monitor.recv_multipart())["event"]
+        return DISCONNECTED if event == zmq.EVENT_DISCONNECTED else REFUSED
