@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokiod.tts.live.files import Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 PAGE = 4096
 
-Names = dict["Path", int]
+Names = dict[Path, int]
 
 
 class SimulatedKill(BaseException):
@@ -25,7 +25,7 @@ class SimulatedKill(BaseException):
 
 
 class FaultyFiles(Files):
-    """File operations of a process on a machine that may fail, over the files below `root`.
+    """File operations of a process on a machine that may fail, over the files below `root`, except those in directories named in `other`.
 
     fail(operation, nth, code) lets the nth call of an operation raise OSError(code), fail_at(n, code) the nth operation of any kind.
     kill_at(n) makes the nth operation of any kind the last: it does nothing (a write stores half of its cells) and raises SimulatedKill,
@@ -40,7 +40,7 @@ class FaultyFiles(Files):
     files are compared: the content at the last sync is kept, and so is the inode of a removed name.
     """
 
-    def __init__(self, root: Path, disk: _Disk | None = None) -> None:
+    def __init__(self, root: Path, disk: _Disk | None = None, *, other: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.operations: list[str] = []
         self._counts: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class FaultyFiles(Files):
         self._fault_at: dict[int, int] = {}
         self._kill_at = 0
         self._dead = False
-        self._disk = disk or _Disk(root)
+        self._disk = disk or _Disk(root, other)
 
     def fail(self, operation: str, nth: int, code: int) -> None:
         """Let the nth call of an operation from now on raise OSError(code)."""
@@ -65,7 +65,7 @@ class FaultyFiles(Files):
     def revive(self) -> FaultyFiles:
         """End this process; return the operations of another one on the same file system, which fail nowhere yet."""
         self._dead = True
-        return FaultyFiles(self.root, self._disk)
+        return type(self)(self.root, self._disk)
 
     def close(self, fd: int) -> None:
         """Close the file, after a kill too, as the kernel does."""
@@ -136,8 +136,9 @@ class FaultyFiles(Files):
 class _Disk:
     """What is durable of the files below `root`, and what was changed since: it outlives the processes."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, other: frozenset[str] = frozenset()) -> None:
         self._root = root
+        self._other = other
         self._held: dict[int, int] = {}
         self._synced: dict[int, bytes] = {}
         self._versions: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
@@ -194,8 +195,12 @@ class _Disk:
         self._held.clear()
 
     def hold_present(self) -> Names:
-        """Return the present names; the inode of each is held open from now on."""
-        return {path: self._hold(os.open(path, os.O_RDONLY)) for path in self._root.rglob("*") if path.is_file()}
+        """Return the present names in their order; the inode of each is held open from now on."""
+        paths = []
+        for directory, below, names in os.walk(self._root):
+            below[:] = [name for name in below if name not in self._other]
+            paths += [Path(directory) / name for name in names]
+        return {path: self._hold(os.open(path, os.O_RDONLY)) for path in sorted(paths)}
 
     def _left_of(self, inode: int, chance: random.Random) -> bytes:
         synced, now = self._synced.get(inode, b""), self._content(inode)
