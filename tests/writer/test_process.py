@@ -28,7 +28,7 @@ LUSTRE = lustre.Config(name="m", kind="lustre", system="t", mounts=("/a",))
 def test_what_can_not_be_had_again_has_every_transaction_of_the_ledger_synced(tmp_path, monkeypatch, sources, full):
     asked = []
 
-    def opened(_path, _now, *, full):
+    def opened(_path, _now, *, full, **_host):
         asked.append(full)
         raise InterruptedError
 

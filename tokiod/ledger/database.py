@@ -91,28 +91,47 @@ class LedgerUnreadable(TokiodError):  # noqa: N818 - says its state
 _TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM})
 
 
+class Sqlite:
+    """SQLite and the sync of its log; a simulation has another, which fails."""
+
+    def connect(self, uri: str) -> sqlite3.Connection:
+        """Open the database of a URI. Raises LedgerError."""
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+    def sync(self, log: Path) -> None:
+        """Make a write-ahead log durable. Raises OSError."""
+        # SQLite locks the file and -shm, so that another descriptor of -wal may be closed.
+        with log.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+SQLITE = Sqlite()
+
+
 class Database:
     """A connection to a ledger's file, which all of the ledger's tables share."""
 
-    def __init__(self, path: Path, sql: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, sql: sqlite3.Connection, sqlite: Sqlite = SQLITE) -> None:
         self.path = path
         self.sql = sql
+        self._sqlite = sqlite
 
     @classmethod
-    def open(cls, path: Path, *, full: bool) -> Self:
+    def open(cls, path: Path, *, full: bool, sqlite: Sqlite = SQLITE) -> Self:
         """Open or create a file and its directories; full: sync every transaction to the disk.
 
         Raises LedgerCorrupt, LedgerUnreadable, and TokiodError for any other file that can't be opened or that a newer tokiod wrote.
         """
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        return cls(path, _connect(path, "rwc", ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")))
+        pragmas = "PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}"
+        return cls(path, _connect(path, "rwc", pragmas, sqlite=sqlite), sqlite)
 
     @classmethod
-    def open_existing(cls, path: Path) -> Self:
+    def open_existing(cls, path: Path, sqlite: Sqlite = SQLITE) -> Self:
         """Open a file that the writer has created, for writing. Raises as open(), and LedgerNotReady where the file is missing or empty."""
         if not exists(path):
             raise LedgerNotReady(f"no ledger at {path}: the writer has not created it, or the archive is not mounted")
-        return cls(path, _connect(path, "rw", ("PRAGMA synchronous = NORMAL",)))
+        return cls(path, _connect(path, "rw", ("PRAGMA synchronous = NORMAL",), sqlite=sqlite), sqlite)
 
     @classmethod
     def open_readonly(cls, path: Path, *, checked: bool) -> Self:
@@ -139,7 +158,7 @@ class Database:
 
         Only the writer creates a ledger: one that others create would record nothing of what is stored, and pass for the archive's.
         """
-        old, self.sql = self.sql, type(self).open_existing(self.path).sql
+        old, self.sql = self.sql, type(self).open_existing(self.path, self._sqlite).sql
         old.close()
 
     def close(self) -> None:
@@ -164,9 +183,7 @@ class Database:
         with self.transaction() as sql:
             yield sql
         try:
-            # SQLite locks the file and -shm, so that another descriptor of -wal may be closed.
-            with Path(f"{self.path}-wal").open("rb") as log:
-                os.fsync(log.fileno())
+            self._sqlite.sync(Path(f"{self.path}-wal"))
         except FileNotFoundError:
             return  # all of it is in the file
         except OSError as error:
@@ -194,10 +211,10 @@ def _quarantine_names(path: Path, time: str) -> Iterator[Path]:
         number += 1
 
 
-def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = (), *, checked: bool = True) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, pragmas: tuple[str, ...] = (), *, checked: bool = True, sqlite: Sqlite = SQLITE) -> sqlite3.Connection:
     connection = None
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        connection = sqlite.connect(f"{path.absolute().as_uri()}?mode={mode}")
         if mode != "rwc":
             _require_schema(connection, path)
         for pragma in pragmas:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 from tokiod.ledger import counts, received_files, sources, spans
 from tokiod.ledger.counts import Counts
-from tokiod.ledger.database import Database, LedgerCorrupt, LedgerError, LedgerNotReady, quarantine
+from tokiod.ledger.database import SQLITE, Database, LedgerCorrupt, LedgerError, LedgerNotReady, quarantine
 from tokiod.ledger.integrity import Generation
 from tokiod.ledger.jobs import Jobs
 from tokiod.ledger.known_files import KnownFiles
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.collector import SourceConfig
+    from tokiod.ledger.database import Sqlite
     from tokiod.ranges import Ranges
     from tokiod.window import Window
 
@@ -43,6 +44,7 @@ __all__ = ["Ledger", "LedgerCorrupt", "LedgerError", "LedgerNotReady", "SourceRo
 class Ledger:
     """A connection to the ledger of an archive, made by open() and open_or_quarantine(), open_existing() or open_readonly().
 
+    sqlite: what they take from the machine.
     Every public method is one transaction and raises LedgerError where the file can't be read or written at present (a full disk).
     quarantined: where open_or_quarantine() renamed a corrupt predecessor. jobs: backfills; generation: tells it from an older copy.
     """
@@ -55,26 +57,26 @@ class Ledger:
         self._database = database
 
     @classmethod
-    def open(cls, path: Path, *, full: bool = False) -> Self:
+    def open(cls, path: Path, *, full: bool = False, sqlite: Sqlite = SQLITE) -> Self:
         """Open or create a ledger and its directories; full: sync every transaction to the disk.
 
         Raises LedgerCorrupt, LedgerUnreadable, and TokiodError for any other file that can't be opened or that a newer tokiod wrote.
         """
-        return cls(Database.open(path, full=full))
+        return cls(Database.open(path, full=full, sqlite=sqlite))
 
     @classmethod
-    def open_existing(cls, path: Path) -> Self:
+    def open_existing(cls, path: Path, sqlite: Sqlite = SQLITE) -> Self:
         """Open the ledger that the writer has created, as the collectors do. Raises as open(), and LedgerNotReady without one."""
-        return cls(Database.open_existing(path))
+        return cls(Database.open_existing(path, sqlite))
 
     @classmethod
-    def open_or_quarantine(cls, path: Path, now: float, *, full: bool = False) -> Self:
+    def open_or_quarantine(cls, path: Path, now: float, *, full: bool = False, sqlite: Sqlite = SQLITE) -> Self:
         """Open a ledger as open() does; rename a corrupt one to .corrupt-TIME and create another. Only the writer may do this."""
         try:
-            return cls.open(path, full=full)
+            return cls.open(path, full=full, sqlite=sqlite)
         except LedgerCorrupt:
             quarantined = quarantine(path, now)
-            return cls(Database.open(path, full=full), quarantined)
+            return cls(Database.open(path, full=full, sqlite=sqlite), quarantined)
 
     @classmethod
     def open_readonly(cls, path: Path, *, checked: bool = True) -> Self:

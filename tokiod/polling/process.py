@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
 import structlog
 
 from tokiod.archive.rights import check_private
+from tokiod.bus.connection import ZmqConnector
 from tokiod.bus.curve import bus_client_keys
 from tokiod.bus.sender import Sender
 from tokiod.config.load import warnings
 from tokiod.errors import ConfigError, TokiodError
-from tokiod.ledger.database import LedgerError
+from tokiod.ledger.database import SQLITE, LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.polling.retry import LEDGER_RETRY_SECONDS
@@ -26,9 +29,11 @@ from tokiod.runtime.sd_notify import NO_NOTIFIER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tokiod.bus.connection import Connector
     from tokiod.clock import Clock
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
+    from tokiod.ledger.database import Sqlite
     from tokiod.ledger.jobs import Job
     from tokiod.runtime.sd_notify import Notifier
 
@@ -36,6 +41,19 @@ log = structlog.get_logger()
 
 NOTIFY_SECONDS = 1.0
 """Between two reports of progress to the supervisor; ten times as often until the process is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the collectors' process takes from its machine; a simulation of a site has another.
+
+    connector: connects to the writer; silence: see Sender; sqlite: the ledger's; random: makes the generator of each source's jitter.
+    """
+
+    connector: Callable[[], Connector] = ZmqConnector
+    silence: float = 1.0
+    sqlite: Sqlite = SQLITE
+    random: Callable[[], Random] = Random
 
 
 class CollectorsProcess:
@@ -47,14 +65,15 @@ class CollectorsProcess:
     load: reads the configuration, at the start and at each reload, of which only changes of the sources take effect.
     """
 
-    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier = NO_NOTIFIER) -> None:
+    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier = NO_NOTIFIER, host: Host | None = None) -> None:
         self._load = load
+        self._host = host or Host()
         self._clock = clock
         self._notifier = notifier
         self._config = load()
         _log_warnings(self._config)
         check_private(self._config.run)
-        self._sender = _sender(self._config, self._reopen_ledger)
+        self._sender = _sender(self._config, self._reopen_ledger, self._host)
         self._ledger: Ledger | None = None
         self._sources: Sources | None = None
         self._reload_requested = asyncio.Event()
@@ -77,7 +96,7 @@ class CollectorsProcess:
         await self._sender.welcomed()
         while self._ledger is None:
             try:
-                self._ledger = Ledger.open_existing(self._config.archive.ledger)
+                self._ledger = Ledger.open_existing(self._config.archive.ledger, self._host.sqlite)
             except (TokiodError, LedgerError) as error:
                 self._log_retry(error)
                 await asyncio.sleep(LEDGER_RETRY_SECONDS)
@@ -86,7 +105,7 @@ class CollectorsProcess:
     async def serve(self, ledger: Ledger) -> None:
         """Collect until cancelled, and read the configuration again whenever that is requested."""
         async with asyncio.TaskGroup() as tasks:
-            self._sources = Sources(self._config, self._clock, self._sender, ledger, tasks)
+            self._sources = Sources(self._config, self._clock, self._sender, ledger, tasks, self._host.random)
             await self._sources.apply(self._config)
             log.info("collectors.ready", sources=len(self._config.source))
             while True:
@@ -193,6 +212,14 @@ async def backfill(config: Config, clock: Clock, source: SourceConfig, job: Job)
             await factory.backfill(source, FreeLease()).work(job)
 
 
-def _sender(config: Config, on_reload: Callable[[], None] = lambda: None) -> Sender:
-    bus = config.bus
-    return Sender(bus.endpoint, max_windows=bus.max_windows, max_bytes=bus.max_bytes, on_reload=on_reload, keys=bus_client_keys(config))
+def _sender(config: Config, on_reload: Callable[[], None] = lambda: None, host: Host | None = None) -> Sender:
+    bus, host = config.bus, host or Host()
+    return Sender(
+        bus.endpoint,
+        max_windows=bus.max_windows,
+        max_bytes=bus.max_bytes,
+        silence=host.silence,
+        on_reload=on_reload,
+        keys=bus_client_keys(config),
+        connector=host.connector,
+    )

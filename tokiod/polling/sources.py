@@ -21,7 +21,7 @@ from tokiod.polling.watch.reader import FileReader, Task
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tokiod.bus.sender import Sender
@@ -41,14 +41,26 @@ Work = Poller | Backfill | Recount | Intake
 
 
 class SourceFactory:
-    """Makes the collectors and tasks of a source. slots: limits the windows that all backfills together have on the bus."""
+    """Makes the collectors and tasks of a source.
 
-    def __init__(self, config: Config, clock: Clock, sender: Sender, ledger: Ledger, slots: asyncio.Semaphore) -> None:
+    slots: limits the windows that all backfills together have on the bus; random: makes the generator of a task's jitter.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what all sources share
+        self,
+        config: Config,
+        clock: Clock,
+        sender: Sender,
+        ledger: Ledger,
+        slots: asyncio.Semaphore,
+        random: Callable[[], Random] = Random,
+    ) -> None:
         self._calendar = Calendar(config.timezone)
         self._site = Site(self._calendar, clock, config.secret)
         self._sender = sender
         self._ledger = ledger
         self._slots = slots
+        self._random = random
 
     def collector(self, source: SourceConfig) -> Collector:
         """Return a new collector of a source. Raises what its plugin raises."""
@@ -56,12 +68,12 @@ class SourceFactory:
 
     def poller(self, source: SourceConfig, collector: Collector) -> Poller:
         """Return the poller of a source."""
-        return Poller(source, collector, self._ledger, self._sender.submit, self._calendar, self._site.clock, Random())  # noqa: S311 - jitter
+        return Poller(source, collector, self._ledger, self._sender.submit, self._calendar, self._site.clock, self._random())
 
     def backfill(self, source: SourceConfig, lease: WindowLease) -> Backfill:
         """Return the backfills of a source."""
         submit, clock = self._sender.submit, self._site.clock
-        return Backfill(source, self.collector, lease, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311
+        return Backfill(source, self.collector, lease, self._ledger, submit, self._slots, self._calendar, clock, self._random())
 
     def recount(self, source: SourceConfig, poller: Poller) -> Recount:
         """Return the recounts of a source."""
@@ -74,7 +86,7 @@ class SourceFactory:
         def make(path: Path) -> SavedCollector:
             return FileReader(Task(source.kind, path, source.options, self._calendar.timezone, int(source.max_time)))
 
-        return Intake(source, make, self._ledger, submit, self._slots, self._calendar, clock, Random())  # noqa: S311 - jitter
+        return Intake(source, make, self._ledger, submit, self._slots, self._calendar, clock, self._random())
 
 
 def backfill_slots(config: Config) -> asyncio.Semaphore:
@@ -83,14 +95,23 @@ def backfill_slots(config: Config) -> asyncio.Semaphore:
 
 
 class Sources:
-    """All configured sources. tasks: the group in which they run; an exception of one ends all."""
+    """All configured sources. tasks: the group in which they run; an exception of one ends all. random: see SourceFactory."""
 
-    def __init__(self, config: Config, clock: Clock, sender: Sender, ledger: Ledger, tasks: asyncio.TaskGroup) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what all sources share
+        self,
+        config: Config,
+        clock: Clock,
+        sender: Sender,
+        ledger: Ledger,
+        tasks: asyncio.TaskGroup,
+        random: Callable[[], Random] = Random,
+    ) -> None:
         self._clock = clock
         self._sender = sender
         self._ledger = ledger
         self._tasks = tasks
         self._slots = backfill_slots(config)
+        self._random = random
         self._running: dict[str, _RunningSource] = {}
 
     async def apply(self, config: Config) -> None:
@@ -101,8 +122,8 @@ class Sources:
             one.task.cancel()
         await asyncio.gather(*(one.task for one in ending), return_exceptions=True)
         self._running = {name: one for name, one in self._running.items() if one not in ending}
-        factory = SourceFactory(config, self._clock, self._sender, self._ledger, self._slots)
-        for name in wanted.keys() - self._running.keys():
+        factory = SourceFactory(config, self._clock, self._sender, self._ledger, self._slots, self._random)
+        for name in [name for name in wanted if name not in self._running]:
             self._running[name] = self._start(wanted[name], factory)
 
     def reload(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import structlog
@@ -18,14 +19,15 @@ from tokiod.archive.rights import make_private
 from tokiod.bus.curve import bus_server_keys
 from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
+from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import ConfigError, TokiodError
-from tokiod.ledger.database import LedgerError, LedgerUnreadable
+from tokiod.ledger.database import SQLITE, LedgerError, LedgerUnreadable
 from tokiod.ledger.integrity import IntegrityCheck, LedgerLost
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.runtime.full_disk import FULL, DiskFull
 from tokiod.runtime.log import Repeats
-from tokiod.tts.live.files import REAL, sweep
+from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.window import Calendar
 from tokiod.writer.admission import Admission
 from tokiod.writer.loop import Heartbeat, Writer
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tokiod.archive.layout import FileSlot
     from tokiod.clock import Clock
     from tokiod.config.load import Config
+    from tokiod.ledger.database import Sqlite
     from tokiod.runtime.process_setup import SignalFlag
     from tokiod.runtime.sd_notify import Notifier
 
@@ -51,6 +54,21 @@ RESTART_EXIT_CODE = 1
 
 FEED_LINGER_MS = 1000
 """At the end, for the last messages on their way to the feed's process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the writer takes from its machine; a simulation of a site has another.
+
+    files: all file operations of the archive; sqlite: those of the ledger; executor: see TtsSink; bind: makes the sockets.
+    monotonic: real seconds, by which other processes notice that this one is alive.
+    """
+
+    files: Files = REAL
+    sqlite: Sqlite = SQLITE
+    executor: Any = "threads"
+    bind: Callable[..., ServerSocket] = ServerSocket
+    monotonic: Callable[[], float] = time.monotonic
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
@@ -75,9 +93,9 @@ def _opened(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> Wri
 class WriterProcess:
     """The parts of the writer: made by opening it, released in the reverse order by closing it."""
 
-    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier, host: Host | None = None) -> None:
         """Open everything; load: reads the configuration, now and at each reload(). Raises as run()."""
-        self._load, self._notifier = load, notifier
+        self._load, self._notifier, self._host = load, notifier, host or Host()
         with ExitStack() as stack:
             self._open(load(), clock, stack)
             self._parts = stack.pop_all()
@@ -89,27 +107,29 @@ class WriterProcess:
         self.close()
 
     def _open(self, config: Config, clock: Clock, stack: ExitStack) -> None:
-        epoch, opened = uuid4().hex, stack.enter_context
+        epoch, opened, host = uuid4().hex, stack.enter_context, self._host
         self._repeats = Repeats(clock)
         opened(ArchiveLock(config.archive.lock, owner=config.archive.owner))
         _separate_rights(config)
-        _remove_temporary_files(config.archive.root)
-        self._ledger = opened(_open_ledger(config, clock))
-        self._receiver = opened(Receiver(config.bus.endpoint, epoch, keys=bus_server_keys(config)))
-        self._feed = Feed(config.feed_inner, epoch)
+        _remove_temporary_files(config.archive.root, host.files)
+        self._ledger = opened(_open_ledger(config, clock, host.sqlite))
+        self._receiver = opened(
+            Receiver(config.bus.endpoint, epoch, monotonic=host.monotonic, keys=bus_server_keys(config), bind=host.bind)
+        )
+        self._feed = Feed(config.feed_inner, epoch, bind=host.bind)
         stack.callback(self._feed.close, FEED_LINGER_MS)
-        self._published = self._ledger.published_copy(config.archive.ledger_copy, time.monotonic)
+        self._published = self._ledger.published_copy(config.archive.ledger_copy, host.monotonic)
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
         catalogue.start_counting(config, "writer")
         rebuild_if_untrusted(config, self._ledger, clock)
-        heartbeat = Heartbeat(self._receiver, self._feed, time.monotonic, self._notifier.alive)
+        heartbeat = Heartbeat(self._receiver, self._feed, host.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
         self._sink = TtsSink(
-            layout, clock, REAL, "threads", max_columns=columns, units=units(config), steps=steps(config), max_rates=max_rates(config),
-            pause=heartbeat, before_create=self._before_create,
+            layout, clock, host.files, host.executor, max_columns=columns, units=units(config), steps=steps(config),
+            max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
         )  # fmt: skip
         stack.callback(self._sink.close)
-        self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, REAL)
+        self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, host.files)
         self._maintenance.forget_missing_files()
         self._maintenance.adopt()
         self._admission = Admission(config, self._ledger.jobs, clock)
@@ -122,25 +142,36 @@ class WriterProcess:
 
     def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
         """Store windows until stopping() is true; then seal the reopened days."""
-
-        def must_stop() -> bool:
-            self._check_ledger()
-            self._publish_ledger(self._published.refresh_if_due)
-            if reloading():
-                reloading.clear()
-                self.reload()
-            return stopping()
-
         try:
-            self._writer.run(must_stop)
-            self._notifier.stopping()
-            self._sink.seal_reopened()
-            self._publish_ledger(self._published.refresh)
+            self._writer.run(lambda: self._must_stop(stopping, reloading))
+            self.stop()
         except LedgerLost as error:
             reason = f"{error}; the writer starts again and rebuilds it from the files"
             log.critical("ledger.lost", path=str(self._ledger.path), reason=reason)
             # Closing the ledger would write to it, and delete the write-ahead log of the one that has its name now.
             os._exit(RESTART_EXIT_CODE)
+
+    def turn(self, timeout_ms: int) -> None:
+        """Store the windows that have arrived, after waiting for the first one; see Writer.turn()."""
+        self._writer.turn(timeout_ms)
+
+    def examine_ledger(self) -> None:
+        """Find out between turns whether the ledger is still the archive's, and copy it for the readers. Raises LedgerLost."""
+        self._check_ledger()
+        self._publish_ledger(self._published.refresh_if_due)
+
+    def stop(self) -> None:
+        """Seal the reopened days, after the last turn."""
+        self._notifier.stopping()
+        self._sink.seal_reopened()
+        self._publish_ledger(self._published.refresh)
+
+    def _must_stop(self, stopping: Callable[[], bool], reloading: SignalFlag) -> bool:
+        self.examine_ledger()
+        if reloading():
+            reloading.clear()
+            self.reload()
+        return stopping()
 
     def _publish_ledger(self, refresh: Callable[[], None]) -> None:
         try:
@@ -168,10 +199,10 @@ class WriterProcess:
         self._parts.close()
 
 
-def _open_ledger(config: Config, clock: Clock) -> Ledger:
+def _open_ledger(config: Config, clock: Clock, sqlite: Sqlite) -> Ledger:
     """Open the ledger, a new one if it is corrupt."""
     full = not all(source.replayable for source in config.source)
-    ledger = Ledger.open_or_quarantine(config.archive.ledger, int(clock.time()), full=full)
+    ledger = Ledger.open_or_quarantine(config.archive.ledger, int(clock.time()), full=full, sqlite=sqlite)
     if ledger.quarantined is not None:
         log.error("ledger.set_aside", path=str(ledger.path), aside=str(ledger.quarantined), reason="it is corrupt")
     return ledger
@@ -197,7 +228,7 @@ def _separate_rights(config: Config) -> None:
         )
 
 
-def _remove_temporary_files(root: Path) -> None:
+def _remove_temporary_files(root: Path, files: Files) -> None:
     """Remove what a killed writer left unfinished."""
-    for directory in {file.parent for file in root.rglob(".*.tmp")}:
-        sweep(directory, REAL)
+    for directory in sorted({file.parent for file in root.rglob(".*.tmp")}):
+        sweep(directory, files)
