@@ -12,6 +12,7 @@ SEQUENCES ?= 2000
 CASES  ?= 200
 
 INPUTS ?= 1000000
+SEEDS  ?= 200
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
 WORKERS ?= 6
@@ -22,7 +23,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 NAMES  ?=
 
-.PHONY: help demo test coverage lint bench docs model fidelity faults torture soak fuzz install servers clean constraints sbom
+.PHONY: help demo test coverage lint bench docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
+.PHONY: install servers clean constraints sbom
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -34,6 +36,10 @@ help:
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
+	@echo "make simulate  SEEDS=200 [SEED=n]: whole sites for days in one process, every fault from a seed; a failing seed is printed and shrunk"
+	@echo "make simulate-ci        all seeds that ever failed, then new ones for three minutes"
+	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
+	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
@@ -84,6 +90,22 @@ docs: install
 
 model: install
 	@$(BIN)/python -m tests.model --sequences $(SEQUENCES)
+
+simulate: install
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
+
+simulate-ci: install
+	@$(BIN)/python -m tests.simulation --kept
+	@$(BIN)/python -m tests.simulation --begin $$(date +%s) --seeds 1000000 --minutes 3
+
+simulate-coverage: install
+	@$(BIN)/coverage erase
+	@PYTHONHASHSEED=0 $(BIN)/coverage run -m tests.simulation --seeds $(SEEDS) --jobs 1
+	@$(BIN)/coverage combine --quiet; $(BIN)/coverage report --skip-empty \
+	    --include='tokiod/tts/*,sinks/*,tokiod/ledger/*,tokiod/writer/*,tokiod/polling/*,tokiod/bus/*'
+
+simulate-faults: install
+	@$(BIN)/python -m tests.simulation.old_faults $(NAMES)
 
 # pytokio is from 2019: it needs an environment of its own.
 fidelity: install

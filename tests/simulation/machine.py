@@ -1,0 +1,299 @@
+"""A simulated machine: the writer's process and the collectors' process in one loop, with what starts them again, and the power."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tests.simulation.disk import PRIVATE, LateExecutor, LedgerDisk, MachineFiles, ProcessSqlite
+from tests.simulation.oracle import Wrong
+from tokiod.errors import TokiodError
+from tokiod.ledger.database import LedgerError
+from tokiod.ledger.integrity import LedgerLost
+from tokiod.polling import process as polling
+from tokiod.runtime.sd_notify import NO_NOTIFIER
+from tokiod.testing.files import SimulatedKill
+from tokiod.writer import process as writing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.clock import MachineClock
+    from tests.simulation.journal import Journal
+    from tests.simulation.loop import SimulatedLoop
+    from tests.simulation.network import Network, NetworkConnector
+    from tests.simulation.oracle import Acknowledged
+    from tokiod.bus.receiver import Arrived
+    from tokiod.config.load import Config
+    from tokiod.polling.process import CollectorsProcess
+    from tokiod.writer.process import WriterProcess
+
+RESTART_SECONDS = 5.0
+JOB_SECONDS = 20.0
+"""How long the rewrite of a file takes, at most, and a tenth of the time that a sealing takes."""
+
+
+class Process:
+    """What the two processes share: a process runs until it is killed or ends, and another one follows."""
+
+    name = ""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.died = asyncio.Event()
+        self.is_down = asyncio.Event()
+        self.is_stopping = False
+        self.starts = 0
+        self.sqlite = ProcessSqlite(machine.ledger_disk, self.die)
+
+    async def keep(self) -> None:
+        """Run the process again and again."""
+        machine = self.machine
+        while True:
+            await machine.has_power.wait()
+            self.died.clear()
+            self.is_down.clear()
+            self.is_stopping = False
+            self.sqlite = ProcessSqlite(machine.ledger_disk, self.die)
+            self.starts += 1
+            machine.journal.note(f"{self.name} starts")
+            try:
+                await self.run()
+            finally:
+                self.sqlite.die()
+                self.sqlite.close()
+            machine.journal.note(f"{self.name} has ended")
+            self.is_down.set()
+            await asyncio.sleep(RESTART_SECONDS * (0.1 + machine.rng.random()))
+
+    async def run(self) -> None:
+        """Run once."""
+        raise NotImplementedError
+
+    def die(self) -> None:
+        """Let the process have no effect any more."""
+        self.sqlite.die()
+        self.died.set()
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        self.is_stopping = True
+
+    async def wait(self, seconds: float, *others: asyncio.Event) -> None:
+        """Wait so long, or until the process dies or one of the events is set."""
+        tasks = [asyncio.ensure_future(event.wait()) for event in (self.died, *others)]
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+
+class Writer(Process):
+    """The writer's process."""
+
+    name = "writer"
+    process: WriterProcess | None = None
+    stopped_until = 0.0
+
+    async def run(self) -> None:
+        machine, process = self.machine, None
+        files = machine.files
+        if files.is_dead:
+            files = machine.files = files.revive().setup(machine.clock, self.die)
+        executor = LateExecutor(machine.loop, random.Random(machine.rng.random()), JOB_SECONDS, self.die)
+        host = writing.Host(files, self.sqlite, executor, machine.network.bind, lambda: machine.loop.now / machine.scale)
+        try:
+            process = writing.WriterProcess(machine.load, machine.clock, NO_NOTIFIER, host)
+            self.process = process
+            self._listen(process)
+            machine.on_writer_started()
+            await self._serve(process)
+        except SimulatedKill:
+            pass
+        except (LedgerLost, SystemExit) as error:  # those with which a writer asks for its restart
+            machine.journal.note(f"writer ends: {type(error).__name__} {error}")
+        except (OSError, LedgerError, TokiodError) as error:
+            machine.journal.note(f"writer crashes: {type(error).__name__} {error}")
+            if not machine.may_crash:
+                raise
+        finally:
+            self.process = None
+            # A process that stopped has closed everything itself.
+            self.die()
+            executor.close()
+            files.die()
+            if process is not None:
+                with suppress(SimulatedKill, LedgerError, OSError):
+                    process.close()
+
+    async def _serve(self, process: WriterProcess) -> None:
+        machine = self.machine
+        server = machine.network.servers[machine.config.bus.endpoint]
+        while True:
+            if self.died.is_set():
+                raise SimulatedKill("between turns")
+            if (seconds := self.stopped_until - machine.loop.now) > 0:
+                await self.wait(seconds)
+                continue
+            process.examine_ledger()
+            process.turn(0)
+            if self.is_stopping:
+                process.turn(0)
+                process.stop()
+                process.close()
+                return
+            await self.wait(machine.scale * 0.2, server.readable)
+
+    def _listen(self, process: WriterProcess) -> None:
+        """Learn what is acknowledged."""
+        receiver, known = process._receiver, self.machine.acknowledged
+        ack, handle = receiver.ack, receiver.poll
+
+        def acknowledge(arrived: Arrived, cells: int, dropped: dict[str, int]) -> None:
+            known.note(arrived.collected)
+            ack(arrived, cells, dropped)
+
+        def poll(timeout_ms: int) -> list[Arrived]:
+            arrived = handle(timeout_ms)
+            for one in arrived:
+                known.note_sent(one.collected)
+            return arrived
+
+        receiver.ack, receiver.poll = acknowledge, poll  # type: ignore[method-assign]
+
+    def die(self) -> None:
+        super().die()
+        self.machine.files.die()
+        if self.machine.power_fails_with_writer:
+            self.machine.lose_power()
+
+
+class Collectors(Process):
+    """The collectors' process."""
+
+    name = "collectors"
+    process: CollectorsProcess | None = None
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._connectors: list[NetworkConnector] = []
+
+    async def run(self) -> None:
+        machine = self.machine
+        seeds = random.Random(machine.rng.random())
+        host = polling.Host(self._connector, machine.scale, self.sqlite, lambda: random.Random(seeds.random()))
+        self.process = polling.CollectorsProcess(machine.load, machine.clock, NO_NOTIFIER, host)
+        task = asyncio.ensure_future(self._run(self.process))
+        stopping = asyncio.Event()
+        self._stopping = stopping
+        ended = asyncio.Event()
+        task.add_done_callback(lambda _: ended.set())
+        await self.wait(1e9, stopping, ended)
+        was_killed, self.process = self.died.is_set(), None
+        task.cancel()
+        await asyncio.wait({task})
+        for connector in self._connectors:
+            connector.close()
+        self._connectors.clear()
+        if not was_killed and not task.cancelled() and (error := task.exception()) is not None and not self.died.is_set():
+            machine.journal.note(f"collectors crash: {error!r}")
+            raise error
+
+    async def _run(self, process: CollectorsProcess) -> None:
+        sending = asyncio.ensure_future(process._sender.run())
+        try:
+            await process.serve(await process.open())
+        finally:
+            process.close()
+            sending.cancel()
+
+    def _connector(self) -> NetworkConnector:
+        connector = self.machine.network.connector()
+        self._connectors.append(connector)
+        return connector
+
+    def die(self) -> None:
+        super().die()
+        for connector in self._connectors:
+            connector.close()
+
+    def stop(self) -> None:
+        super().stop()
+        if self.process is not None:
+            self._stopping.set()
+
+
+class Machine:
+    """The machine. scale: seconds of the bus's time are so many of the site's, which costs fewer heartbeats a day.
+
+    on_writer_started: called after each start. may_crash: an operation of the disk has failed by our hand, so that a process may end.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        clock: MachineClock,
+        network: Network,
+        config: Config,
+        journal: Journal,
+        acknowledged: Acknowledged,
+        rng: random.Random,
+        scale: float,
+        on_writer_started: Callable[[], None],
+    ) -> None:
+        self.loop, self.clock, self.network, self.config, self.journal = loop, clock, network, config, journal
+        self.acknowledged, self.rng, self.scale, self.on_writer_started = acknowledged, rng, scale, on_writer_started
+        self.counts: Counter[str] = Counter()
+        self.ledger_disk = LedgerDisk(config.archive.ledger)
+        self.has_power = asyncio.Event()
+        self.has_power.set()
+        self.may_crash = False
+        self.power_fails_with_writer = False
+        self._held: dict[str, bytes] = {}
+        self._recovering: asyncio.Task[None] | None = None
+        self.files = MachineFiles(config.archive.root, other=PRIVATE)
+        self.writer = Writer(self)
+        self.collectors = Collectors(self)
+        self.files.setup(clock, self.writer.die)
+
+    def load(self) -> Config:
+        """Return the configuration."""
+        return self.config
+
+    def lose_power(self) -> None:
+        """Stop everything at once, and come back with what the disk held."""
+        self.power_fails_with_writer = False
+        if not self.has_power.is_set():
+            return
+        self.has_power.clear()
+        self.counts["power loss"] += 1
+        self.journal.note("power fails")
+        self._held = self.ledger_disk.hold()
+        self.writer.die()
+        self.collectors.die()
+        self._recovering = asyncio.ensure_future(self._recover())
+
+    async def _recover(self) -> None:
+        await self.writer.is_down.wait()
+        await self.collectors.is_down.wait()
+        self.files.power_loss(self.rng.randrange(2**32))
+        lost = self.ledger_disk.lose_power(self._held, self.rng)
+        self.counts["transactions lost"] += lost
+        self.files = MachineFiles(self.config.archive.root, other=PRIVATE).setup(self.clock, self.writer.die)
+        self.files.touch_all()
+        self.journal.note(f"power is back; {lost} transactions of the ledger are lost")
+        self.has_power.set()
+
+    def clear_faults(self) -> None:
+        """Let nothing fail from now on."""
+        self.power_fails_with_writer = False
+        self.files.clear_faults()
+        self.writer.sqlite.clear_faults()
+        self.collectors.sqlite.clear_faults()
+        self.writer.stopped_until = 0.0
+        self.network.frozen_until = 0.0
+
+
+__all__ = ["Machine", "Wrong"]

@@ -1,0 +1,270 @@
+"""What must be true of an archive: the sources' dictionaries, the windows that were acknowledged, and the files, cell by cell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+from sinks.tts.sink import TtsSink
+from tests.simulation.sources import COUNTER
+from tokiod.archive.layout import daily
+from tokiod.simulator import oracle
+from tokiod.testing.clock import FakeClock
+from tokiod.tts.layout import OWN, form_of
+from tokiod.tts.schema import ABSENT, missing
+from tokiod.window import Calendar, Window, iso
+from tokiod.window_data import Collected, WindowMeta
+from tokiod.writer.sink_options import max_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from tests.simulation.sources import Source
+    from tokiod.batch import Extent
+    from tokiod.config.load import Config
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.window import Day
+
+
+FOREVER = 1e12
+"""Epoch seconds by which all late data and corrections can be had."""
+
+
+class Wrong(AssertionError):  # noqa: N818 - what is the case
+    """The archive is not what it must be."""
+
+
+@dataclass
+class Held:
+    """A file's content: cells by dataset and component, {epoch second: value}; raw samples of a live one in the same form."""
+
+    form: str
+    cells: dict[tuple[str, str], dict[int, float]]
+    raw: dict[tuple[str, str], dict[int, int]]
+
+
+@dataclass
+class Acknowledged:
+    """What the writer acknowledged: {source: {(dataset, component, time): value}}, and what else may be there instead."""
+
+    samples: defaultdict[str, dict[tuple[str, str, int], int]] = field(default_factory=lambda: defaultdict(dict))
+    sent: defaultdict[tuple[str, str, str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    windows: int = 0
+    on_sent: Callable[[Collected], object] = lambda _collected: None
+
+    def note_sent(self, collected: Collected) -> None:
+        """Note what is on its way."""
+        self.on_sent(collected)
+        for key, value in _samples(collected):
+            self.sent[collected.meta.source, *key].add(value)
+
+    def note(self, collected: Collected) -> None:
+        """Note what is acknowledged; a seam is for its neighbours, and may be in no file of its own day."""
+        self.windows += 1
+        if collected.meta.extent == "seam":
+            return
+        for key, value in _samples(collected):
+            self.samples[collected.meta.source][key] = value
+            self.sent.pop((collected.meta.source, *key), None)
+
+    def forget(self, sources: Iterable[str], window: Window) -> None:
+        """Expect nothing of a window any more: an operator took its file away."""
+        for source in sources:
+            known = self.samples[source]
+            for key in [key for key in known if window.start <= key[2] < window.end]:
+                del known[key]
+
+
+def check_now(
+    config: Config, sources: Mapping[str, Source], acknowledged: Acknowledged, ledger: Ledger | None, is_damaged: Callable[[Path], bool]
+) -> None:
+    """Each acknowledged sample is in its file, and so is each that the ledger calls stored. Raises Wrong.
+
+    The samples of a file that the sink has set aside without a copy are no longer acknowledged, once the ledger does not call them stored.
+    """
+    calendar, held = Calendar(config.timezone), {}
+    for source in sources.values():
+        stored = None if ledger is None else ledger.stored(source.name)
+        for (dataset, name, time), value in acknowledged.samples[source.name].items():
+            day = calendar.day(time)
+            path = config.archive.file(day, source.system)
+            if is_damaged(path):
+                continue
+            if path not in held:
+                held[path] = read(path)
+            file = held[path]
+            is_raw = dataset == COUNTER
+            if is_raw and file is not None and file.form == "sealed":
+                continue
+            there = {} if file is None else (file.raw if is_raw else file.cells).get((dataset, name), {})
+            may = acknowledged.sent.get((source.name, dataset, name, time), ())
+            if there.get(time) == value or there.get(time) in may:
+                continue
+            is_claimed = stored is not None and stored.covers(Window(time, time + source.step))
+            if is_claimed or not any(path.parent.glob(f"{path.name}.aside-*")):
+                claim = "stored" if is_claimed else "not stored"
+                place = f"{path.name} of {day.date}: {dataset} {name} {iso(time)}"
+                raise Wrong(f"acknowledged, but not in {place}: {there.get(time)}, not {value}; the ledger calls it {claim}")
+
+
+def check_end(config: Config, sources: Mapping[str, Source]) -> None:
+    """Each cell is what follows from all that the sources ever held. Raises Wrong."""
+    calendar, files = Calendar(config.timezone), {}
+    for source in sources.values():
+        for dataset, columns in source.samples.items():
+            for name in columns:
+                want = right_cells(source, dataset, name)
+                got: dict[int, float] = {}
+                for day in days(calendar, source.origin, source.end):
+                    path = config.archive.file(day, source.system)
+                    if path not in files:
+                        files[path] = read(path)
+                    if (file := files[path]) is not None:
+                        got |= file.cells.get((dataset, name), {})
+                if got != want:
+                    wrong = {
+                        time: (got.get(time), want.get(time))
+                        for time in sorted(got.keys() | want.keys())
+                        if got.get(time) != want.get(time)
+                    }
+                    first = dict(list(wrong.items())[:5])
+                    raise Wrong(f"in the end: {source.name} {dataset} {name}: {len(wrong)} cells (got, right), the first {first}")
+
+
+def right_cells(source: Source, dataset: str, name: str) -> dict[int, float]:
+    """Return a component's cells by their time, those of the old day only if it was asked for."""
+    samples = source.final(dataset, name)
+    live = {row: value for row, value in samples.items() if row > source.last_old_row}
+    old = {row: value for row, value in samples.items() if row <= source.last_old_row and source.is_old_wanted}
+    cells = _cells(source, dataset, live) | {r: cell for r, cell in _cells(source, dataset, old).items() if r < source.last_old_row}
+    return {source.origin + row * source.step: cell for row, cell in cells.items()}
+
+
+def _cells(source: Source, dataset: str, samples: dict[int, int]) -> dict[int, float]:
+    if dataset != COUNTER:
+        return {row: float(value) for row, value in samples.items()}
+    return oracle.cells(samples, source.max_step or float("inf"), oracle.REACH_SECONDS // source.step)
+
+
+def check_sealed(config: Config, sources: Mapping[str, Source], directory: Path) -> int:
+    """Each sealed file has the bytes of one that an undisturbed run makes of the same samples; return how many there are. Raises Wrong."""
+    calendar, clock = Calendar(config.timezone), FakeClock(0.0)
+
+    def path_of(day: Day, system: str) -> Path:
+        return directory / str(day.date) / f"{system}.hdf5"
+
+    sink = TtsSink(daily(calendar, path_of), clock, max_rates=max_rates(config))
+    span = Window(min(one.origin for one in sources.values()), max(one.end for one in sources.values()))
+    for day in days(calendar, span.start, span.end):
+        for source in sources.values():
+            window = Window(day.start, day.end)
+            if any(wanted.start < day.end and day.start < wanted.end for wanted in source.wanted):
+                sink.apply(_collected(source, window))
+            if window == source.old and source.is_old_wanted:
+                sink.apply(_collected(source, Window(day.end, day.end + source.step), "seam"))
+        sink.commit()
+    compared = 0
+    for system in sorted({source.system for source in sources.values()}):
+        for day in days(calendar, span.start, span.end):
+            made = config.archive.file(day, system)
+            if made.exists() and (updated := _sealed_at(made)) is not None:
+                clock.jump(updated - clock.time())
+                _compare_sealed(sink, system, day, made, path_of(day, system))
+                compared += 1
+    sink.close()
+    return compared
+
+
+def _collected(source: Source, window: Window, extent: Extent = "whole") -> Collected:
+    batches = [batch for batch in source.data(window, FOREVER).batches if extent == "whole" or batch.form == "counter"]
+    return Collected(WindowMeta(source.name, "simulated", source.system, window, extent=extent), batches)
+
+
+def _compare_sealed(sink: TtsSink, system: str, day: Day, made: Path, right: Path) -> None:
+    if not sink.seal(system, day.start):
+        raise Wrong(f"{made.name} of {day.date}: there is no undisturbed file")
+    if failed := [done for done in sink.run_maintenance() if done.error]:
+        raise Wrong(f"the undisturbed file of {day.date} can't be sealed: {failed[0].error}")
+    if made.read_bytes() != right.read_bytes():
+        raise Wrong(f"sealed {made.name} of {day.date}: {_difference(made, right)}")
+
+
+def read(path: Path) -> Held | None:
+    """Read a file; None where there is none."""
+    try:
+        file = h5py.File(path, "r", locking=False)
+    except FileNotFoundError:
+        return None
+    with file:
+        held = Held(form_of(file), {}, {})
+        file.visititems(lambda name, node: _read_dataset(held, file, name, node))
+    return held
+
+
+def _read_dataset(held: Held, file: Any, name: str, node: Any) -> None:
+    if name.startswith("_") or "columns" not in node.attrs:
+        return
+    stamps, columns = node.parent["timestamps"][...], [column.decode() for column in node.attrs["columns"]]
+    values = node[...]
+    for i, column in enumerate(columns):
+        rows = np.flatnonzero(~missing(values[:, i]))
+        held.cells[name, column] = dict(zip(stamps[rows].tolist(), values[rows, i].tolist(), strict=True))
+    raw = f"{OWN}/raw/{name}"
+    if held.form == "live" and raw in file:
+        samples = file[raw][: len(stamps)]
+        for i, column in enumerate(columns):
+            rows = np.flatnonzero(samples[:, i] != ABSENT)
+            held.raw[name, column] = dict(zip(stamps[rows].tolist(), samples[rows, i].tolist(), strict=True))
+
+
+def days(calendar: Calendar, start: int, end: int) -> Iterable[Day]:
+    """Yield the days of a span."""
+    day = calendar.day(start)
+    while day.start < end:
+        yield day
+        day = calendar.day(day.end)
+
+
+def _sealed_at(path: Path) -> int | None:
+    with h5py.File(path, "r", locking=False) as file:
+        if form_of(file) != "sealed":
+            return None
+        found: list[int] = []
+        file.visititems(
+            lambda name, node: found.append(int(node.attrs["updated"])) if not name.startswith("_") and "updated" in node.attrs else None
+        )
+        return found[0]
+
+
+def _difference(made: Path, right: Path) -> str:
+    with h5py.File(made, "r", locking=False) as one, h5py.File(right, "r", locking=False) as other:
+        names: set[str] = set()
+        one.visit(names.add)
+        other.visit(names.add)
+        for name in sorted(names):
+            if name not in one or name not in other:
+                return f"{name} is in one only"
+            if isinstance(one[name], h5py.Dataset):
+                a, b = one[name][...], other[name][...]
+                if a.shape != b.shape:
+                    return f"{name}: shape {a.shape}, not {b.shape}"
+                if a.tobytes() != b.tobytes():
+                    place = np.argwhere(a.view(np.int64) != b.view(np.int64))[:4].tolist() if a.dtype.itemsize == 8 else ""
+                    return f"{name} at {place}: {[a[tuple(p)] for p in place]}, not {[b[tuple(p)] for p in place]}"
+            for key in {*one[name].attrs, *other[name].attrs}:
+                if not np.array_equal(one[name].attrs.get(key), other[name].attrs.get(key)):
+                    return f"{name}: attribute {key}: {one[name].attrs.get(key)}, not {other[name].attrs.get(key)}"
+    return "other bytes with the same content"
+
+
+def _samples(collected: Collected) -> list[tuple[tuple[str, str, int], int]]:
+    found = []
+    for batch in collected.batches:
+        cells = zip(batch.time.tolist(), batch.column.tolist(), batch.value.tolist(), strict=True)
+        found += [((batch.dataset, batch.columns[column], time), int(value)) for time, column, value in cells]
+    return found

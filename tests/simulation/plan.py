@@ -1,0 +1,127 @@
+"""What a seed means: a site, how long it is simulated, and all that happens to it, as a list that can be shortened."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tests.support.model_site import NIGHTS
+from tokiod.window import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MEDIAN_HOURS, MAX_HOURS = 6.0, 40 * 24
+EVENTS_PER_HOUR = 0.9
+MIN_EVENTS, MAX_EVENTS = 3, 60
+
+KINDS = {
+    "kill writer": 6,
+    "kill writer at an operation": 16,
+    "kill writer at a statement": 5,
+    "kill collectors": 5,
+    "kill collectors at a statement": 4,
+    "power loss": 5,
+    "power loss at an operation": 10,
+    "operation fails": 10,
+    "statement fails": 4,
+    "disconnection": 4,
+    "network frozen": 3,
+    "writer stopped for a while": 3,
+    "clock jump": 3,
+    "source sick": 8,
+    "seal": 5,
+    "reopen": 3,
+    "backfill": 4,
+    "backfill an old day": 5,
+    "correction": 5,
+    "restart": 2,
+    "reload": 2,
+    "remove file": 3,
+    "damage file": 3,
+    "foreign file": 1,
+    "remove ledger": 1,
+    "older ledger": 1,
+}
+"""What may happen, and how often of all."""
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """Something that happens. at: seconds after the beginning; number: chooses among what it may happen to, whatever that is then."""
+
+    at: float
+    kind: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.at:.0f} {self.kind} {self.number}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A site and its fate. old_midnight: the beginning of a day that only a backfill reaches; first_midnight: of the data that are polled;
+    begin: epoch seconds.
+    """
+
+    seed: int
+    zone: str
+    old_midnight: int | None
+    first_midnight: int
+    begin: int
+    hours: float
+    step: int
+    window: int
+    systems: int
+    columns: int
+    faults: float
+    max_step: float
+    events: tuple[Event, ...]
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """Return the plan of a seed."""
+        rng = random.Random(f"plan/{seed}")
+        hours = min(MAX_HOURS, max(1.0, rng.lognormvariate(0.0, 1.2) * MEDIAN_HOURS))
+        past = rng.choice((1, 1, 1, 2, 3, 20)) if hours < 60 else 1
+        step = 3600 if past > 3 or hours > 96 else rng.choice((900, 1800)) if hours > 20 else rng.choice((600, 900, 1800))
+        window = step * rng.choice((2, 4, 6)) * (3 if past > 3 or hours > 96 else 1)
+        zone = rng.choice(tuple(NIGHTS))
+        calendar, day = Calendar(zone), None
+        day = calendar.day(NIGHTS[zone] - rng.choice((0, 0, 1, past)) * 86400 + 43200)
+        last = day
+        for _ in range(past):
+            last = calendar.day(last.end)
+        # Most of what is intricate happens at midnight.
+        begin = last.end - int(rng.random() * min(hours, 20) * 3600) if hours < 48 else last.start + rng.randrange(80000)
+        count = min(MAX_EVENTS, max(MIN_EVENTS, int(hours * EVENTS_PER_HOUR * rng.choice((0.3, 1, 1, 3)))))
+        chosen = rng.choices(tuple(KINDS), tuple(KINDS.values()), k=count)
+        events = sorted(Event(rng.random() * hours * 3600, kind, rng.randrange(2**32)) for kind in chosen)
+        # Out of reach of polling, which goes back as far as it is simulated, and half a day more.
+        gap = 4 + int(hours / 24)
+        old = calendar.day(day.start - gap * 86400 + 43200).start if rng.random() < 0.4 else None
+        return cls(
+            seed=seed,
+            zone=zone,
+            old_midnight=old,
+            first_midnight=day.start,
+            begin=begin - begin % 60,
+            hours=hours,
+            step=step,
+            window=window,
+            systems=rng.choice((1, 1, 2, 3)),
+            columns=rng.choice((1, 2, 3)),
+            faults=rng.choice((0.0, 0.01, 0.05)),
+            max_step=rng.choice((0.0, 0.0, 60.0)),
+            events=tuple(events),
+        )
+
+    def only(self, events: Iterable[Event]) -> Plan:
+        """Return the plan with fewer events."""
+        return replace(self, events=tuple(events))
+
+    @property
+    def end(self) -> int:
+        """Epoch seconds after which nothing happens and the sources hold no more: the end of a window."""
+        return Calendar(self.zone).window(int(self.begin + self.hours * 3600), self.window).end

@@ -1,0 +1,571 @@
+"""A seed played: the site, its machine, its operators, and what must be true meanwhile and in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import errno
+import math
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+import time
+import traceback
+from collections import Counter
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import h5py
+import structlog
+
+import collectors
+from tests.simulation.clock import MachineClock
+from tests.simulation.journal import Journal
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.machine import Machine
+from tests.simulation.network import Network
+from tests.simulation.oracle import Acknowledged, Wrong, check_end, check_now, check_sealed
+from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
+from tests.simulation.subscriber import SlowSubscriber
+from tokiod.archive.seal_marker import mark, marked_files
+from tokiod.config import plugins
+from tokiod.config.load import ArchiveConfig, BusConfig, Config
+from tokiod.ledger.jobs import JobRequest
+from tokiod.ledger.ledger import Ledger
+from tokiod.tts.layout import form_of, open_for_reading
+from tokiod.units import Duration
+from tokiod.window import Calendar, Window, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.plan import Event, Plan
+
+KINDS = str(Path(__file__).parent / "kinds")
+MEMORY = Path("/dev/shm")
+MAX_CHECKS = 12
+SETTLE_CHECK_SECONDS = 900.0
+SETTLE_DAYS = 3
+MAX_ROWS: dict[str, int | None] = {"stored": None, "job": 400, "backfilled": 0, "seam": 0, "received": 0, "begun": 0, "stamp": 1}
+"""Of the ledger's tables, at rest; None: a few for each source."""
+COPY_AGE_SECONDS = 7200.0
+"""A copy of the ledger that is younger passes for the ledger, as docs say."""
+
+
+@dataclass
+class Outcome:
+    """What became of a seed. wrong: empty if all was right; days: of site time."""
+
+    plan: Plan
+    wrong: str
+    digest: str
+    days: float
+    seconds: float
+    counts: Counter[str]
+    lines: list[str] = field(repr=False)
+
+
+def play(plan: Plan) -> Outcome:
+    """Play a plan in a directory of its own."""
+    if KINDS not in collectors.__path__:
+        collectors.__path__.append(KINDS)
+    directory = Path(tempfile.mkdtemp(prefix="tokiod-simulation-", dir=MEMORY if MEMORY.is_dir() else None))
+    begun, loop = time.process_time(), SimulatedLoop()
+    asyncio.set_event_loop(loop)
+    loop.set_exception_handler(loop.keep_failure)
+    before, wrong = structlog.get_config(), ""
+    site = Site(plan, directory, loop)
+    structlog.configure(processors=[site.journal.processor], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False)
+    try:
+        loop.run_until_complete(site.run())
+    except Wrong as error:
+        wrong = str(error)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        wrong = "".join(traceback.format_exception(error))
+    finally:
+        with suppress(BaseException):
+            site.machine.writer.die()
+            site.machine.collectors.die()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(asyncio.sleep(20))
+        structlog.configure(**before)
+        loop.close()
+        SOURCES.clear()
+        shutil.rmtree(directory)
+    site.journal.note(f"outcome {wrong.splitlines()[-1] if wrong else 'right'}")
+    counts = site.counts + site.machine.counts + site.network.counts
+    days = loop.now / 86400
+    return Outcome(
+        plan, wrong.replace(str(directory), ""), site.journal.digest(), days, time.process_time() - begun, counts, site.journal.lines
+    )
+
+
+class Site:
+    """A site."""
+
+    def __init__(self, plan: Plan, directory: Path, loop: SimulatedLoop) -> None:
+        self.plan = plan
+        self.calendar = Calendar(plan.zone)
+        self.directory = directory
+        self.counts: Counter[str] = Counter()
+        self.rng = random.Random(f"site/{plan.seed}")
+        self.tick = min(60.0, plan.window / 10)
+        self.clock = MachineClock(loop, float(plan.begin), self.tick)
+        self.journal = Journal(directory, self.clock)
+        self.loop = loop
+        self.network = Network(loop, random.Random(f"network/{plan.seed}"), 2.0)
+        self.acknowledged = Acknowledged()
+        self.sources = {source.name: source for number in range(plan.systems) for source in self._sources(number)}
+        SOURCES.clear()
+        SOURCES.update(self.sources)
+        (directory / "tts").mkdir()
+        (directory / "run").mkdir(0o700)
+        self.config = self._config()
+        scale = max(20.0, min(300.0, plan.window / 6))
+        rng = random.Random(f"machine/{plan.seed}")
+        self.machine = Machine(
+            loop, self.clock, self.network, self.config, self.journal, self.acknowledged, rng, scale, self._writer_started
+        )
+        chance = random.Random(f"subscriber/{plan.seed}")
+        self.subscriber = SlowSubscriber(self.config, self.sources, loop, self.clock, chance, self.counts)
+        self.acknowledged.on_sent = self.subscriber.note_sent
+        self._checks = 0
+        self._failure: BaseException | None = None
+        self._corrected: list[tuple[Source, int]] = []
+        self._damaged: dict[Path, int] = {}
+        self._ledgers: list[tuple[float, bytes]] = []
+        self._has_lost_ledger = False
+
+    # ---- the site
+
+    def _sources(self, number: int) -> list[Source]:
+        plan, rng = self.plan, random.Random(f"sources/{self.plan.seed}/{number}")
+        fills = [(COUNTER, GAUGE)] if rng.random() < 0.6 else [(COUNTER,), (FULLNESS,)]
+        found = []
+        for index, datasets in enumerate(fills):
+            source = Source(
+                name=f"fs{number}-{index}",
+                system=f"fs{number}",
+                datasets=datasets,
+                calendar=self.calendar,
+                origin=plan.first_midnight if plan.old_midnight is None else plan.old_midnight,
+                live=plan.first_midnight,
+                old=self._old_day,
+                end=plan.end,
+                step=plan.step,
+                reports_progress=rng.random() < 0.5,
+                lag=rng.choice((0.0, 60.0)),
+                seed=f"source/{plan.seed}",
+                max_step=plan.max_step if COUNTER in datasets else 0.0,
+            )
+            source.fill(plan.columns, plan.faults)
+            for row in range(source.rows):
+                if row >= source.row(source.live) and rng.random() < 0.3 * plan.faults:
+                    source.late[row] = source.origin + (row + 1) * source.step + rng.random() * self._recount[-1] * 0.8
+            found.append(source)
+        return found
+
+    @property
+    def _old_day(self) -> Window | None:
+        if self.plan.old_midnight is None:
+            return None
+        day = self.calendar.day(self.plan.old_midnight)
+        return Window(day.start, day.end)
+
+    @property
+    def _recount(self) -> tuple[int, ...]:
+        return 1800, 7200
+
+    def _config(self) -> Config:
+        plan, kind = self.plan, plugins.load("simulated")
+        sources = tuple(
+            kind.Config(
+                name=source.name,
+                kind="simulated",
+                system=source.system,
+                window=Duration(plan.window),
+                settle=Duration(30),
+                retention=Duration(plan.end - plan.first_midnight + 43200),
+                timeout=Duration(600),
+                recount=tuple(map(Duration, self._recount)),
+                heal_rate=0.0,
+                fills=source.datasets,
+                seconds=source.step,
+                max_step=source.max_step,
+            )
+            for source in self.sources.values()
+        )
+        archive = ArchiveConfig(path=f"{self.directory}/tts/%Y-%m-%d/{{system}}.hdf5", seal_after=Duration(self.rng.choice((6, 48)) * 3600))
+        return Config(timezone=plan.zone, archive=archive, bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"), source=sources)
+
+    # ---- time
+
+    async def run(self) -> None:
+        """Let all happen, then wait until nothing changes any more, and compare."""
+        plan = self.plan
+        self.journal.note(f"seed {plan.seed}: {plan.hours:.1f} hours from {iso(plan.begin)} in {plan.zone}, {len(self.sources)} sources")
+        keeping = [asyncio.ensure_future(self._guard(one.keep())) for one in (self.machine.writer, self.machine.collectors)]
+        for event in plan.events:
+            await self._sleep_until(event.at)
+            self.journal.note(f"event {event}")
+            self._copy_ledger()
+            self.counts[event.kind] += self._happen(event)
+        await self._sleep_until(plan.end - plan.begin)
+        await self._settle()
+        for task in keeping:
+            task.cancel()
+
+    async def _guard(self, coroutine: object) -> None:
+        try:
+            await coroutine  # type: ignore[misc]
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the main task raises it
+            self._failure = error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self.loop.failure is not None:
+            raise self.loop.failure
+        if self.journal.faults:
+            raise Wrong(f"a fault in tokiod: {self.journal.faults[0]}")
+
+    async def _sleep_until(self, at: float) -> None:
+        while (seconds := at - self.loop.now) > 0:
+            await asyncio.sleep(min(seconds, 3600.0))
+            self._raise_failure()
+
+    # ---- what happens
+
+    def _happen(self, event: Event) -> bool:
+        """Let an event happen; return whether it could."""
+        rng = random.Random(event.number)
+        return bool(getattr(self, "_" + event.kind.replace(" ", "_"))(rng))
+
+    def _kill_writer(self, _rng: random.Random) -> bool:
+        self.machine.writer.die()
+        return True
+
+    def _kill_writer_at_an_operation(self, rng: random.Random) -> bool:
+        self.machine.files.kill_at(rng.choice((rng.randint(1, 60), rng.randint(1, 400))))
+        return True
+
+    def _kill_writer_at_a_statement(self, rng: random.Random) -> bool:
+        self.machine.writer.sqlite.kill_at(rng.randint(1, 200))
+        return True
+
+    def _kill_collectors(self, _rng: random.Random) -> bool:
+        self.machine.collectors.die()
+        return True
+
+    def _kill_collectors_at_a_statement(self, rng: random.Random) -> bool:
+        self.machine.collectors.sqlite.kill_at(rng.randint(1, 300))
+        return True
+
+    def _power_loss(self, _rng: random.Random) -> bool:
+        self.machine.lose_power()
+        return True
+
+    def _power_loss_at_an_operation(self, rng: random.Random) -> bool:
+        self.machine.power_fails_with_writer = True
+        return self._kill_writer_at_an_operation(rng)
+
+    def _operation_fails(self, rng: random.Random) -> bool:
+        self.machine.may_crash = True
+        code = rng.choice((errno.EIO, errno.ENOSPC, errno.ESTALE))
+        operation = rng.choice(("", "", "fdatasync", "fsync", "fsync_directory", "rename", "pwrite", "open", "stat"))
+        for _ in range(rng.choice((1, 1, 3))):
+            if operation:
+                self.machine.files.fail(operation, rng.randint(1, 12), code)
+            else:
+                self.machine.files.fail_at(rng.randint(1, 200), code)
+        return True
+
+    def _statement_fails(self, rng: random.Random) -> bool:
+        self.machine.may_crash = True
+        process = rng.choice((self.machine.writer, self.machine.collectors))
+        process.sqlite.fail_at(rng.randint(1, 300), rng.choice((sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)))
+        return True
+
+    def _disconnection(self, _rng: random.Random) -> bool:
+        self.network.break_connections()
+        return True
+
+    def _network_frozen(self, rng: random.Random) -> bool:
+        self.network.freeze(self.machine.scale * rng.choice((0.5, 2, 10)))
+        return True
+
+    def _writer_stopped_for_a_while(self, rng: random.Random) -> bool:
+        self.machine.writer.stopped_until = self.loop.now + self.machine.scale * rng.choice((0.5, 2, 20))
+        return True
+
+    def _clock_jump(self, rng: random.Random) -> bool:
+        seconds = rng.choice((5, -5, 600, -600, 86400, -7200, 30 * 86400, 3 * 365 * 86400))
+        self.clock.ahead += seconds
+        self.loop.call_later(rng.choice((120, 1200)), self._put_clock_right)
+        return True
+
+    def _put_clock_right(self) -> None:
+        self.clock.ahead = 0.0
+
+    def _source_sick(self, rng: random.Random) -> bool:
+        source = rng.choice(list(self.sources.values()))
+        now = self.clock.true_time()
+        source.sick.append((now, now + rng.choice((300, 3600, 6 * 3600)), rng.choice(("fails", "fails half", "hangs"))))
+        return True
+
+    def _seal(self, rng: random.Random) -> bool:
+        return self._with_file(rng, mark)
+
+    def _remove_file(self, rng: random.Random) -> bool:
+        return self._with_file(rng, self._remove)
+
+    def _damage_file(self, rng: random.Random) -> bool:
+        """Let another program truncate a file, or overwrite its beginning."""
+        return self._with_file(rng, lambda path: self._damage(path, rng))
+
+    def _damage(self, path: Path, rng: random.Random) -> None:
+        self._expect_nothing_of(path)
+        inode, size = path.stat().st_ino, path.stat().st_size
+        if rng.random() < 0.5:
+            os.truncate(path, size // 2)
+        else:
+            with path.open("r+b") as file:
+                file.write(b"\xff" * 512)
+        self._damaged[path] = inode
+
+    def _foreign_file(self, rng: random.Random) -> bool:
+        """Let another program put a file of its own where the archive's files are."""
+        path = self.config.archive.root / "other" / f"{rng.choice(sorted(self.sources))}.hdf5"
+        path.parent.mkdir(exist_ok=True)
+        with h5py.File(path, "w") as file:
+            file.attrs["start"] = rng.choice(("noon", math.nan, 1e300, -1))
+        return True
+
+    def _remove_damaged(self) -> None:
+        """Remove what an operator finds damaged in the end: files that were not replaced since."""
+        shutil.rmtree(self.config.archive.root / "other", ignore_errors=True)
+        for path in filter(self._is_damaged, self._damaged):
+            self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        path.unlink()
+        self._expect_nothing_of(path)
+
+    def _expect_nothing_of(self, path: Path) -> None:
+        """Expect no acknowledged sample in a file that is destroyed, until it is collected again."""
+        day = self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name))
+        names = [source.name for source in self.sources.values() if source.system == path.stem]
+        self.acknowledged.forget(names, Window(day.start, day.end))
+
+    def _with_file(self, rng: random.Random, action: Callable[[Path], object]) -> bool:
+        if not (files := self._live_files()):
+            return False
+        path = rng.choice([*files, files[-1], files[-1]])
+        self.journal.note(f"file {path}")
+        action(path)
+        return True
+
+    def _remove_ledger(self, _rng: random.Random) -> bool:
+        """Let an operator delete the ledger; what it knew of records that were late is collected again by force in the end."""
+        self._corrected += [(source, row) for source in self.sources.values() for row in source.late]
+        self._has_lost_ledger = True
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.config.archive.ledger}{suffix}").unlink(missing_ok=True)
+        return True
+
+    def _older_ledger(self, rng: random.Random) -> bool:
+        """Let an operator put a copy of the ledger back that was made some hours ago."""
+        copies = [copy for at, copy in self._ledgers if at < self.loop.now - COPY_AGE_SECONDS]
+        if not copies:
+            return False
+        self._remove_ledger(rng)
+        self.config.archive.ledger.write_bytes(copies[-1])
+        return True
+
+    def _copy_ledger(self) -> None:
+        """Keep a copy of the ledger, as a backup of the archive does."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
+            self._ledgers = [*self._ledgers[-5:], (self.loop.now, ledger.serialize())]
+
+    def _files(self) -> list[Path]:
+        return sorted(path for path in self.config.archive.files() if path.parent.name != "other")
+
+    def _live_files(self) -> list[Path]:
+        first = str(self.calendar.day(self.plan.first_midnight).date)
+        return [path for path in self._files() if path.parent.name >= first]
+
+    def _reopen(self, rng: random.Random) -> bool:
+        return self._add_job(rng, force=True)
+
+    def _backfill(self, rng: random.Random) -> bool:
+        return self._add_job(rng, force=rng.random() < 0.5)
+
+    def _backfill_an_old_day(self, rng: random.Random) -> bool:
+        """Backfill a day that polling does not reach, and mostly kill the collectors meanwhile."""
+        source = rng.choice(list(self.sources.values()))
+        if source.old is None:
+            return False
+        source.is_old_wanted |= self._request(source, source.old, force=False)
+        if rng.random() < 0.7:
+            self.machine.collectors.sqlite.kill_at(rng.randint(1, 40 * (2 + source.old.seconds // self.plan.window)))
+        return source.is_old_wanted
+
+    def _add_job(self, rng: random.Random, *, force: bool) -> bool:
+        source = rng.choice(list(self.sources.values()))
+        if (closed := self._closed(source)) <= source.live:
+            return False
+        length = rng.choice((1, 3, 10)) * self.plan.window
+        start = self.calendar.window(rng.randrange(source.live, closed), self.plan.window).start
+        return self._request(source, Window(start, min(start + length, closed)), force=force)
+
+    def _closed(self, source: Source) -> int:
+        """Return the end of the newest window that is over: operators ask for no other."""
+        now = int(self.clock.true_time() - 2 * self.tick - source.lag)
+        return min(self.calendar.window(now, self.plan.window).start, source.end)
+
+    def _request(self, source: Source, span: Window, *, force: bool) -> bool:
+        """Add a job, as `tokioctl backfill` does; return whether the ledger could be written."""
+        try:
+            with Ledger.open_existing(self.config.archive.ledger) as ledger:
+                ledger.jobs.add(JobRequest(source.name, span, force=force), self.clock.time())
+        except Exception as error:  # noqa: BLE001 - the ledger is not there yet
+            self.journal.note(f"no job: {type(error).__name__}")
+            return False
+        return True
+
+    def _correction(self, rng: random.Random) -> bool:
+        """Let a source correct a row that it held before, and an operator collect it again."""
+        source = rng.choice(list(self.sources.values()))
+        now = self.clock.true_time()
+        last = source.row(self._closed(source)) - 1
+        if last < source.row(source.live):
+            return False
+        row = rng.randint(max(source.row(source.live), last - 50), last)
+        for dataset, columns in source.samples.items():
+            for name, column in columns.items():
+                if row in column:
+                    value = max(0, column[row] + rng.choice((-5, -1, 1, 3)))
+                    source.corrections.setdefault((dataset, name, row), []).append((now, value))
+        self._corrected.append((source, row))
+        self._collect_corrected(source, row)
+        return True
+
+    def _collect_corrected(self, source: Source, row: int) -> None:
+        start = source.origin + row * source.step
+        window = self.calendar.window(start, self.plan.window)
+        self._request(source, Window(window.start, min(window.end, source.end)), force=True)
+
+    def _restart(self, rng: random.Random) -> bool:
+        rng.choice((self.machine.writer, self.machine.collectors)).stop()
+        return True
+
+    def _reload(self, _rng: random.Random) -> bool:
+        if self.machine.collectors.process is not None and self.machine.writer.process is not None:
+            self.machine.collectors.process.request_reload()
+            self.machine.writer.process.reload()
+            return True
+        return False
+
+    # ---- what must be true
+
+    def _writer_started(self) -> None:
+        self.subscriber.connect(self.network.servers[self.config.feed_inner])
+        self._checks += 1
+        if self.machine.writer.starts > 1 and self._checks <= MAX_CHECKS:
+            self._check()
+
+    def _check(self) -> None:
+        process = self.machine.writer.process
+        ledger = None if process is None else process._ledger
+        check_now(self.config, self.sources, self.acknowledged, ledger, self._is_damaged)
+
+    def _is_damaged(self, path: Path) -> bool:
+        return path in self._damaged and path.exists() and path.stat().st_ino == self._damaged[path]
+
+    async def _settle(self) -> None:
+        """Let all faults end, and wait until nothing is missing and all is sealed."""
+        machine = self.machine
+        self.journal.note("faults end")
+        machine.clear_faults()
+        self.clock.ahead = 0.0
+        self.subscriber.loses = False
+        for source in self.sources.values():
+            source.sick.clear()
+        await self._wait(lambda: machine.writer.process is not None and machine.collectors.process is not None, "the processes run")
+        self._remove_damaged()
+        for source, row in self._corrected:
+            self._collect_corrected(source, row)
+        for source in self.sources.values():
+            if source.is_old_wanted and source.old is not None:  # a power loss may have taken the job, or a failing disk the file
+                self._request(source, source.old, force=self._has_lost_ledger)
+        await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)  # until missing files are noticed
+        await self._wait(self._is_at_rest, "at rest")
+        self._check()
+        for path in self._files():
+            mark(path)
+        await self._wait(self._is_sealed, "all sealed")
+        self._check_bounds()
+        self._check()
+        check_end(self.config, self.sources)
+        self.subscriber.check()
+        (self.directory / "undisturbed").mkdir()
+        self.counts["sealed files compared"] += check_sealed(self.config, self.sources, self.directory / "undisturbed")
+
+    def _check_bounds(self) -> None:
+        """Nothing grows with time: rows of the ledger, open files, what is in flight. Raises Wrong."""
+        with closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
+            rows = {table: ledger.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in MAX_ROWS}
+        spans = len(self.sources) * (2 + 2 * self.counts["clock jump"])
+        for table, most in MAX_ROWS.items():
+            if rows[table] > (spans if most is None else most):
+                raise Wrong(f"{rows[table]} rows in the ledger's table {table}")
+        writer, sender = self.machine.writer.process, self.machine.collectors.process
+        if writer is not None and len(writer._sink._open) > writer._sink.max_open:
+            raise Wrong(f"{len(writer._sink._open)} files are open")
+        if writer is not None and writer._receiver.incomplete_bytes:
+            raise Wrong(f"{writer._receiver.incomplete_bytes} bytes of incomplete windows")
+        if sender is not None and sender._sender.state.in_flight > self.config.bus.max_windows:
+            raise Wrong(f"{sender._sender.state.in_flight} windows are in flight")
+
+    async def _wait(self, condition: Callable[[], str | bool], what: str) -> None:
+        until, state = self.loop.now + SETTLE_DAYS * 86400, condition()
+        while state is not True:
+            if self.loop.now > until:
+                raise Wrong(f"never {what}: {state}")
+            await asyncio.sleep(SETTLE_CHECK_SECONDS)
+            self._raise_failure()
+            state = condition()
+        self.journal.note(f"{what}")
+
+    def _is_at_rest(self) -> str | bool:
+        try:
+            with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+                for source in self.sources.values():
+                    if holes := [hole for span in source.wanted for hole in ledger.stored(source.name).holes(span.start, span.end)]:
+                        why = [(one.state, one.error) for one in ledger.unstored(source.name)][:3]
+                        return f"{source.name} misses {holes[0]} and {len(holes) - 1} more; {why}"
+                    if jobs := ledger.jobs.unfinished(source.name):
+                        return f"job {jobs[0]} is not finished"
+                    if due := [one for one in ledger.counts(source.name).due(1e12, self._recount) if one.window.end <= source.end]:
+                        return f"{source.name}: {due[0]} is to be recounted"
+        except Exception as error:  # noqa: BLE001 - the writer may be starting
+            return f"the ledger can't be read: {error}"
+        return True
+
+    def _is_sealed(self) -> str | bool:
+        if marked := sorted(marked_files(self.config.archive.root)):
+            return f"{marked[0]} is marked"
+        for path in self._files():
+            with open_for_reading(path) as file:
+                if form_of(file) != "sealed":
+                    return f"{path} is live"
+        return True

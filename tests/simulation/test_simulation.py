@@ -1,0 +1,158 @@
+"""The simulation itself: it is right where the product is, finds faults that are planted, and plays a seed the same way each time.
+
+`make simulate` plays many seeds, `make simulate-ci` new ones for three minutes and all that ever failed.
+"""
+
+import asyncio
+import random
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from sinks.tts.seams import Seams
+from sinks.tts.sink import TtsSink
+from tests.simulation.clock import MachineClock
+from tests.simulation.disk import LedgerDisk, ProcessSqlite
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Network
+from tests.simulation.plan import KINDS, Event, Plan
+from tests.simulation.site import Site, play
+from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.window import Window
+from tokiod.window_data import WindowMeta
+
+NIGHT = replace(
+    Plan.of(1),
+    zone="UTC",
+    old_midnight=None,
+    first_midnight=1_517_184_000,
+    begin=1_517_184_000 + 22 * 3600,
+    hours=4.0,
+    step=3600,
+    window=7200,
+    systems=1,
+    columns=1,
+    faults=0.0,
+    max_step=0.0,
+)
+"""Two hours before and two after a midnight, at a site of one component."""
+
+
+def test_a_night_in_which_all_sorts_of_things_happen_ends_right():
+    kinds = ["kill writer at an operation", "disconnection", "source sick", "power loss", "clock jump", "correction", "restart"]
+    outcome = play(replace(NIGHT, events=tuple(Event(900.0 * (1 + i), kind, 7 * i + 1) for i, kind in enumerate(kinds))))
+    assert not outcome.wrong
+    assert outcome.counts["sealed files compared"] == 2
+    assert outcome.counts["power loss"]
+
+
+def test_the_same_plan_gives_the_same_log():
+    plan = replace(NIGHT, events=(Event(2000.0, "kill writer at an operation", 3), Event(4000.0, "power loss at an operation", 5)))
+    one, other = play(plan), play(plan)
+    assert one.lines == other.lines
+    assert one.digest == other.digest
+
+
+def test_a_writer_that_does_not_sync_is_found(monkeypatch):
+    monkeypatch.setattr("tests.simulation.disk.MachineFiles.fdatasync", lambda self, _fd: self._step("fdatasync"))
+    events = tuple(Event(2500.0 + 3000.0 * i, "power loss", 3 + i) for i in range(4))
+    assert any("acknowledged, but not in" in play(replace(NIGHT, seed=seed, events=events)).wrong for seed in range(4))
+
+
+def test_days_that_do_not_learn_the_first_samples_of_the_next_are_found(monkeypatch):
+    monkeypatch.setattr(Seams, "_correct_before", lambda *_: None)
+    monkeypatch.setattr(Seams, "_take_from_after", lambda *_: None)
+    assert "in the end" in play(replace(NIGHT, events=())).wrong
+
+
+def test_an_old_day_that_is_backfilled_has_its_last_cell():
+    plan = replace(NIGHT, old_midnight=NIGHT.first_midnight - 10 * 86400, events=(Event(600.0, "backfill an old day", 5),))
+    outcome = play(plan)
+    assert not outcome.wrong
+    assert outcome.counts["sealed files compared"] == 3
+
+
+def test_a_window_that_is_published_before_a_change_is_found(monkeypatch):
+    monkeypatch.setattr(TtsSink, "_note_changes", lambda *_: None)
+    assert "a subscriber has" in play(replace(NIGHT, events=())).wrong
+
+
+def test_each_kind_of_event_can_happen():
+    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in KINDS)
+
+
+def test_half_of_all_seeds_simulate_at_most_six_hours_and_none_more_than_forty_days():
+    hours = sorted(Plan.of(seed).hours for seed in range(400))
+    assert 4 < hours[200] < 8
+    assert hours[-1] <= 40 * 24
+
+
+def test_time_jumps_to_the_next_timer():
+    loop = SimulatedLoop()
+    clock = MachineClock(loop, 1000.0, tick=20.0)
+
+    async def sleep() -> tuple[float, float]:
+        await asyncio.sleep(86400)
+        await clock.sleep(1)  # takes a tick
+        return loop.time(), clock.time()
+
+    assert loop.run_until_complete(sleep()) == (pytest.approx(86420), pytest.approx(87420))
+    loop.close()
+
+
+def test_connections_deliver_in_order_and_lose_messages_only_at_their_end():
+    loop = SimulatedLoop()
+    network = Network(loop, random.Random(1), 5.0)
+
+    async def talk() -> list[bytes]:
+        server = network.bind("bus", 0, "bus")
+        with network.connector().connected("bus", None) as client:
+            for number in range(10):
+                await client.send([b"%d" % number])
+            await asyncio.sleep(1000)
+            server.send_multipart([client.name, b"answer"], 0)
+            assert await client.receive() == b"answer"
+            network.break_connections()
+            assert await client.ended() == "disconnected"
+        return [frames[1] for frames in server._inbox]
+
+    assert loop.run_until_complete(talk()) == [b"%d" % number for number in range(10)]
+    loop.close()
+
+
+def test_a_power_loss_keeps_what_the_ledger_has_synced_and_no_part_of_a_transaction(tmp_path):
+    path = tmp_path / "ledger.sqlite3"
+    found = set()
+    for seed in range(12):
+        for part in tmp_path.iterdir():
+            part.unlink()
+        disk = LedgerDisk(path)
+        with Ledger.open(path, sqlite=ProcessSqlite(disk, lambda: None)) as ledger:
+            store(ledger, 0, 4)
+            ledger.forget("fs", Window(0, 60))  # synced
+            store(ledger, 4, 8)
+            held = disk.hold()
+        disk.lose_power(held, random.Random(seed))
+        with Ledger.open(path) as ledger:
+            ((start, end),) = ledger.stored("source")
+        assert start == 60
+        assert 240 <= end <= 480
+        assert end % 60 == 0
+        found.add(end)
+    assert len(found) > 1
+
+
+def test_a_statement_fails_once(tmp_path):
+    sqlite = ProcessSqlite(LedgerDisk(tmp_path / "ledger.sqlite3"), lambda: None)
+    with Ledger.open(tmp_path / "ledger.sqlite3", sqlite=sqlite) as ledger:
+        sqlite.fail_at(2, sqlite3.SQLITE_FULL)
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            store(ledger, 0, 1)
+        store(ledger, 0, 1)
+        assert list(ledger.stored("source")) == [(0, 60)]
+
+
+def store(ledger: Ledger, first: int, last: int) -> None:
+    for minute in range(first, last):
+        ledger.store([StoredEntry(WindowMeta("source", "kind", "fs", Window(minute * 60, minute * 60 + 60)), 1)], float(minute))
