@@ -487,11 +487,20 @@ def shared(tmp_path):
 
 
 def test_what_all_users_can_reach_is_warned_of(load, shared):
-    config = load(f'{HEAD}{SOURCE}[bus]\nendpoint = "ipc://{shared}/bus"\n[feed]\nendpoint = "tcp://127.0.0.1:5556"\n')
+    config = load(f'{HEAD}{SOURCE}[bus]\nendpoint = "ipc://{shared}/bus"\n[feed]\nendpoint = "ipc:///run/feed"\n')
     assert configuration.warnings(config) == [
-        "feed.endpoint: every local user can subscribe to a feed on tcp without keys",
         f"bus.endpoint: all users can write to {shared} and replace the socket",
     ]
+
+
+def test_a_feed_on_tcp_without_keys_is_refused_unless_anyone_may_subscribe(load):
+    open_feed, keys = '[feed]\nendpoint = "tcp://127.0.0.1:5556"\n', 'secret_key_file = "feed.key_secret"\nclients = "clients"\n'
+    with pytest.raises(ConfigError, match=r"every local user could subscribe to a feed on tcp without keys: use ipc, set secret_key_file"):
+        load(f"{HEAD}{SOURCE}{open_feed}")
+    assert configuration.warnings(load(f"{HEAD}{SOURCE}{open_feed}allow_anyone = true\n")) == []
+    assert not load(f"{HEAD}{SOURCE}{open_feed}{keys}").feed.allow_anyone
+    with pytest.raises(ConfigError, match=r"feed: allow_anyone: only clients with a key may subscribe \(line \d+\)"):
+        load(f"{HEAD}{SOURCE}{open_feed}{keys}allow_anyone = true\n")
 
 
 LMT = 'name = "l"\nkind = "lmt"\nsystem = "l"\nurl = "mysql://user@{host}/filesystem_l"\npassword_file = "p"\n'

@@ -30,6 +30,7 @@ endpoint = "ipc://{directory}/bus"
 [feed]
 endpoint = "{endpoint}"
 """
+ANYONE = "allow_anyone = true\n"
 KEYS = 'secret_key_file = "server.key_secret"\nclients = "clients"\n'
 MIB = 1 << 20
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\0NULL" + b"\0" * 48
@@ -42,7 +43,7 @@ class Running:
     def __init__(self, directory, endpoint, keys):
         self.path, self.endpoint, self.log = directory / "tokiod.toml", endpoint, directory / "log"
         secrets = f'secrets = "{keys}"\n' if keys else ""
-        self.path.write_text(secrets + CONFIG.format(directory=directory, endpoint=endpoint) + KEYS * bool(keys))
+        self.path.write_text(secrets + CONFIG.format(directory=directory, endpoint=endpoint) + (KEYS if keys else ANYONE))
         self.feed = Feed(f"ipc://{directory}/feed.in", "one")
         self.process = None
         self.published = 0
@@ -246,7 +247,7 @@ def test_a_feed_without_a_writer_waits_for_one_and_ends_when_asked(running, raw)
 def test_a_socket_that_can_not_be_opened_needs_an_operator(sockets, tcp):
     with plain.create_server(address(tcp)):
         path = sockets / "tokiod.toml"
-        path.write_text(CONFIG.format(directory=sockets, endpoint=tcp))
+        path.write_text(CONFIG.format(directory=sockets, endpoint=tcp) + ANYONE)
         command = [sys.executable, "-m", "tokiod.cli.tokiod", "feed", "--config", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 2

@@ -63,6 +63,20 @@ def test_old_files_are_forgotten_once_they_are_deleted(ledger, tmp_path):
     assert [received.outcome(digest) for digest in "123"] == [None, "collected", "collected"]
 
 
+def test_of_files_that_are_gone_only_the_newest_are_known(ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr("tokiod.ledger.received_files.MAX_GONE", 3)
+    received, window = ledger.received_files("spool"), Window(0, 60)
+    files = [file(tmp_path, f"gone-{number}") for number in range(6)]
+    kept = file(tmp_path, "kept")
+    for time, one in enumerate([kept, *files], start=1):
+        received.record(one, str(time), "collected", "", float(time), [window])
+    received.forget(0.0, [kept.path])
+    assert [received.knows(one) for one in [kept, *files]] == [True, False, False, False, True, True, True]
+    assert received.totals() == Totals(4, 0)
+    (spans,) = received._database.sql.execute("SELECT count(*) FROM received_span").fetchone()
+    assert spans == 4
+
+
 def test_attempts_are_counted_until_one_ends(ledger):
     received = ledger.received_files("spool")
     assert [received.begin("1"), received.begin("1"), received.begin("2"), received.begin("1")] == [0, 1, 0, 2]

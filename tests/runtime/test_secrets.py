@@ -1,13 +1,16 @@
 import json
 import traceback
+from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tokiod.errors import ConfigError
 from tokiod.runtime import secrets
-from tokiod.runtime.secrets import Secret, mask, secret
+from tokiod.runtime.secrets import MASK, Secret, mask, secret
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +136,21 @@ def test_a_very_short_secret_is_not_masked(tmp_path):
     keep(tmp_path / "pw", b"a")
     secret("file:pw", tmp_path)
     assert mask("a cat") == "a cat"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=10), st.text(min_size=10, max_size=30), st.binary(max_size=10), st.booleans())
+def test_a_secret_inside_of_a_text_in_base64_is_masked(before, plain, after, url_safe):
+    """As in the header of a request, where a password is between a user and nothing, or a key after its name."""
+    secrets._spellings.clear()
+    secrets.remember(plain)
+    coded = (urlsafe_b64encode if url_safe else b64encode)(before + plain.encode() + after).decode()
+    masked = mask(f"Authorization: Basic {coded}")
+    assert MASK in masked
+    # At most the characters at both ends are left, which also depend on the bytes around it.
+    assert len(masked) - len("Authorization: Basic ") - len(MASK) <= 4 * (len(before) + len(after) + 4) / 3 + 4
+
+
+def test_a_short_secret_hides_nothing_of_other_base64():
+    secrets.remember("abcd")
+    assert mask("YWJjZA== eFliY2Rl") == "YWJjZA== eFliY2Rl"

@@ -1,5 +1,6 @@
 """Fetch artifacts of Maven Central with mvn, once: they stay in a cache outside the repository. Standard library only."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -8,6 +9,13 @@ from pathlib import Path
 
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 SECONDS = 600
+
+
+SHA256 = {
+    "elasticsearch-8.19.4.zip": "553088b4c0f60f04d7c63da609aaeae372c483159f4fb8013599e91233aab0de",
+    "opensearch-2.19.1.zip": "af7152d8b7f6f1cee09d47276b32b70479fe6dd8cdbb61213f84eb7f8098b261",
+}
+"""Of what the tests execute: Maven checks what it receives only against sums from the same place."""
 
 
 class Unavailable(Exception):  # noqa: N818 - the word that a skipped test shows
@@ -32,8 +40,16 @@ def fetch(artifact):
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache()) as directory:
         _copy(artifact, directory)
+        _check(Path(directory) / place.name)
         (Path(directory) / place.name).replace(place)
     return place
+
+
+def _check(path):
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != (expected := SHA256.get(path.name)):
+        raise Unavailable(f"{path.name} has the SHA-256 {found}, expected {expected}")
 
 
 def _copy(artifact, directory):

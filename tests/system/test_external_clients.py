@@ -62,7 +62,7 @@ class Place:
             own = 'secret_key_file = "server.key_secret"\nclient_secret_key_file = "collectors.key_secret"\nclients = "clients"'
             text = text.replace(f'"ipc://{directory}/bus"', f'"tcp://127.0.0.1:{self.bus}"\n{own}')
         else:
-            text = text.replace(f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{self.feed}"')
+            text = text.replace(f'"ipc://{directory}/feed"', f'"tcp://127.0.0.1:{self.feed}"\nallow_anyone = true')
         self.scene.config_path.write_text(text.replace("[[source]]", f'[metrics]\naddress = "127.0.0.1:{self.metrics}"\n[[source]]', 1))
 
     def lag(self):

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import pytest
+from rights_table import table
 from users import ENVIRONMENT, READERS, SERVICE, USERS, need_users, open_directory, python
 from waiting import wait_for
 
@@ -26,7 +26,6 @@ from tokiod.errors import TokiodError
 
 pytestmark = pytest.mark.system
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 MIDNIGHT = 1_517_184_000
 CONFIG = """\
 timezone = "UTC"
@@ -47,15 +46,6 @@ retention = "40m"
 """
 SPAN = ("2018-01-28T23:50:00", "2018-01-28T23:51:00")
 REFUSED = 2
-
-
-def table():
-    """[(command, daemon, {user: whether it is allowed})] of the document."""
-    lines = re.findall(r"^\| `([^`]+)` \| (runs|is down) \| (.*) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
-    words = {"allowed": True, "refused": False}
-    return [
-        (command, daemon, dict(zip(USERS, map(words.__getitem__, cells.split(" | ")), strict=True))) for command, daemon, cells in lines
-    ]
 
 
 def cells(state):

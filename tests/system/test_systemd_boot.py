@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from booted import Machine, missing, wait
 from installed import PASSWORD, WATCHDOG, Installed
+from rights_table import table
 
 pytestmark = pytest.mark.system
 
@@ -226,6 +227,29 @@ def test_separate_units_do_the_same(site):
     site.await_complete()
     assert site.machine.show("tokiod", "ActiveState") == "inactive"
     assert "tokiod_cells_total" in site.served("/metrics")
+
+
+RIGHTS = ("backfill --list", "gaps", "ls", "ping", "reload", "status")
+"""Commands that reach the daemon's sockets, ledger and files in each way that there is, and change nothing."""
+
+
+def test_separate_units_grant_the_rights_of_the_table(site):
+    """But without `tokiod run` there is no control socket: ping and reload are systemctl's."""
+    as_user = "setpriv --reuid=nobody --regid=nogroup --inh-caps=-all"
+    users = {
+        "root": "env",
+        "service": "runuser -u tokiod --",
+        "reader": f"{as_user} --groups=$(getent group tokiod-readers | cut -d: -f3)",
+        "outsider": f"{as_user} --clear-groups",
+    }
+    found = {}
+    for user, prefix in users.items():
+        lines = [f"{prefix} /opt/tokiod/bin/tokioctl {command} > /dev/null && echo 0 || echo $?" for command in RIGHTS]
+        codes = site.machine.run("\n".join(lines), timeout=120).stdout.split()
+        found[user] = {command for command, code in zip(RIGHTS, codes, strict=True) if code in {"0", "1"}}
+    rows = {command.removeprefix("tokioctl "): cells for command, daemon, cells in table() if daemon == "runs"}
+    granted = {user: {command for command in RIGHTS if rows[command][user]} for user in users}
+    assert found == {user: commands - {"ping", "reload"} for user, commands in granted.items()}
 
 
 def test_all_units_refuse_a_broken_configuration(site):

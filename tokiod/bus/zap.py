@@ -43,12 +43,15 @@ _PROTOCOL_REASONS: dict[int, str] = {
 class Authenticator(ThreadAuthenticator):
     """Accept the clients whose keys are allowed, in a thread of its own; the server sockets of its context ask it.
 
+    Each accepted key and address is logged, repeated ones once in five minutes.
     refused: address and key of the last client that was not accepted.
     """
 
-    def __init__(self, context: zmq.SyncContext, keys: ServerKeys) -> None:
+    def __init__(self, name: str, context: zmq.SyncContext, keys: ServerKeys) -> None:
         super().__init__(context)
         self.refused: dict[str, str] = {}
+        self._log_event = f"{name}.accepted"
+        self._repeats = Repeats(SystemClock())
         self._keys = keys
         self._address = ""
         self.configure_curve_callback(DOMAIN, self)
@@ -56,8 +59,11 @@ class Authenticator(ThreadAuthenticator):
     def callback(self, _domain: str, key: bytes) -> bool:
         """Return whether a key is allowed; pyzmq asks."""
         is_allowed = key in self._keys.allowed
+        client = {"address": self._address, "key": key.decode()}
         if not is_allowed:
-            self.refused = {"address": self._address, "key": key.decode()}
+            self.refused = client
+        elif times := self._repeats((self._address, key)):
+            log.info(self._log_event, **client, times=times)
         return is_allowed
 
     async def handle_zap_message(self, msg: list[bytes]) -> None:
@@ -86,7 +92,7 @@ class ConnectionAudit:
         self._begun = self._decided = 0
         self._undecided: dict[int, float] = {}
         self._reported = ""
-        self._authenticator = None if keys is None else Authenticator(context, keys)
+        self._authenticator = None if keys is None else Authenticator(name, context, keys)
         if self._authenticator is not None:
             self._authenticator.start()
         self._events, self._stop, self._stopping = (context.socket(zmq.PAIR) for _ in range(3))

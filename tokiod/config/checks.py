@@ -88,6 +88,16 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
         yield Fault(feed_key, "the bus and the feed have the same endpoint", bus_key)
 
 
+def open_feed(endpoint: str | None, *, is_keyed: bool, allow_anyone: bool) -> Iterator[Fault]:
+    """Check that a feed is open to every local user only where the configuration states it, and that it is not contradicted."""
+    is_open = endpoint is not None and is_tcp(endpoint) and _unfit(endpoint, is_keyed=False) is None and not is_keyed
+    if is_open and not allow_anyone:
+        sentence = "every local user could subscribe to a feed on tcp without keys: use ipc, set secret_key_file, or allow_anyone = true"
+        yield Fault(("feed", "endpoint"), sentence)
+    elif allow_anyone and is_keyed:
+        yield Fault(("feed", "allow_anyone"), "only clients with a key may subscribe", ("feed", "secret_key_file"))
+
+
 def daemon_sockets(bus: str | None, feed: str | None, own: Collection[str]) -> Iterator[Fault]:
     """Check that the daemon's other sockets, named `own` in the directory of the bus, can be bound and have their names to themselves."""
     if bus is None or not bus.startswith("ipc:///") or len(_same(bus).encode()) > MAX_IPC_PATH_BYTES:

@@ -110,11 +110,15 @@ class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The feed. secret_key_file: its CURVE key; clients: a directory of the public keys of the permitted subscribers."""
+    """The feed. secret_key_file: its CURVE key; clients: a directory of the public keys of the permitted subscribers.
+
+    allow_anyone: every local user may subscribe over tcp, without a key.
+    """
 
     endpoint: str = "ipc:///run/tokiod/feed"
     secret_key_file: str | None = None
     clients: str | None = None
+    allow_anyone: bool = False
 
 
 class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -200,8 +204,6 @@ def warnings(config: Config) -> list[str]:
     found = [] if config.source else ["no [[source]] section: the daemon collects no data"]
     if config.metrics is not None and not checks.is_loopback(config.metrics.address):
         found.append(f"metrics.address: every client that reaches {config.metrics.address} can read the names and states of all sources")
-    if checks.is_tcp(config.feed.endpoint) and config.feed.secret_key_file is None:
-        found.append("feed.endpoint: every local user can subscribe to a feed on tcp without keys")
     for name, endpoint in (("bus", config.bus.endpoint), ("feed", config.feed.endpoint)):
         directory = Path(endpoint.removeprefix("ipc://")).parent
         if not checks.is_tcp(endpoint) and checks.is_writable_by_others(directory):
@@ -260,6 +262,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
     yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
     yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
+    yield from checks.open_feed(feed.endpoint, is_keyed=bool(feed.secret_key_file), allow_anyone=feed.allow_anyone)
     yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET))
     if bus.clients and not bus.secret_key_file:
         yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")

@@ -8,7 +8,7 @@ begun            contents whose collection began and has not ended, with the num
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
 if TYPE_CHECKING:
@@ -20,25 +20,28 @@ if TYPE_CHECKING:
     from tokiod.ledger.database import Database
     from tokiod.window import Window
 
+MAX_GONE = 50_000
+"""Rows of files that no longer exist: a user who may write to a folder could make any number of them within the retention."""
 FileOutcome = Literal["collected", "rejected"]
 _UNFINISHED = (".tmp", ".part", ".partial", ".swp", "~")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file as it was at one moment: another size or time means another content."""
+    """A file as it was at one moment: another size or time means another content. owner: its user, -1 if unknown."""
 
     path: Path
     inode: int
     size: int
     mtime_ns: int
+    owner: int = field(default=-1, compare=False)
 
     @classmethod
     def of(cls, path: Path, status: os.stat_result) -> Self | None:
         """Return a file with its status; None if it is not a regular file with one name, or has the name of an unfinished file."""
         is_regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
         is_unfinished = path.name.startswith(".") or path.name.endswith(_UNFINISHED)
-        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns) if is_regular and not is_unfinished else None
+        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_uid) if is_regular and not is_unfinished else None
 
     @property
     def shown(self) -> str:
@@ -103,10 +106,15 @@ class ReceivedFiles:
             sql.executemany("INSERT OR REPLACE INTO received_span VALUES (?, ?, ?, ?)", edges)
 
     def forget(self, before: float, existing: Iterable[Path]) -> None:
-        """Delete the rows of files that were recorded before a time and no longer exist."""
+        """Delete the rows of files that no longer exist and were recorded before a time, or are beyond the newest MAX_GONE of them."""
         kept = {printable(str(path)) for path in existing}
         query = "SELECT path FROM received WHERE source = ? AND time < ?"
         gone = [(self._source, path) for (path,) in self._database.sql.execute(query, (self._source, before)) if path not in kept]
+        (rows,) = self._database.sql.execute("SELECT count(*) FROM received WHERE source = ?", (self._source,)).fetchone()
+        if rows - len(gone) > MAX_GONE:
+            newest = "SELECT path FROM received WHERE source = ? AND time >= ? ORDER BY time DESC"
+            recent = [(self._source, path) for (path,) in self._database.sql.execute(newest, (self._source, before)) if path not in kept]
+            gone += recent[MAX_GONE:]
         with self._database.transaction() as sql:
             sql.executemany("DELETE FROM received WHERE source = ? AND path = ?", gone)
             _delete_unknown_spans(sql, self._source)

@@ -2,13 +2,14 @@
 
 A client needs the text of a password, and libraries combine it with other text, so a type alone can't keep it out of logs. Two measures
 instead: the repr of a Secret, which tracebacks, dataclasses and structs show, is "***"; and the process remembers every secret that it
-read, so that mask() can remove it from what tokiod.runtime.log writes, in all spellings that occur in logs (JSON, repr, URL).
+read, so that mask() can remove it from what tokiod.runtime.log writes, in all spellings that occur in logs (JSON, repr, URL, base64).
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from base64 import b64encode
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +18,16 @@ from urllib.parse import quote, quote_plus
 from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MASK = "***"
 CREDENTIALS = "credentials"
 """The directory next to the configuration whose files systemd passes to the units."""
 MIN_MASKED_CHARS = 4
 """Shorter secrets are not masked in logs: removing every "a" would hide the log, not the secret."""
+MIN_MASKED_BASE64_CHARS = 8
+"""Shorter parts are not masked in base64, where other texts contain them too."""
+_URL_SAFE = str.maketrans("+/", "-_")
 
 _spellings: set[str] = set()
 
@@ -62,7 +66,21 @@ def remember(plain: str) -> Secret:
         plain = str(plain)
         _spellings.update((plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]))
         _spellings.update((repr(plain)[1:-1], quote(plain), quote(plain, safe=""), quote_plus(plain)))
+        _spellings.update(_in_base64(plain.encode(errors="surrogateescape")))
     return Secret(plain)
+
+
+def _in_base64(plain: bytes) -> Iterator[str]:
+    """Yield what of a secret is in the base64 of any text that contains it, such as USER:PASSWORD, in both alphabets.
+
+    Three bytes are four characters, so there are three ways; characters that also depend on the bytes around it are left out.
+    """
+    for before in range(3):
+        coded = b64encode(bytes(before) + plain)
+        whole = coded[(before * 8 + 5) // 6 : (before + len(plain)) * 8 // 6].decode()
+        if len(whole) >= MIN_MASKED_BASE64_CHARS:
+            yield whole
+            yield whole.translate(_URL_SAFE)
 
 
 def places(name: str, config_dir: Path) -> list[Path]:

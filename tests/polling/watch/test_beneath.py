@@ -43,6 +43,18 @@ def test_a_rejected_file_is_moved_with_its_reason(root):
     assert stat.S_IMODE((root / REJECTED / "bad.reason").stat().st_mode) & 0o027 == 0
 
 
+def test_a_file_stays_where_too_many_were_rejected(root, monkeypatch):
+    monkeypatch.setattr(beneath, "MAX_REJECTED", 4)
+    reject(root, put(root, "one"))
+    reject(root, put(root, "two"))
+    third = put(root, "three")
+    with pytest.raises(TokiodError, match="rejected has 4 files already: delete those that are not needed"):
+        reject(root, third)
+    assert third.path.exists()
+    (root / REJECTED / "one").unlink()
+    assert reject(root, third).name == "three"
+
+
 def test_a_second_file_of_that_name_replaces_nothing(root):
     first, second = reject(root, put(root)), reject(root, put(root, text="other"))
     assert (first.name, second.name) == ("bad", "bad.dddddddd")

@@ -231,7 +231,7 @@ def test_a_malformed_file_is_rejected_with_the_reason_and_the_others_are_collect
 
 
 def test_files_that_are_read_with_access_to_the_network_are_reported_once_and_in_the_status(site):
-    site.exposure = "Operation not permitted"
+    site.exposure = "the network (Operation not permitted)"
 
     async def scenario():
         async with site.running():
@@ -242,9 +242,9 @@ def test_files_that_are_read_with_access_to_the_network_are_reported_once_and_in
 
     with capture_logs() as logs:
         state = asyncio.run(scenario())
-    assert state == ("running", f"2 files of {site.folder} collected; read with access to the network: Operation not permitted")
+    assert state == ("running", f"2 files of {site.folder} collected; read with access to the network (Operation not permitted)")
     reported = [log["reason"] for log in logs if log["event"] == "reader.not_isolated"]
-    assert reported == ["files are read with access to the network: Operation not permitted"]
+    assert reported == ["files are read with access to the network (Operation not permitted)"]
 
 
 def test_a_rejected_file_that_is_moved_back_is_tried_again(site):

@@ -1,5 +1,6 @@
 """A real reader process over real files, and over files that would stop it."""
 
+import ast
 import asyncio
 import gzip
 import os
@@ -100,7 +101,60 @@ def test_a_reader_reports_that_it_keeps_the_network_where_the_kernel_denies_it_a
         pytest.skip("this machine permits no user namespace whose limits can be set")
     assert subprocess.run([*outside, command], check=True, capture_output=True, text=True).stdout == "''\n"
     denied = subprocess.run([*outside, f"{deny} && {command}"], check=True, capture_output=True, text=True)
-    assert denied.stdout == "'No space left on device'\n"
+    assert denied.stdout == "'the network (No space left on device)'\n"
+
+
+TAKEN_OVER = """
+import os, signal, socket, sys
+from pathlib import Path
+from tokiod.polling.watch import reader
+copy, secret, parent, port = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+kept_network, reason = reader.leave_network(), reader._leave_files(copy.parent)
+def outcome(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return error.strerror
+    return "done"
+def connect():
+    socket.create_connection(("127.0.0.1", port), 5).close()
+import numpy, sqlite3, zoneinfo, tempfile
+zoneinfo.ZoneInfo("Europe/Berlin")
+with tempfile.TemporaryFile() as spool:
+    spool.write(b"x")
+print({
+    "restricted": kept_network + reason,
+    "copy": outcome(copy.read_bytes),
+    "secret": outcome(secret.read_bytes),
+    "written": outcome(lambda: secret.write_bytes(b"x")),
+    "made": outcome(lambda: (secret.parent / "other").touch()),
+    "removed": outcome(secret.unlink),
+    "listed": outcome(lambda: os.listdir(secret.parent)),
+    "memory": outcome(lambda: Path(f"/proc/{parent}/mem").open("rb").close()),
+    "signal": outcome(lambda: os.kill(parent, 0)),
+    "tcp": outcome(connect),
+})
+"""
+
+
+def test_a_reader_that_was_taken_over_has_no_file_but_its_own(copy, tmp_path):
+    place = tmp_path / "archive"
+    place.mkdir()
+    (place / "password").write_text("planted")
+    (tmp_path / "private").mkdir()
+    copy = copy.rename(tmp_path / "private" / copy.name)
+    with socket.create_server(("127.0.0.1", 0)) as listener, subprocess.Popen(["sleep", "60"]) as parent:
+        arguments = [copy, place / "password", parent.pid, listener.getsockname()[1]]
+        done = subprocess.run([sys.executable, "-c", TAKEN_OVER, *map(str, arguments)], check=True, capture_output=True, text=True)
+        parent.kill()
+    found = ast.literal_eval(done.stdout)
+    if found["restricted"]:
+        pytest.skip(f"this machine has no namespaces or no Landlock: {found['restricted']}")
+    denied = dict.fromkeys(("secret", "written", "made", "removed", "listed", "memory"), "Permission denied")
+    assert found.pop("signal") in {"done", "Operation not permitted"}  # kernels from 6.12 on
+    assert found.pop("tcp") in {"Network is unreachable", "Permission denied"}
+    assert found == {"restricted": "", "copy": "done"} | denied
+    assert (place / "password").read_text() == "planted"
 
 
 def test_a_file_that_is_not_of_the_kind_is_fatal_with_the_collectors_reason(tmp_path):

@@ -26,6 +26,8 @@ MAX_DEPTH = 16
 """Directories below each other that are scanned."""
 MAX_ENTRIES = 200_000
 """Names in all directories of a folder that are scanned."""
+MAX_REJECTED = 10_000
+"""Files in `rejected`, with their reasons: further malformed files stay where they are."""
 RENAME_NOREPLACE = 1
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -158,6 +160,8 @@ def _rejected(top: int, *, create: bool) -> Iterator[int]:
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise TokiodError(f"{REJECTED} must belong to the daemon's user, and its group and other users must not be able to write to it")
+        if create and len(os.listdir(descriptor)) >= MAX_REJECTED:  # noqa: PTH208 - by its descriptor
+            raise TokiodError(f"{REJECTED} has {MAX_REJECTED} files already: delete those that are not needed")
         yield descriptor
     finally:
         os.close(descriptor)

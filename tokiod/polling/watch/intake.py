@@ -229,7 +229,7 @@ class Intake:
                 self._set_state("waiting", f"{printable(found.path.name)}: {self._reason(error, copy)}")
                 await self._clock.sleep(backoff(failures, MAX_SOURCE_WAIT_SECONDS, self._rng))
             else:
-                self._log.info("file.collected", path=found.shown, cells=cells, dropped=dict(dropped))
+                self._log.info("file.collected", path=found.shown, owner=found.owner, cells=cells, dropped=dict(dropped))
                 return spans
 
     async def _collect_once(self, copy: PrivateCopy) -> tuple[int, Counter[str], list[Window]]:
@@ -271,7 +271,7 @@ class Intake:
     def _note_exposure(self, reason: str) -> None:
         self._exposure = reason
         if reason and (times := self._repeats(("reader.not_isolated", reason))):
-            self._log.warning("reader.not_isolated", reason=f"files are read with access to the network: {reason}", times=times)
+            self._log.warning("reader.not_isolated", reason=f"files are read with access to {reason}", times=times)
 
     def _aligned(self, span: Window, step: int) -> Window:
         return Window(self._calendar.window(span.start, step).start, self._calendar.window(span.end - 1, step).end)
@@ -283,7 +283,7 @@ class Intake:
 
     async def _reject(self, found: FoundFile, digest: str, reason: str, fault: Exception | None = None) -> None:
         """Move a file to `rejected`, with the reason next to it; a file that can't be moved stays and is recorded."""
-        self._log.warning("file.rejected", path=found.shown, reason=reason, exc_info=fault)
+        self._log.warning("file.rejected", path=found.shown, owner=found.owner, reason=reason, exc_info=fault)
         try:
             rejected = await asyncio.to_thread(move_rejected, self._folder, found, digest)
             found = replace(found, path=rejected)
@@ -306,7 +306,7 @@ class Intake:
 
 
 def _summary(totals: Totals, folder: Path, exposure: str) -> str:
-    exposed = f"; read with access to the network: {exposure}" if exposure else ""
+    exposed = f"; read with access to {exposure}" if exposure else ""
     return f"{totals.collected} files of {folder} collected{_rejected(totals, folder)}{exposed}"
 
 

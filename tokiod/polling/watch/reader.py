@@ -6,8 +6,8 @@
                                 <-  Spans, Data or Failure, as MessagePack
 
 The parent decodes no pickle from the reader, because a file may have taken it over. The reader has no secrets, and its environment only
-what it needs. It has no network, where the kernel permits that (docs/decisions). Its death, and the end of its time, are errors of the
-file.
+what it needs. Where the kernel permits it, it has no network and no files but the copy and its programs (docs/decisions/0018). Its death,
+and the end of its time, are errors of the file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import struct
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import msgspec
@@ -31,13 +32,12 @@ from tokiod.clock import SystemClock
 from tokiod.collector import SavedOptions, Site
 from tokiod.config import plugins
 from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.runtime.landlock import restrict_files
 from tokiod.runtime.process_setup import die_with_parent, leave_network, python_command
 from tokiod.window import Calendar, Window
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from tokiod.collector import SavedCollector
@@ -53,6 +53,8 @@ NICENESS = 5
 ENVIRONMENT = frozenset(
     {"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START"}
 )
+SYSTEM_FILES = ("/usr", "/lib", "/lib64", "/proc", "/sys/devices/system", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom")
+SHARED_FILES = ("/dev/null", "/dev/shm")  # noqa: S108 - the semaphores of worker processes
 _LENGTH = struct.Struct("!Q")
 
 
@@ -99,7 +101,7 @@ def _value_type(form: Form) -> Any:
 
 
 class Spans(msgspec.Struct, tag=True, frozen=True):
-    """Where a file has samples. exposure: why its reader has access to the network, empty if it has not."""
+    """Where a file has samples. exposure: what its reader has access to that it need not, and why; empty if there is nothing."""
 
     spans: list[Window]
     exposure: str
@@ -126,7 +128,7 @@ Response = Spans | Data | Failure
 class FileReader:
     """The collector of one file in a reader process, which the first request starts.
 
-    exposure: why the reader has access to the network; empty if it has not, and until spans() is called.
+    exposure: what the reader has access to that it need not, and why; empty if there is nothing, and until spans() is called.
     """
 
     replayable: ClassVar[bool] = True
@@ -222,14 +224,24 @@ async def _start() -> asyncio.subprocess.Process:
 
 def main() -> None:
     """Respond to the requests on standard input until it ends."""
-    exposure = leave_network()
+    kept_network = leave_network()
     die_with_parent(int(sys.argv[1]))
     # What a library prints must not get between the responses.
     with os.fdopen(os.dup(1), "wb") as responses:
         os.dup2(2, 1)
         task: Task = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
         _limit(task)
+        kept_files = _leave_files(task.path.parent)
+        kept = {"the network": kept_network, "all files of this user": kept_files}
+        exposure = " and ".join(f"{what} ({why})" for what, why in kept.items() if why)
         asyncio.run(_serve(task, sys.stdin.buffer, responses, exposure))
+
+
+def _leave_files(place: Path) -> str:
+    """Restrict this process to Python, the system's libraries and the directory of the copy, which is also its TMPDIR from now on."""
+    os.environ["TMPDIR"] = str(place)
+    programs = {sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path), *SYSTEM_FILES}
+    return restrict_files(map(Path, programs), (place, *map(Path, SHARED_FILES)))
 
 
 def _limit(task: Task) -> None:
