@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from collectors import lmt, lustre
 from tokiod.config.load import ArchiveConfig, load
+from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.runtime.sd_notify import Notifier
 from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
@@ -77,12 +78,18 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+def configuration(directory, archive, run):
+    """A site without sources. archive, run: the directories of the files, and of the bus."""
+    (directory / "run").mkdir()
+    endpoints = f'[bus]\nendpoint = "ipc://{run}/bus"\n[feed]\nendpoint = "ipc://{directory}/run/feed"\n'
+    path = directory / "tokiod.toml"
+    path.write_text(f'timezone = "UTC"\n[archive]\npath = "{archive}/%Y-%m-%d/{{system}}.hdf5"\n{endpoints}')
+    return load(path)
+
+
 def test_a_writer_on_a_disk_without_inodes_names_them_and_is_started_again_until_there_are(tmp_path, disk):
     place, free = disk
-    (tmp_path / "run").mkdir()
-    endpoints = f'[bus]\nendpoint = "ipc://{tmp_path}/run/private/bus"\n[feed]\nendpoint = "ipc://{tmp_path}/run/feed"\n'
-    (tmp_path / "tokiod.toml").write_text(f'timezone = "UTC"\n[archive]\npath = "{place}/%Y-%m-%d/{{system}}.hdf5"\n{endpoints}')
-    config = load(tmp_path / "tokiod.toml")
+    config = configuration(tmp_path, place, tmp_path / "run" / "private")
     reasons = []
     for _ in range(20):
         with capture_logs() as logs, suppress(SystemExit):
@@ -97,3 +104,58 @@ def test_a_writer_on_a_disk_without_inodes_names_them_and_is_started_again_until
     found = [re.fullmatch(rf"(can't lock the archive|the ledger can't be opened): {remedy}", log["error"]) for log in reasons]
     assert all(found), reasons
     assert list(dict.fromkeys(Path(match[2]).name for match in found)) == ["lock", "ledger.sqlite3"]
+
+
+def test_a_directory_of_the_bus_that_can_not_be_made_is_named(tmp_path, disk):
+    place, _ = disk
+    config = configuration(tmp_path, tmp_path / "archive", place / "private")
+    with capture_logs() as logs, pytest.raises(SystemExit) as ended:
+        writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+    assert ended.value.code == writing.RESTART_EXIT_CODE
+    assert logs[-1]["error"].startswith("the directory of the bus can't be made: No space left on device")
+
+
+def test_a_directory_of_the_bus_without_a_parent_needs_an_operator(tmp_path):
+    config = configuration(tmp_path, tmp_path / "archive", tmp_path / "missing" / "private")
+    with pytest.raises(TokiodError, match=r"private can't be made: No such file or directory; its parent must exist and be writable"):
+        writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+
+
+class Requested:
+    """A reload that was requested once."""
+
+    is_set = True
+
+    def __call__(self):
+        return self.is_set
+
+    def clear(self):
+        self.is_set = False
+
+
+@pytest.mark.parametrize("is_valid", [True, False])
+def test_a_reload_with_errors_changes_nothing(tmp_path, is_valid):
+    config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
+    answers, stops, reloading = iter([config, config] if is_valid else [config]), iter([False, False, True]), Requested()
+
+    def read():
+        for answer in answers:
+            return answer
+        raise ConfigError(["tokiod.toml:1: nonsense: unknown key"])
+
+    with capture_logs() as logs:
+        writing.run(read, FakeClock(NOON), Notifier(), lambda: next(stops), reloading)
+    refused = [log["faults"] for log in logs if log["event"] == "config.refused"]
+    assert refused == ([] if is_valid else [["tokiod.toml:1: nonsense: unknown key"]])
+    assert (logs[-1]["event"], reloading.is_set, next(stops, None)) == ("writer.stopped", False, None)
+
+
+def test_a_copy_of_the_ledger_that_can_not_be_written_is_reported_and_stops_nothing(tmp_path):
+    config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
+    config.archive.ledger_copy.mkdir(parents=True)
+    with capture_logs() as logs:
+        writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+    reported = [log for log in logs if log["event"] == "ledger.not_published"]
+    assert [log["path"] for log in reported] == [str(config.archive.ledger_copy)]
+    assert "Is a directory" in reported[0]["error"]
+    assert logs[-1]["event"] == "writer.stopped"

@@ -49,6 +49,15 @@ def test_a_grown_file_keeps_every_bit_and_has_room_for_the_rest(make, spec, wide
     grown.close()
 
 
+@pytest.mark.parametrize("kind", [GrowFile, CopyFile])
+def test_a_rewrite_is_not_finished_before_its_work(make, spec, widened, kind):
+    live = make(spec)
+    rewrite = kind(live, spec.merged(widened), LATER) if kind is GrowFile else kind(live, LATER)
+    with pytest.raises(RuntimeError, match=r"finish\(\) before work\(\)"):
+        rewrite.finish()
+    assert [path.name for path in live.path.parent.iterdir()] == [live.path.name]
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, unique=True), min_size=1, max_size=4), st.sampled_from([64, 4096, 2**23]))
 def test_any_number_of_growths_keeps_every_cell_under_its_name(tmp_path_factory, growths, slice_bytes):
