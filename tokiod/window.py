@@ -12,8 +12,12 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from tokiod.times import LATEST, iso
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = ["BULK_SECONDS", "LATEST", "Calendar", "Day", "Window", "bulk_length", "cut", "iso", "whole_rows"]
 
 
 class Window(msgspec.Struct, frozen=True, order=True):
@@ -95,9 +99,6 @@ def whole_rows(span: Window, file: Window, step: int) -> Window:
     return Window(start, max(span.end, min(end, file.end)))
 
 
-LATEST = 250_000_000_000
-"""Epoch seconds of times are smaller than this: calendars end with the year 9999."""
-
 BULK_SECONDS = 180
 
 
@@ -107,8 +108,3 @@ def bulk_length(window: int) -> int:
     Longer ones than live polling's are kinder to a source; three minutes of a large site are some 30 MB.
     """
     return max(BULK_SECONDS, window) // window * window
-
-
-def iso(time: float) -> str:
-    """Write an epoch time as ISO 8601 in UTC: 2018-01-28T08:00:00Z."""
-    return dt.datetime.fromtimestamp(int(time), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

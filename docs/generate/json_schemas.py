@@ -13,6 +13,7 @@ from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.ls import Listing
 from tokiod.cli.commands.seal import Sealed
+from tokiod.cli.commands.summarize import Summary
 from tokiod.cli.commands.tail import Line
 from tokiod.cli.commands.verify_view import Comparison
 from tokiod.reports.gaps import Gap
@@ -24,16 +25,18 @@ PRINTED: dict[str, Any] = {
     "archive": Archived,
     "backfill": Backfill | list[Backfill],
     "gaps": list[Gap],
+    "job": dict[str, float | int | str | None],
     "ls": Listing,
     "once": Once,
     "ping": Pong,
     "reload": Reloaded,
     "seal": list[Sealed],
     "status": Status,
+    "summarize": Summary,
     "tail": Line,
     "verify": Comparison,
 }
-"""The printed type by command: for `tail` one line, for `backfill` one job or the list of --list."""
+"""The printed type by command: for `tail` one line, for `job` one job, for `backfill` one job or the list of --list."""
 
 
 def schemas() -> dict[str, str]:
@@ -44,7 +47,7 @@ def schemas() -> dict[str, str]:
 def _schema(command: str, printed: Any) -> str:
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tokioctl {command} --json"}
     schema = msgspec.json.schema(printed)
-    for struct in schema["$defs"].values():
+    for struct in schema.get("$defs", {}).values():
         struct["description"] = inspect.cleandoc(struct["description"]).replace("None", "null")
     return msgspec.json.format(msgspec.json.encode(head | schema), indent=2).decode() + "\n"
 

@@ -1,6 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
-python -m tests.bench [--quick] [--only storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|year]
+python -m tests.bench [--quick] [--only
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year]
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import beside, collectd, collectd_live, esnet, healing, lmt, lustre, mariadb, memory, mmperfmon, storage, year
+from tests.bench import beside, collectd, collectd_live, esnet, healing, lmt, lustre, mariadb, memory, mmperfmon, reading, storage, year
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
@@ -34,6 +35,7 @@ PARTS = {
     "esnet": esnet.rows,
     "lustre": lustre.rows,
     "memory": memory.rows,
+    "reading": reading.rows,
     "year": year.rows,
 }
 

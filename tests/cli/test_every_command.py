@@ -49,6 +49,7 @@ CALLS = {
     "tokioctl backfill": ["--list"],
     "tokioctl completion": ["bash"],
     "tokioctl gaps": [],
+    "tokioctl job": ["--system", "fs", "--start", f"{DAY}T00:00:00", "--end", f"{DAY}T00:01:00"],
     "tokioctl ls": ["fs"],
     "tokioctl once": ["one"],
     "tokioctl ping": [],
@@ -56,6 +57,7 @@ CALLS = {
     "tokioctl reload": [],
     "tokioctl seal": [DAY],
     "tokioctl status": [],
+    "tokioctl summarize": [f"fs:{DAY}"],
     "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
 }  # fmt: skip
 ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod demo", "tokioctl tail"}

@@ -1,5 +1,6 @@
 """What a file holds, as far as it is filled."""
 
+import h5py
 import numpy as np
 import pytest
 
@@ -53,3 +54,13 @@ def test_what_is_not_a_file_of_hdf5_is_refused(tmp_path):
         Part(tmp_path / "x.hdf5")
     with pytest.raises(FileNotFoundError):
         Part(tmp_path / "y.hdf5")
+
+
+def test_a_process_may_have_the_file_open_with_h5py_before_and_after(path):
+    """HDF5 refuses one file with different settings of locking in a process."""
+    with h5py.File(path, "r"):
+        part = Part(path)
+        assert part.shape(LOAD).columns == ("s", "t")
+    with h5py.File(path, "r") as file:
+        np.testing.assert_array_equal(part.read(LOAD, 0, 1), [[0, np.nan]])
+        assert file[LOAD].shape == (10, 2)

@@ -6,15 +6,19 @@ from stitched_days import READ, save, slot
 
 from tokiod.reader import stitched
 from tokiod.reader.errors import NoData, NoSuchDataset, StepChanged
-from tokiod.reader.stitched import stitch
+from tokiod.reader.span import Span
+from tokiod.reader.stitched import stitch as stitch_paths
 from tokiod.tts.layout import NotLive
-from tokiod.window import Window
 
 NAN = np.nan
 
 
 def whole(slots):
-    return Window(slots[0].start, slots[-1].end)
+    return Span(slots[0].start, slots[-1].end)
+
+
+def stitch(slots, dataset, span):
+    return stitch_paths([place.path for place in slots], dataset, span)
 
 
 def array(matrix):
@@ -40,7 +44,7 @@ def test_days_follow_each_other_with_all_columns_in_natural_order_and_an_absent_
 
 def test_only_rows_that_begin_in_the_span_are_in_it(tmp_path):
     slots = [save(tmp_path, day, ["a"], np.arange(24) + 100 * day) for day in (1, 2)]
-    span = Window(slots[0].start + 22 * 3600 + 1, slots[1].start + 3601)
+    span = Span(slots[0].start + 22 * 3600 + 1, slots[1].start + 3601)
     matrix = stitch(slots, READ, span)
     assert (matrix.start, matrix.end) == (slots[0].start + 23 * 3600, slots[1].start + 7200)
     np.testing.assert_array_equal(array(matrix), [[123], [200], [201]])
@@ -87,7 +91,7 @@ def test_a_span_without_a_file_or_a_row_has_no_data(tmp_path):
     assert raised.value.paths == (slots[0].path, slots[1].path)
     place = save(tmp_path, 3, ["a"], [[1]])
     with pytest.raises(NoData, match=r"no data in \[2018-01-03T08:00:01Z, 2018-01-03T08:00:02Z\)$"):
-        stitch([place], READ, Window(place.start + 1, place.start + 2))
+        stitch([place], READ, Span(place.start + 1, place.start + 2))
 
 
 def test_a_damaged_file_is_refused(tmp_path):

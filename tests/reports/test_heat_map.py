@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from stitched_days import SITE, save, slot
 
+from tokiod.reader.span import Span
 from tokiod.reader.stitched import stitch
 from tokiod.reports import heat_map as module
 from tokiod.reports.heat_map import heat_map, scale_of
 from tokiod.reports.quantities import Quantity
-from tokiod.window import Window
 
 NAN = np.nan
 BYTES = Quantity("B/s", 1.0)
 
 
 def mapped(slots, how="mean", dataset="datatargets/readbytes"):
-    matrix = stitch(slots, dataset, Window(slots[0].start, slots[-1].end))
+    matrix = stitch([place.path for place in slots], dataset, Span(slots[0].start, slots[-1].end))
     return heat_map(matrix, how, "fs", SITE.zone)
 
 

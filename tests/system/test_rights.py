@@ -165,10 +165,12 @@ def arguments(site, user, command):
         "backfill": [] if rest else ["one-lmt", *SPAN, "--force"],
         "completion": ["bash"],
         "demo": ["--seconds", "10", "--directory", own / "demo"],
+        "job": ["--system", "one", "--start", SPAN[0], "--end", SPAN[1]],
         "keygen": [own, "key"],
         "once": ["one-lmt"],
         "plot": ["one:2018-01-28", "datatargets/readbytes"],
         "seal": ["2018-01-28" if site.daemon else "2018-01-29"],
+        "summarize": ["one:2018-01-28"],
         "tail": ["--since", "5m"],
         "verify": ["one-lmt", *SPAN],
     }

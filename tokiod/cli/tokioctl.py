@@ -9,7 +9,10 @@ import click
 from tokiod.cli.common.base import PlainGroup, version_option
 from tokiod.cli.common.fast_exit import at_once
 
-COMMANDS = ("archive", "backfill", "completion", "gaps", "ls", "once", "ping", "plot", "reload", "seal", "status", "tail", "verify")
+COMMANDS = (
+    "archive", "backfill", "completion", "gaps", "job", "ls", "once", "ping", "plot", "reload", "seal", "status", "summarize", "tail",
+    "verify",
+)  # fmt: skip
 
 
 @click.group(cls=PlainGroup, modules=COMMANDS)

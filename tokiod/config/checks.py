@@ -16,7 +16,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, available_timezones
 
-from tokiod.config.convert import Fault, nearest
+from tokiod.config.convert import Fault
+from tokiod.errors import nearest
 from tokiod.window import Calendar
 from tokiod.window_data import MAX_WINDOW_BYTES, SAMPLE_BYTES
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tokiod.errors import nearest
 from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
@@ -87,14 +88,6 @@ def build(struct: type[_T], values: dict[str, Any], key: Key) -> tuple[_T | None
 @lru_cache(maxsize=64)
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(struct)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ", did you mean X?" for the most similar known name, or an empty string."""
-    import difflib  # noqa: PLC0415 - 2 ms, only needed for errors
-
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {found[0]}?" if found else ""
 
 
 def nearest_key(name: str, known: Iterable[str]) -> str:

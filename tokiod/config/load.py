@@ -7,8 +7,6 @@ The struct of a [[source]] section comes from the plugin of its `kind`, so a new
 
 from __future__ import annotations
 
-import re
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +18,7 @@ from tokiod.config import convert as shape
 from tokiod.config import toml_lines as places
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
+from tokiod.path_template import files_of, fill, root_of
 from tokiod.runtime.secrets import secret
 from tokiod.units import Duration, Size
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 CONTROL_SOCKET, FEED_INNER_SOCKET = "control", "feed.in"
 """Names of the daemon's sockets in the directory of the bus."""
-
-_FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
 
 
 class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -53,7 +50,7 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def root(self) -> Path:
         """The longest directory that all files share."""
-        return Path(*takewhile(lambda part: not set("%{") & set(part), Path(self.path).parent.parts))
+        return root_of(self.path)
 
     @property
     def private(self) -> Path:
@@ -86,12 +83,11 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
 
     def file_of(self, date: dt.date, system: str) -> Path:
         """Return the TTS file of a system and a date at the site."""
-        return Path(date.strftime(self.path).replace("{system}", system))
+        return fill(self.path, date, system)
 
     def files(self) -> Iterator[Path]:
         """Yield the existing files of all days and systems."""
-        pattern = _FIELD.sub("*", str(Path(self.path).relative_to(self.root)))
-        return (path for path in self.root.glob(pattern) if not path.name.startswith("."))
+        return files_of(self.path)
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import collectors
-from tokiod.config.convert import nearest
-from tokiod.errors import ConfigError
+from tokiod.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from tokiod.collector import Plugin

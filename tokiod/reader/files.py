@@ -6,24 +6,27 @@ import datetime as dt
 import errno
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from tokiod.archive.layout import FileSlot
+from tokiod.path_template import fill, systems_of
+from tokiod.reader.errors import NoSuchSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tokiod.config.load import ArchiveConfig
-    from tokiod.window import Calendar, Day, Window
+    from tokiod.reader.span import Span
+    from tokiod.window import Calendar, Day
 
 FIRST_YEAR = 2000
 """Files of days before it are not found: no source is older."""
+LAST_DATE = dt.date(9999, 12, 30)
 
 
-class DayFile(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DayFile:
     """An existing file: its system, its site day, its size."""
 
     system: str
@@ -52,10 +55,51 @@ def day_files(archive: ArchiveConfig, calendar: Calendar, systems: Iterable[str]
                     yield DayFile(system, calendar.day_of_date(date_of), path, path.stat().st_size)
 
 
-def day_slots(archive: ArchiveConfig, calendar: Calendar, system: str, span: Window) -> Iterator[FileSlot]:
-    """Yield the slot of each site day that a span touches, oldest first, whether its file exists or not."""
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """Where the files of days are: path templates, see tokiod.path_template. Of several that have a file of a day, the first one counts."""
+
+    templates: tuple[str, ...]
+
+    def paths(self, system: str, span: Span, calendar: Calendar | None = None) -> list[Path]:
+        """Return the path of each date that may have rows in a span, oldest first: the existing file, or where the first template has none.
+
+        calendar: of the site; without it, a date more on either side, because a site's date begins at most a day before or after that of
+        UTC. Raises NoSuchSystem if the templates have files of other systems only, PermissionError for a directory that the user may not
+        search.
+        """
+        found: dict[Path, bool] = {}
+        for date in _dates(span) if calendar is None else _site_dates(span, calendar):
+            ways = [fill(template, date, system) for template in self.templates]
+            there = next((path for path in ways if _exists(path)), None)
+            found[there or ways[0]] = there is not None
+        if not any(found.values()):
+            known = {name for template in self.templates for name in systems_of(template)}
+            if known and system not in known:
+                raise NoSuchSystem(system, known, self.templates)
+        return list(found)
+
+
+def _dates(span: Span) -> Iterator[dt.date]:
+    """Yield each date on which some place of the world has an instant of the span."""
+    first, last = (dt.datetime.fromtimestamp(time, dt.UTC).date() for time in (span.start, span.end - 1))
+    date = first - dt.timedelta(days=1)
+    while date <= min(last + dt.timedelta(days=1), LAST_DATE):
+        yield date
+        date += dt.timedelta(days=1)
+
+
+def _site_dates(span: Span, calendar: Calendar) -> Iterator[dt.date]:
     start = span.start
     while start < span.end:
         day = calendar.day(start)
-        yield FileSlot(system, archive.file_of(day.date, system), day.start, day.end)
+        yield day.date
         start = day.end
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

@@ -27,6 +27,8 @@ def test_the_schemas_are_those_of_what_is_printed():
 def test_every_field_that_is_printed_is_in_the_schema_by_its_name(tmp_path):
     write(tmp_path)
     for command, printed in PRINTED.items():
+        if getattr(printed, "__origin__", None) is dict:  # its keys have names of their own
+            continue
         schema = json.loads((tmp_path / f"{command}.json").read_text())
         struct = getattr(printed, "__args__", [printed])[0]
         assert set(struct.__struct_fields__) <= set(schema["$defs"][struct.__name__]["properties"])

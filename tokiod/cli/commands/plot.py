@@ -84,7 +84,7 @@ def plot_command(
 def _heat_map(files: NamedFiles, dataset: str, fold: How) -> HeatMap:
     title = f"{files.name} {dataset}"
     try:
-        matrix = stitch(files.slots, dataset, files.span)
+        matrix = stitch(files.paths, dataset, files.span)
         with click.progressbar(length=matrix.rows, label="reading", file=sys.stderr, hidden=not _is_long(matrix)) as bar:
             return heat_map(matrix, fold, title, files.zone, progress=bar.update)
     except NotLive as error:

@@ -12,8 +12,7 @@ from tokiod import __version__
 from tokiod.cli.common.interruption import lasting_interrupts
 from tokiod.cli.common.output import printable
 from tokiod.clock import Clock, SimulatedClock, SystemClock
-from tokiod.config.convert import nearest
-from tokiod.errors import ConfigError, TokiodError
+from tokiod.errors import ConfigError, TokiodError, nearest
 from tokiod.runtime.full_disk import FULL
 from tokiod.runtime.secrets import mask
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tokiod.cli.common.base import Failed
-from tokiod.config.convert import nearest
+from tokiod.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokiod.archive.layout import FileSlot
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.lookup import instead
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
-from tokiod.reader.files import day_slots
+from tokiod.reader.files import Templates
 from tokiod.reader.part import Part
+from tokiod.reader.span import Span
 from tokiod.tts.layout import NotLive
-from tokiod.window import Calendar, Window, iso
+from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """name: of the system or the file; slots: one for each file or day, in order of time, also of days without a file; zone: of texts."""
+    """name: of the system or the file; paths: of all days that may have rows in the span, existing or not; zone: of texts."""
 
     name: str
-    slots: Sequence[FileSlot]
-    span: Window
+    paths: Sequence[Path]
+    span: Span
     zone: dt.tzinfo
 
 
@@ -48,9 +48,9 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
     now = int(clock.time())
     if _is_path(what):
         zone = zone_of(limits.timezone or _timezone(config_path))
-        slot = _slot(Path(what))
-        span = _span(limits, zone, now, Window(slot.start, min(slot.end, max(now, slot.start + 1))))
-        return NamedFiles(Path(what).name, [slot], span, zone)
+        whole = _span_of_file(Path(what))
+        span = _span(limits, zone, now, Span(whole.start, min(whole.end, max(now, whole.start + 1))))
+        return NamedFiles(Path(what).name, [Path(what)], span, zone)
     config = configuration.load(config_path)
     zone, calendar = zone_of(limits.timezone or config.timezone), Calendar(config.timezone)
     system, _, date = what.partition(":")
@@ -59,11 +59,11 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
         raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, systems)}")
     if date:
         day = calendar.day_of_date(_date(date))
-        span = _span(limits, zone, now, Window(day.start, min(day.end, max(now, day.start + 1))))
+        span = _span(limits, zone, now, Span(day.start, min(day.end, max(now, day.start + 1))))
     else:
         end = now if limits.end is None else moment("--end", limits.end, zone, now)
-        span = _span(limits, zone, now, Window(min(calendar.day(end - 1).start, end - 1), end))
-    return NamedFiles(system, list(day_slots(config.archive, calendar, system, span)), span, zone)
+        span = _span(limits, zone, now, Span(min(calendar.day(end - 1).start, end - 1), end))
+    return NamedFiles(system, Templates((config.archive.path,)).paths(system, span, calendar), span, zone)
 
 
 def _is_path(what: str) -> bool:
@@ -78,9 +78,9 @@ def _timezone(config_path: Path) -> str:
         return "UTC"
 
 
-def _slot(path: Path) -> FileSlot:
+def _span_of_file(path: Path) -> Span:
     try:
-        span = Part(path).span()
+        return Part(path).span()
     except FileNotFoundError:
         raise Failed(f"{path} does not exist") from None
     except NotLive as error:
@@ -89,7 +89,6 @@ def _slot(path: Path) -> FileSlot:
         raise
     except OSError as error:
         raise Failed(f"{path}: {error.strerror or error}") from error
-    return FileSlot("", path, span.start, span.end)
 
 
 def _date(text: str) -> dt.date:
@@ -99,10 +98,10 @@ def _date(text: str) -> dt.date:
         raise Failed(f"{text!r} is not a date; write it like 2018-01-28") from None
 
 
-def _span(limits: Limits, zone: dt.tzinfo, now: int, default: Window) -> Window:
+def _span(limits: Limits, zone: dt.tzinfo, now: int, default: Span) -> Span:
     """Return the given span. The default of an end that was not given is that of `default`."""
     start = default.start if limits.start is None else moment("--start", limits.start, zone, now)
     end = default.end if limits.end is None else moment("--end", limits.end, zone, now)
     if start >= end:
         raise Failed(f"the span would start at {iso(start)} and end at {iso(end)}; see --start and --end")
-    return Window(start, end)
+    return Span(start, end)

@@ -1,0 +1,178 @@
+"""Summaries have pytokio's keys and its answers, and count missing cells as missing."""
+
+import json
+import math
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tokiod.analysis.job import summarize_job
+from tokiod.cli.tokioctl import main
+from tokiod.reader.archive import open_archive
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reading"
+DAY = REFERENCE / "snx11025_2018-01-28.hdf5"
+ZONE = "America/Los_Angeles"
+START, STEP, ROWS = 1_517_126_400, 5, 60
+TIB_OF_PYTOKIO = {"ave_tibs_read_per_dt", "ave_tibs_write_per_dt"}
+needs_reference = pytest.mark.skipif(not DAY.exists(), reason="the reference answers are not part of the project")
+
+
+def printed(*arguments):
+    done = CliRunner().invoke(main, [str(one) for one in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def assert_close(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        if isinstance(value, dict):
+            assert_close(found[key], value)
+        else:
+            assert found[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-12)), key
+
+
+@needs_reference
+def test_a_day_of_pytokio_is_summarized_as_pytokio_does():
+    found = printed("summarize", DAY, "--columns", "--timesteps", "--json")
+    total = {"read_bytes": 6347173888.0, "write_bytes": 119037925429.0, "missing_pts": 0, "total_pts": 1440, "missing_pct": 0.0}
+    assert found["total"] == {**total, "first_nonzero_idx": 0, "last_nonzero_idx": 59}
+    assert (len(found["timesteps"]), len(found["columns"]), sorted(found)) == (60, 24, ["columns", "timesteps", "total"])
+    for part in ("timesteps", "columns"):
+        assert sum(one["read_bytes"] for one in found[part].values()) == total["read_bytes"]
+
+
+@needs_reference
+def test_its_bins_and_their_summary_are_those_of_pytokio_except_for_its_tebibytes():
+    found = printed("summarize", DAY, "--bins", 5, "--json")
+    expected = json.loads((REFERENCE / "pytokio_summarize_h5lmt_bins5.json").read_text())
+    assert {len(one) for one in found["bins"].values()} == {72}
+    assert_close(found["bins"], expected["bins"])
+    differs = {key: expected["summary"].pop(key) for key in TIB_OF_PYTOKIO}
+    ours = {key: found["summary"].pop(key) for key in TIB_OF_PYTOKIO}
+    assert_close(found["summary"], expected["summary"])
+    assert {key: value * 1024 for key, value in ours.items()} == pytest.approx(differs, rel=1e-12)
+
+
+@needs_reference
+def test_a_job_is_summarized_as_pytokio_does():
+    span = ["--start", "2018-01-28T00:01:00", "--end", "2018-01-28T00:04:00", "--timezone", ZONE]
+    found = printed("job", "--system", "scratch1", *span, "--path", DAY, "--json")
+    (expected,) = json.loads((REFERENCE / "pytokio_summarize_job.json").read_text())
+    ours = {key: found.pop(key) for key in list(found) if key.startswith("fs_sys_")}
+    assert (found.pop("_datetime_start"), found.pop("_datetime_end")) == (START + 60, START + 240)
+    assert_close(found, {key: value for key, value in expected.items() if not key.startswith("_datetime")})
+    assert ours["fs_sys_ave_open_ops_per_sec"] == pytest.approx(found["fs_ave_open_ops_per_sec"])  # it has one MDT
+
+
+@pytest.fixture
+def day(tmp_path):
+    """A day of pytokio's form with 2 MDTs, missing cells, an OST and a row without any value."""
+    path, generator = tmp_path / "fs.hdf5", np.random.default_rng(5)
+    cells = {}
+    with h5py.File(path, "w") as file:
+        for name, columns in (
+            ("datatargets/readbytes", 4),
+            ("datatargets/writebytes", 4),
+            ("dataservers/cpuload", 2),
+            ("mdtargets/opens", 2),
+        ):
+            group = file.require_group(name.partition("/")[0])
+            if "timestamps" not in group:
+                group["timestamps"] = START + STEP * np.arange(ROWS)
+            values = np.round(generator.random((ROWS, columns)) * 1000)
+            values[generator.random(values.shape) < 0.2] = np.nan
+            values[7] = np.nan
+            if columns == 4:
+                values[:, 2], values[3, 0] = np.nan, 0.0
+            cells[name] = values
+            made = group.create_dataset(name.partition("/")[2], data=np.where(np.isnan(values), -0.0, values), compression="gzip")
+            made.attrs["columns"] = np.array([f"c{i}".encode() for i in range(columns)])
+            made.attrs["units"] = b"bytes/sec"
+    return path, cells
+
+
+def test_missing_cells_are_missing_and_not_zero(day):
+    path, cells = day
+    read, write = cells["datatargets/readbytes"], cells["datatargets/writebytes"]
+    found = printed("summarize", path, "--columns", "--timesteps", "--bins", 7, "--json")
+    assert found["total"]["missing_pts"] == np.isnan(read).sum()
+    assert found["columns"]["c2"] == found["timesteps"][str(START + 7 * STEP)] == {"read_bytes": None, "write_bytes": None}
+    assert found["columns"]["c1"] == {"read_bytes": np.nansum(read[:, 1]), "write_bytes": np.nansum(write[:, 1])}
+    assert [(one["index0"], one["indexf"]) for one in found["bins"].values()] == [(i, min(i + 9, 60)) for i in range(0, 60, 9)]
+    first = found["bins"][str(START)]
+    assert first["ave_ost_read"] == pytest.approx(np.nanmean(read[:9]))
+    assert (first["sum_ost_read_kibs"], first["num_ost_read"]) == (np.nansum(read[:9]) / 1024, 36)
+    assert found["summary"]["oss_ave"] == pytest.approx(np.nanmean(cells["dataservers/cpuload"]))
+    assert (found["summary"]["mds_ave"], found["summary"]["frac_missing_mds_cpu"]) == (None, 1.0)
+
+
+def test_a_job_leaves_out_rows_without_a_value_and_adds_the_operations_of_all_mdts(day):
+    path, cells = day
+    found = summarize_job(open_archive("fs", START + 10, START + 250, path=path))
+    read, opens = cells["datatargets/readbytes"][2:50], cells["mdtargets/opens"][2:50]
+    rows = np.array([np.nansum(row) / STEP for row in read if not np.isnan(row).all()])
+    assert (found["fs_min_bytes_read_per_sec"], found["fs_ave_bytes_read_per_sec"]) == (rows.min(), pytest.approx(rows.mean()))
+    assert found["fs_frac_zero_read"] == (read == 0).mean()
+    assert found["fs_ave_open_ops_per_sec"] == pytest.approx(np.nanmean(np.nanmean(opens / STEP, axis=0)))
+    both = [np.nansum(row) / STEP for row in opens if not np.isnan(row).all()]
+    assert found["fs_sys_max_open_ops_per_sec"] == max(both)
+    assert found["fs_frac_missing"] == np.isnan(cells["dataservers/cpuload"][2:50]).mean()
+    assert not any(isinstance(value, float) and math.isnan(value) for value in found.values())
+    assert "fs_ave_mds_cpu" not in found
+
+
+def test_many_jobs_are_printed_in_the_order_of_the_input_with_a_reason_for_each_without_data(day, tmp_path):
+    path, _ = day
+    jobs = tmp_path / "jobs.csv"
+    lines = [
+        f"9,{START + 100},{START + 200},fs",
+        f"3,{START},{START + 60},fs",
+        "4,1,2,fs",
+        "5,2018-01-28 00:00,x,fs",
+        f"6,{START},{START},fs",
+    ]
+    jobs.write_text("jobid,start,end,system\n" + "\n".join(lines))
+    arguments = ["job", "--csv", str(jobs), "--path", str(path), "--timezone", ZONE]
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.exit_code, [row["_jobid"] for row in rows]) == (1, ["9", "3", "4", "5", "6"])
+    assert ["reason" in row for row in rows] == [False, False, True, True, True]
+    assert rows[2]["reason"].startswith("no data in [1970-01-01T00:00:01Z")
+    assert rows[3]["reason"] == "'x' is not a time; write it like 2018-01-28T08:00:00Z, 2018-01-28, -1h or now"
+    assert rows[0]["fs_tot_bytes_read"] == summarize_job(open_archive("fs", START + 100, START + 200, path=path))["fs_tot_bytes_read"]
+    done = CliRunner().invoke(main, arguments)
+    header, first, *_ = done.stdout.splitlines()
+    assert (header.split(",")[:3], first.split(",")[:2], len(done.stdout.splitlines())) == (
+        ["_jobid", "_file_system", "_datetime_start"],
+        ["9", "fs"],
+        6,
+    )
+    jobs.write_text("jobid,begin\n")
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, "has no start, end, system; it must name jobid, start, end, system" in done.stderr) == (2, True)
+
+
+def test_a_file_without_bytes_shows_its_groups(tmp_path):
+    path = tmp_path / "net.hdf5"
+    with h5py.File(path, "w") as file:
+        file["fullness/timestamps"] = START + STEP * np.arange(3)
+        file["fullness/bytes"] = np.ones((3, 2))
+        file["fullness/bytes"].attrs["columns"] = np.array([b"a", b"b"])
+    assert printed("summarize", path, "--json") == {"groups": [{"group": "fullness", "datasets": ["bytes"], "columns": 2}]}
+    assert "fullness" in CliRunner().invoke(main, ["summarize", str(path)]).stdout
+
+
+def test_the_tables_show_bytes_with_units_and_a_dash_without_a_value(day):
+    path, _ = day
+    done = CliRunner().invoke(main, ["summarize", str(path), "--bins", "2", "--columns", "--timesteps", "--timezone", ZONE])
+    assert done.exit_code == 0
+    assert "2018-01-28 00:00:00" in done.stdout
+    assert ["c2", "-", "-"] in [line.split() for line in done.stdout.splitlines()]
+    done = CliRunner().invoke(main, ["job", "--system", "fs", "--start", str(START), "--end", "1h", "--path", str(path)])
+    assert done.exit_code == 2
+    assert "--start: '1517126400' is not a time" in done.stderr

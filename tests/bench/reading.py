@@ -1,0 +1,138 @@
+"""Reading the archive: `tokiod.open` against plain h5py, in turns, on sealed days of 17,280 x 248 and the live file of such a day.
+
+Both return the same values: NaN where a cell is missing. The days of the year are one file under many names, with its times moved to each
+day.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+
+import tokiod
+from tests.bench.measure import Row, paired, timed
+from tokiod.analysis.job import summarize_job
+from tokiod.tts.live.create import create
+from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.sealed.seal import seal
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+READ, WRITE, LOAD, OPENS = "datatargets/readbytes", "datatargets/writebytes", "dataservers/cpuload", "mdtargets/opens"
+OSTS = tuple(f"snx11168-OST{i:04x}" for i in range(248))
+ROWS, STEP, DAY, HOUR = 17_280, 5, 86400, 3600
+START = 1_514_764_800
+"""2018-01-01T00:00Z."""
+
+
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
+    place = directory / "reading"
+    place.mkdir()
+    days, month, times = (40 if quick else 365), (5 if quick else 30), (3 if quick else 7)
+    _archive(place, days)
+    template = f"{place}/%Y-%m-%d.hdf5"
+
+    def opened(start: int, end: int) -> tokiod.reader.archive.Archive:
+        return tokiod.open("fs", start, end, path=template)
+
+    def h5py_span(first_day: int, count: int, rows: slice, columns: slice | int) -> np.ndarray:
+        found = []
+        for day in range(first_day, first_day + count):
+            with h5py.File(_path(place, day), "r") as file:
+                values = file[READ][rows, columns]
+                values[(values == 0) & np.signbit(values)] = np.nan
+                found.append(values)
+        return np.concatenate(found)
+
+    day = paired(lambda: h5py_span(3, 1, slice(None), slice(None)), lambda: opened(_at(3), _at(4)).frame(READ), times)
+    yield timed("a sealed day of 17,280 x 248 to a DataFrame", "ms", 1000, day, "below 200 ms", "floor: h5py to an array with NaN")
+    one = paired(lambda: h5py_span(0, month, slice(None), 17), lambda: opened(_at(0), _at(month)).array(READ)[:, OSTS[17]], times)
+    yield timed(f"one OST, {month} days", "ms", 1000, one, "below 350 ms" if not quick else "")
+    whole = opened(_at(0), _at(days))
+    whole.array(READ)
+    hour = slice(10 * 720, 11 * 720)
+    at = (days // 2) * ROWS
+    inside = paired(lambda: h5py_span(days // 2, 1, hour, slice(None)), lambda: whole.array(READ)[at + hour.start : at + hour.stop], times)
+    yield timed(f"an hour of {days} days that are open, all OSTs", "ms", 1000, inside, "below 10 ms")
+    opening = paired(lambda: _opened_by_h5py(place, days), lambda: opened(_at(0), _at(days)).array(READ).shape, times)
+    yield timed(f"open {days} days: columns and times of each", "ms", 1000, opening, "below 500 ms a year")
+    sums = paired(
+        lambda: [np.nansum(h5py_span(i, 1, slice(None), slice(None)).reshape(24, 720, -1), axis=1) for i in range(month)],
+        lambda: opened(_at(0), _at(month)).reduce(READ, "1h", "sum"),
+        max(2, times // 3),
+    )
+    yield timed(f"{month} days to hourly sums by OST", "ms", 1000, sums, "below 2.5 s a month")
+    yield _memory(place, month)
+    live = slice(ROWS - 3 * 720, ROWS)
+    today = opened(_at(days), _at(days + 1))
+    matrix = today.array(READ)
+    last = paired(lambda: h5py_span(days, 1, live, slice(None)), lambda: matrix[live], times)
+    yield timed("the last 3 hours of a live file, all OSTs", "ms", 1000, last, "below 5 ms")
+    job = paired(lambda: h5py_span(3, 1, hour, slice(None)), lambda: summarize_job(opened(_at(3) + 36000, _at(3) + 39600)), times)
+    yield timed("a job of an hour", "ms", 1000, job, "below 50 ms", "floor: h5py reads one of its four datasets")
+
+
+def _archive(place: Path, days: int) -> None:
+    generator = np.random.default_rng(1)
+    groups = {"datatargets": GroupSpec(STEP, "lmt"), "dataservers": GroupSpec(STEP, "lmt"), "mdtargets": GroupSpec(STEP, "lmt")}
+    matrices = {
+        READ: MatrixSpec(OSTS, counter=False),
+        WRITE: MatrixSpec(OSTS, counter=False),
+        LOAD: MatrixSpec(tuple(f"nid{i:05d}" for i in range(248)), counter=False),
+        OPENS: MatrixSpec(tuple(f"snx11168-MDT{i:04x}" for i in range(5)), counter=False),
+    }
+    live = _path(place, days)
+    create(live, FileSpec(_at(days), _at(days + 1), groups, matrices), created=_at(days))
+    file = LiveFile.open(live)
+    for name, matrix in matrices.items():
+        values = generator.gamma(0.3, 1e8, (ROWS, len(matrix.columns))).round()
+        values[generator.random(values.shape) < 0.01] = -0.0
+        file.cells[name].write_rows(0, values)
+    file.commit()
+    file.close()
+    first = _path(place, 0)
+    seal(live, first, updated=_at(days))
+    for day in range(1, days):
+        shutil.copy(first, _path(place, day))
+    for day in range(days):
+        _move(_path(place, day), day)
+
+
+def _move(path: Path, day: int) -> None:
+    with h5py.File(path, "r+") as file:
+        file.attrs["start"], file.attrs["end"] = np.int64(_at(day)), np.int64(_at(day + 1))
+        for group in ("datatargets", "dataservers", "mdtargets"):
+            file[f"{group}/timestamps"][...] = np.arange(_at(day), _at(day + 1), STEP)
+
+
+def _opened_by_h5py(place: Path, days: int) -> None:
+    for day in range(days):
+        with h5py.File(_path(place, day), "r") as file:
+            _ = file[READ].attrs["columns"], file["datatargets/timestamps"][...]
+
+
+def _memory(place: Path, month: int) -> Row:
+    program = (
+        "import resource, tokiod; "
+        f"a = tokiod.open('fs', {_at(0)}, {_at(month)}, path='{place}/%Y-%m-%d.hdf5'); before = resource.getrusage(0).ru_maxrss; "
+        f"a.reduce('{READ}', '1h', 'sum'); print(before, resource.getrusage(0).ru_maxrss)"
+    )
+    before, after = map(int, subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+    return Row(f"{month} days to hourly sums: memory", "MiB", before / 1024, after / 1024, after / before, "below 150", "floor: imports")
+
+
+def _at(day: int) -> int:
+    return START + day * DAY
+
+
+def _path(place: Path, day: int) -> Path:
+    return place / f"{datetime.fromtimestamp(_at(day), UTC):%Y-%m-%d}.hdf5"

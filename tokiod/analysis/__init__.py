@@ -1,0 +1,1 @@
+"""Answers to questions about the archive: what a day or a job read and wrote. No daemon is needed."""

@@ -1,0 +1,41 @@
+"""Path templates of an archive: fields of strftime for the date at the site, and {system}."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator
+
+_FIELD = re.compile(r"%[-_0^#]?[A-Za-z]|\{system\}")
+
+
+def fill(template: str, date: dt.date, system: str) -> Path:
+    """Return the path of a system and a date at the site."""
+    return Path(date.strftime(template).replace("{system}", system))
+
+
+def root_of(template: str) -> Path:
+    """Return the longest directory that all files of a template share."""
+    return Path(*takewhile(lambda part: not set("%{") & set(part), Path(template).parent.parts))
+
+
+def files_of(template: str) -> Iterator[Path]:
+    """Yield the existing files of a template, of all days and systems."""
+    pattern = _FIELD.sub("*", str(Path(template).relative_to(root_of(template))))
+    return (path for path in root_of(template).glob(pattern) if not path.name.startswith("."))
+
+
+def systems_of(template: str) -> set[str]:
+    """Return the systems that have files of a template."""
+    template = str(Path(template))
+    fields = _FIELD.findall(template)
+    first = fields.index("{system}") if "{system}" in fields else len(fields)
+    words = ["[^/]+?" if field != "{system}" else "(?P<system>[^/]+)" if i == first else "(?P=system)" for i, field in enumerate(fields)]
+    pattern = re.compile("".join(re.escape(text) + word for text, word in zip(_FIELD.split(template), [*words, ""], strict=True)))
+    found = (pattern.fullmatch(str(path)) for path in files_of(template))
+    return {match["system"] for match in found if match is not None and "system" in pattern.groupindex}

@@ -1,0 +1,195 @@
+"""`tokiod.open`: a span of an archive, as a user sees it. Nothing is read before it is asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from tokiod.reader.completeness import completeness
+from tokiod.reader.derived import derivable
+from tokiod.reader.errors import NoData, NoSuchDataset
+from tokiod.reader.files import Templates
+from tokiod.reader.frame import frame_of
+from tokiod.reader.part import OpenParts
+from tokiod.reader.reduce import reduced
+from tokiod.reader.span import Span, Time, epoch, zone_of
+from tokiod.reader.stitched import Stitched, stitch
+from tokiod.reader.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tokiod.config.load import Config
+    from tokiod.reader.completeness import CoverageSpan
+    from tokiod.reader.reduce import How
+
+WHOLE = "pip install . in a checkout"
+CONFIG_PATH, CONFIG_VARIABLE = "/etc/tokiod/tokiod.toml", "TOKIOD_CONFIG"
+
+
+def open_archive(  # noqa: PLR0913 - what a span is named by
+    system: str,
+    start: Time,
+    end: Time = "now",
+    *,
+    timezone: str | dt.tzinfo | None = None,
+    path: str | Path | Iterable[str | Path] | None = None,
+    config: str | Path | None = None,
+) -> Archive:
+    """Open the span [start, end) of a system. No cell is read.
+
+    start, end: a date (its midnight), a datetime, ISO 8601, epoch seconds, "-1h" or "now". timezone: of times without one, which are
+    refused
+    otherwise, and of frames; dates without it are those of the site, if the configuration is known. path: the template of the day files,
+    such
+    as "/data/tts/%Y-%m-%d/{system}.hdf5", or a list of templates: the first one that has a day's file counts. Without it, config is the
+    daemon's configuration ($TOKIOD_CONFIG, else /etc/tokiod/tokiod.toml), which needs the whole of tokiod installed.
+
+    Raises UnclearTime, NoSuchSystem, ConfigError, and PermissionError for an archive that the user may not search.
+    """
+    site = _configured(config) if path is None else None
+    zone = None if timezone is None else zone_of(timezone)
+    own = zone or (None if site is None else zone_of(site.timezone))
+    now = dt.datetime.now(dt.UTC).timestamp()
+    span = Span(*(epoch(time, zone, now=now, site=own) for time in (start, end)))
+    paths = Templates(_templates(path)).paths(system, span) if site is None else _site_paths(site, system, span)
+    return Archive(system, span, paths, zone=own or dt.UTC, config=site)
+
+
+class Archive:
+    """A span of a system's files. It is a context manager: closing it closes the files that it keeps open.
+
+    system: its name; span: [start, end) in UTC epoch seconds; paths: of all days that may have rows in it, existing or not.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a span is named by
+        self,
+        system: str,
+        span: Span,
+        paths: Iterable[Path],
+        *,
+        zone: dt.tzinfo = dt.UTC,
+        config: Config | None = None,
+        parts: OpenParts | None = None,
+    ) -> None:
+        self.system, self.span, self.paths, self.zone = system, span, tuple(paths), zone
+        self._config, self._parts = config, parts or OpenParts()
+        self._stitched: dict[str, Stitched] = {}
+
+    def __repr__(self) -> str:
+        return f"<tokiod archive of {self.system} in {self.span}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files. A later read opens them again."""
+        self._parts.close()
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the names of the datasets that any file of the span has, and those that can be computed from them, sorted."""
+        stored = self._stored()
+        return tuple(sorted(stored | derivable(stored)))
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        """Return the columns of a dataset, or those of all datasets of a group, in natural order. Raises as array()."""
+        if "/" in name:
+            return self.array(name).columns
+        members = [dataset for dataset in self._stored() if dataset.startswith(f"{name}/")]
+        if not members:
+            known = {dataset.partition("/")[0] for dataset in self._stored()}
+            raise NoSuchDataset(name, known, f"{self.system} has no group")
+        return tuple(dict.fromkeys(column for dataset in members for column in self.array(dataset).columns))
+
+    def array(self, dataset: str) -> Stitched:
+        """Return a dataset as a lazy array for numpy: f8[rows, columns], NaN where missing.
+
+        The shape is that of the first call; open the span again for days and columns that came since. Raises NoSuchDataset, NoData,
+        StepChanged, NotTts.
+        """
+        if dataset not in self._stitched:
+            self._stitched[dataset] = stitch(self.paths, dataset, self.span, self._parts)
+        return self._stitched[dataset]
+
+    def __getitem__(self, dataset: str) -> Any:
+        """Return a dataset as a lazy xarray.DataArray. Raises as array(), and NotInstalled without xarray."""
+        from tokiod.reader.xarray_backend import data_array  # noqa: PLC0415 - optional, or slow to import
+
+        return data_array(self.array(dataset), self.system)
+
+    def frame(self, dataset: str, timezone: str | dt.tzinfo | None = None, columns: Iterable[str] | None = None) -> Any:
+        """Return a dataset as a pandas.DataFrame with an aware index, in `timezone` (by default that of the span), NaN where missing.
+
+        columns: names; all by default. Raises as array(), NoSuchColumn, and NotInstalled without pandas.
+        """
+        found = self.array(dataset)
+        names = found.columns if columns is None else tuple(columns)
+        values = found[:, slice(None) if columns is None else list(names)]
+        return frame_of(found.times, names, values, self.zone if timezone is None else zone_of(timezone))
+
+    def missing(self, dataset: str) -> Table:
+        """Return which cells of a dataset are missing: a table of bools. Raises as array()."""
+        found = self.array(dataset)
+        return Table(found.times, found.columns, found[...] != found[...])
+
+    def reduce(
+        self, dataset: str, every: str | float | None = None, how: How = "mean", *, over: Literal["time", "columns"] = "time"
+    ) -> Table:
+        """Reduce a dataset to rows of `every` (1h, 60, None: one row), or with over="columns" to one column.
+
+        Memory does not grow with the span. how: sum, mean, max, min, count, missing, or p0 to p100; of the cells that are not missing, NaN
+        without one. Rows are counted from the first one of the span. Raises as array(), and UnclearTime for a malformed `every`.
+        """
+        return reduced(self.array(dataset), every, how, over, self.zone)
+
+    def completeness(self, dataset: str | None = None) -> tuple[CoverageSpan, ...]:
+        """Return what is stored and what is not, and why, by source and time.
+
+        The ledger of the daemon answers, if the archive was opened by its configuration and no dataset is given. Otherwise the cells do,
+        of the dataset or of all stored ones: rows with a value are stored, rows without one are missing.
+        """
+        if self._config is not None and dataset is None:
+            from tokiod.reader.ledger_completeness import ledger_completeness  # noqa: PLC0415 - optional, or slow to import
+
+            return ledger_completeness(self._config, self.system, self.span)
+        names = sorted(self._stored()) if dataset is None else [dataset]
+        return tuple(one for name in names for one in completeness(self.array(name), self.span))
+
+    def _stored(self) -> set[str]:
+        parts = []
+        for path in self.paths:
+            try:
+                parts.append(self._parts.part(path))
+            except FileNotFoundError:
+                continue
+        if not parts:
+            raise NoData(self.span, self.paths)
+        return {name for part in parts for name in part.names}
+
+
+def _templates(path: str | Path | Iterable[str | Path] | None) -> tuple[str, ...]:
+    paths = (path,) if isinstance(path, (str, Path)) else tuple(path or ())
+    if not paths:
+        raise ValueError("path has no template; write one such as /data/tts/%Y-%m-%d/{system}.hdf5")
+    return tuple(str(Path(one).expanduser()) for one in paths)
+
+
+def _site_paths(config: Config, system: str, span: Span) -> list[Path]:
+    from tokiod.window import Calendar  # noqa: PLC0415 - what the reader alone does not have
+
+    return Templates((config.archive.path,)).paths(system, span, Calendar(config.timezone))
+
+
+def _configured(config: str | Path | None) -> Config:
+    from tokiod.reader.errors import NotInstalled  # noqa: PLC0415 - optional, or slow to import
+
+    try:
+        from tokiod.config import load  # noqa: PLC0415 - optional, or slow to import
+    except ModuleNotFoundError as error:
+        raise NotInstalled("a configuration", "the whole of tokiod", "give path=, the template of the day files", WHOLE) from error
+    return load.load(Path(config or os.environ.get(CONFIG_VARIABLE) or CONFIG_PATH))
