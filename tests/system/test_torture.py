@@ -11,6 +11,7 @@ from pathlib import Path
 import h5py
 import pytest
 from planted import plant
+from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
 from tokiod.ledger.ledger import Ledger
@@ -80,6 +81,36 @@ def test_a_night_has_fallen_and_the_day_before_it_is_sealed(tortured):
         with open_for_reading(path) as file:
             forms.setdefault(path.parent.name, set()).add(form_of(file))
     assert forms == {"2018-11-03": {"sealed"}, "2018-11-04": {"live"}}
+
+
+REPAIRED = """
+import subprocess, sys
+from pathlib import Path
+from torture_disk import disk
+with disk(*map(Path, sys.argv[1:3])) as its:
+    print("mounted" if its else "not permitted", flush=True)
+    input()
+    if its:
+        its.fail()
+        its.repair()
+        print("broken" if its.is_broken() else "repaired")
+"""
+
+
+def test_a_disk_is_repaired_though_another_process_has_copied_the_mounts_of_this_machine(tmp_path):
+    """Such as a container: it kept the file system, and with it the error that had made it read-only."""
+    command = [sys.executable, "-c", REPAIRED, tmp_path / "tts", tmp_path / "store"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TORTURE.parent), str(TORTURE.parents[2])])}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as script:
+        if script.stdout.readline() != "mounted\n":
+            script.communicate("\n")
+            pytest.skip("mounts need root")
+        with subprocess.Popen(["unshare", "--mount", "cat"], stdin=subprocess.PIPE) as copy:
+            own, copied = (Path("/proc", str(pid), "ns/mnt") for pid in ("self", copy.pid))
+            wait_for(lambda: copied.readlink() != own.readlink(), 30, "unshare has not begun")
+            printed, _ = script.communicate("\n")
+            copy.stdin.close()
+    assert printed == "repaired\n"
 
 
 def test_a_file_of_the_past_that_is_lost_or_has_changed_is_noticed(tmp_path, score):  # noqa: ARG001 - it finds torture_past

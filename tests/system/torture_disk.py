@@ -6,6 +6,7 @@ thin, in a memory file system that can be filled: then writes fail that the file
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +26,9 @@ SIZE = 2**30
 STORE = 3 * 2**29
 INODES = 4096
 SLICE = 2**22
+CLONE_NEWNS = 0x20000
+RELEASE_SECONDS = 60
+"""Real seconds until a disk that was taken away is no longer in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +61,20 @@ class Disk:
         run("mount", "-o", "loop,errors=remount-ro", str(self.image), str(self.directory))
 
     def repair(self) -> None:
-        """Take it away, check it, and put it in its place again; no process may use it."""
+        """Take it away, check it, and put it in its place again; no process may use it. Raises TokiodError while one does."""
         run("umount", str(self.directory))
+        # As long as it is mounted anywhere, the next mount is the same file system, with the error that made it read-only.
+        wait_for(lambda: not self._is_in_use(), RELEASE_SECONDS, f"{self.image} is still mounted: a process has a copy of the mounts")
         subprocess.run(["fsck.ext4", "-y", "-f", str(self.image)], check=False, capture_output=True, timeout=300)
         self.mount()
         # That these were taken away may be among what a failing disk has lost.
         for path in (self.directory / "ballast", self.directory / "ballast-too"):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.junk, ignore_errors=True)
+
+    def _is_in_use(self) -> bool:
+        found = subprocess.run(["losetup", "-j", str(self.image)], capture_output=True, text=True, check=True, timeout=30)
+        return bool(found.stdout.strip())
 
     def is_broken(self) -> bool:
         """Whether no process can write to it: what failed to be written shows at a sync."""
@@ -90,6 +102,7 @@ def disk(directory: Path, store: Path) -> Iterator[Disk | None]:
     directory.mkdir(parents=True)
     store.mkdir()
     try:
+        own_mounts()
         made.make()
     except (OSError, subprocess.SubprocessError):
         made = None
@@ -102,6 +115,14 @@ def disk(directory: Path, store: Path) -> Iterator[Disk | None]:
             subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True, timeout=150)
         shutil.copytree(left, directory, dirs_exist_ok=True)
         shutil.rmtree(left)
+
+
+def own_mounts() -> None:
+    """Give this process and its children mounts that no other process copies, such as a container that starts meanwhile. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "no mounts of its own")
+    run("mount", "--make-rprivate", "/")
 
 
 def run(*command: str) -> None:

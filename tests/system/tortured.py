@@ -85,6 +85,13 @@ class Tortured:
                 found += [f"{source.name} {hole}" for hole in known.holes(first, end)]
         return found
 
+    def written_off(self) -> list[str]:
+        """Return the spans that are lost of sources that can be asked again, as far back as these had anything."""
+        with Ledger.open_readonly(self.scene.config.archive.ledger) as ledger:
+            names = [source.name for source in self.scene.sources if source.replayable]
+            lost = [one for name in names for one in ledger.unstored(name) if one.state == "lost"]
+        return [f"{one.source} {one.window}" for one in lost if one.window.end > self.scene.site.epoch]
+
     def losses(self) -> str:
         """Return a sentence on what is stored and lost of sources that can't be queried again."""
         sentences = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
+from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.tts.layout import form_of
 
@@ -18,23 +20,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SPARE_SECONDS = 30
-"""Real seconds per file until the sources' first row is asked for, which comes last: as many more of the past are asked for."""
 SEALING_SECONDS = 120
 """Real seconds that a sealed file may take, one after the other."""
+RATE = 10
+"""Simulated seconds in a real one, at most: the days are over, and what the sources' first row is asked for comes last."""
 
 
 def unequal(scene: Scene) -> list[str]:
     """Return what is wrong with the sealed days of sources that can be asked again, over the same sources; the scene's daemon is down."""
-    now = scene.clock.time()
-    over = [path for path in _sealed(scene) if scene.site.epoch < _end(path) <= now - scene.window]
-    spare = int(SPARE_SECONDS * (1 + len(over)) * scene.clock.rate)
-    with _again(scene, int(now - scene.site.epoch) + spare) as other:
+    clock = SimulatedClock(scene.clock.time(), time.time(), min(RATE, scene.clock.rate))
+    over = [path for path in _sealed(scene) if scene.site.epoch < _end(path) <= clock.epoch - scene.window]
+    limit = SEALING_SECONDS * (1 + len(over))
+    # However slow the machine is, within the time limit nothing becomes older than the retention.
+    with _again(scene, clock, int(clock.epoch - scene.site.epoch + PATIENCE * (limit + SEALING_SECONDS) * clock.rate)) as other:
         other.start_daemon()
         wanted = {path.relative_to(scene.directory): path for path in over}
         wait_for(
             lambda: wanted.keys() <= {path.relative_to(other.directory) for path in _sealed(other)},
-            SEALING_SECONDS * (1 + len(wanted)),
+            limit,
             f"not all of {sorted(map(str, wanted))} are sealed again; see {other.log}",
         )
         other.stop_daemon()
@@ -46,16 +49,16 @@ def unequal(scene: Scene) -> list[str]:
 
 
 @contextmanager
-def _again(scene: Scene, reach: int) -> Iterator[Scene]:
+def _again(scene: Scene, clock: SimulatedClock, retention: int) -> Iterator[Scene]:
     """Another daemon's scene over the sources of this one, in a directory below it."""
     directory = scene.directory / "again"
     directory.mkdir()
     text = scene.config_path.read_text().replace(f"{scene.directory}/tts/", f"{directory}/tts/")
     text = text.replace(f"ipc://{scene.directory}/", f"ipc://{directory}/").replace(
-        f'retention = "{scene.retention}s"', f'retention = "{reach}s"'
+        f'retention = "{scene.retention}s"', f'retention = "{retention}s"'
     )
     (directory / "tokiod.toml").write_text(text)
-    other = Scene(directory, scene.site, scene.clock, scene.window, reach, scene.sources, scene.log_level)
+    other = Scene(directory, scene.site, clock, scene.window, retention, scene.sources, scene.log_level)
     try:
         yield other
     finally:
