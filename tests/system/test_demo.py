@@ -61,7 +61,7 @@ def test_a_demo_fails_and_names_the_cells_if_some_differ(directory, monkeypatch)
         return compare(scene)
 
     monkeypatch.setattr(Scene, "compare", compare_after_damage)
-    done = CliRunner().invoke(main, ["demo", "--seconds", "6", "--directory", str(directory)])
+    done = CliRunner().invoke(main, ["demo", "--seconds", "10", "--directory", str(directory)])
     assert done.exit_code == 1
     assert f"hold a number: 0 lost, 0 extra, {len(SOURCES)} different" in done.stdout
     for source in SOURCES:
