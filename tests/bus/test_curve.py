@@ -104,7 +104,10 @@ def test_a_systemd_credential_comes_first_and_may_look_readable_by_a_group(keyri
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "secret key x: can't be read ({0}: No such file or directory); `tokiod keygen` makes one"),
+        (
+            None,
+            "secret key x: can't be read ({0}: No such file or directory; {1}: No such file or directory); `tokiod keygen` makes one",
+        ),
         ("", "{0}: contains no secret key: name the file that ends in .key_secret, see `tokiod keygen --help`"),
         ('public-key = "x"', "{0}: contains no secret key: name the file that ends in .key_secret, see `tokiod keygen --help`"),
         ('public-key = "x"\nsecret-key = "x"', "{0}: contains an invalid secret key; `tokiod keygen` makes one"),
@@ -119,7 +122,7 @@ def test_an_invalid_secret_key_is_reported_without_its_content(tmp_path, text, s
         path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         curve.key_pair("x", tmp_path)
-    assert caught.value.faults == [sentence.format(path)]
+    assert caught.value.faults == [sentence.format(path, tmp_path / "credentials" / "x")]
 
 
 @pytest.mark.parametrize("text", ["", "x", 'public-key = "short"', 'public-key = "' + "~" * 40 + '"', 'public-key = "' + "a" * 45 + '"'])

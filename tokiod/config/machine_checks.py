@@ -38,7 +38,10 @@ def problems(config: Config) -> list[str]:
 
 
 def _archive(root: Path) -> Iterator[str]:
-    there = next(path for path in (root, *root.parents) if path.exists())
+    try:
+        there = next(path for path in (root, *root.parents) if path.exists())
+    except PermissionError:
+        return
     if not there.is_dir():
         yield f"archive.path: {there} is not a directory"
     elif there.stat().st_uid == os.geteuid() and not os.access(there, os.W_OK | os.X_OK):
