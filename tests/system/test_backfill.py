@@ -163,6 +163,20 @@ def test_a_command_whose_writer_finds_a_daemon_that_has_just_started_leaves_the_
     assert any(window.start <= span.start and window.end >= span.end for window in scene.stored(LMT))
 
 
+def test_a_command_whose_writer_is_killed_and_succeeded_by_a_daemons_leaves_the_job_to_the_daemon(scene):
+    running = subprocess.Popen(command(scene, LMT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: scene.config.archive.ledger.exists() and any(job.windows for job in jobs(scene)), 30, "the job does not begin")
+    running.send_signal(signal.SIGSTOP)  # it would start its writer again before the daemon starts one
+    os.kill(killed := lock_owner(scene.config.archive.lock), signal.SIGKILL)
+    scene.start_daemon()
+    wait_for(lambda: lock_owner(scene.config.archive.lock) not in {None, killed}, 30, "the daemon has no writer")
+    running.send_signal(signal.SIGCONT)
+    out, err = running.communicate(timeout=600)
+    assert (running.returncode, "done" in out) == (0, True), err
+    assert "a daemon has started at the same time" in err
+    assert [(job.source, job.state) for job in jobs(scene)] == [(LMT.name, "done")]
+
+
 def test_a_job_can_be_followed_listed_and_cancelled_while_live_polling_goes_on(scene):
     scene.start_daemon()
     wait_for(lambda: scene.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {scene.log}")

@@ -33,7 +33,7 @@ WRITER_START_SECONDS = 60.0
 
 
 class DaemonStarted(Exception):  # noqa: N818 - says what is the case
-    """A daemon has taken the archive's lock before this command's writer."""
+    """A daemon has taken the archive's lock, before this command's writer or after that was killed."""
 
 
 def run_alone(config: Config, config_path: Path, clock: Clock, section: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
@@ -70,7 +70,7 @@ async def _alone(config: Config, config_path: Path, clock: Clock, section: Sourc
     finally:
         await writer.stop()
         await asyncio.wait({keeping})
-    keeping.result()  # raises if the writer could not start again
+    _raise_failure(config, keeping)
     return done
 
 
@@ -98,7 +98,12 @@ async def _opened(config: Config, writer: ChildProcess, keeping: asyncio.Task[No
         if time.monotonic() > limit:
             raise Failed(f"the writer did not start within {WRITER_START_SECONDS:.0f} s; try again when the machine is less busy")
         await asyncio.sleep(0.05)
-    if lock_owner(config.archive.lock) is not None:
+    _raise_failure(config, keeping)
+    raise Failed("the writer has stopped; start the daemon or repeat the command")
+
+
+def _raise_failure(config: Config, keeping: asyncio.Task[None]) -> None:
+    """Raise why a writer that has ended could not start, or start again: DaemonStarted if another writer has the lock."""
+    if keeping.exception() is not None and lock_owner(config.archive.lock) is not None:
         raise DaemonStarted
     keeping.result()
-    raise Failed("the writer has stopped; start the daemon or repeat the command")
