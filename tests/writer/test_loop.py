@@ -97,10 +97,10 @@ class Site:
             self.send(one, attempt)
         self.receiver.waits = len(collected)
         self.writer.turn(1000)
-        unanswered, found = {one.meta.window for one in collected}, []
-        while unanswered:
+        sent, answered, found = Counter(one.meta.window for one in collected), Counter(), []
+        while sent - answered:
             found += self.answers(1)
-            unanswered -= {Window(one.start, one.end) for one in found if isinstance(one, Ack | Reject) and one.start < one.end}
+            answered = Counter(Window(one.start, one.end) for one in found if isinstance(one, Ack | Reject) and one.start < one.end)
         return found
 
     def answers(self, count):
