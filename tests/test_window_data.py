@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
 from tokiod.bus.sender import Sender
@@ -46,7 +47,7 @@ def test_the_bus_refuses_a_window_with_rows_at_once_and_for_good(tmp_path):
 
 
 def test_a_sink_refuses_a_window_with_rows_and_creates_no_file(tmp_path):
-    sink = TtsSink(single(tmp_path / "day.hdf5", Window(0, 86400)), FakeClock(0))
+    sink = TtsSink(DayFiles(single(tmp_path / "day.hdf5", Window(0, 86400)), FakeClock(0)))
     with pytest.raises(Refusal) as refused:
         sink.apply(COLLECTED)
     sink.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tests.bench.measure import Row
 from tokiod.archive.layout import daily
@@ -38,7 +39,7 @@ class Site:
 
     def __init__(self, directory: Path, datasets: tuple[str, ...], step: int, columns: int) -> None:
         layout = daily(Calendar("UTC"), lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
-        self.sink = TtsSink(layout, SystemClock(), executor="threads")
+        self.sink = TtsSink(DayFiles(layout, SystemClock(), executor="threads"))
         self.path = layout("fs", START).path
         self._datasets, self._step = datasets, step
         self.names = tuple(f"fs-OST{i:04x}" for i in range(columns))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tests.bench.measure import Row, paired, rated, timed
 from tokiod.archive.layout import daily
@@ -47,7 +48,7 @@ def window(batches: list[Batch], first: int, height: int) -> Collected:
 
 def sink_in(directory: Path, *, compare: bool) -> TtsSink:
     layout = daily(Calendar("UTC"), lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
-    return TtsSink(layout, SystemClock(), compare=compare)
+    return TtsSink(DayFiles(layout, SystemClock(), compare=compare))
 
 
 def rows(directory: Path, *, quick: bool) -> Iterator[Row]:

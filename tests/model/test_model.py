@@ -27,6 +27,7 @@ from model_archive import Model, Reading, bits, right_bits
 from model_site import EVERYTHING, NAMES, NIGHTS, Site
 
 from collectors.lmt.config import Config as LmtConfig
+from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
@@ -175,13 +176,15 @@ class ArchiveMachine(RuleBasedStateMachine):
         layout = daily(Calendar(self.zone), self.config.archive.file)
         max_rates = {one.site.system: one.site.max_rates for one in self.systems}
         self.sink = TtsSink(
-            layout,
-            self.clock,
-            self.files,
-            self.executor or "inline",
-            pause=self.work,
-            max_rates=max_rates,
-            before_create=self.before_create,
+            DayFiles(
+                layout,
+                self.clock,
+                self.files,
+                self.executor or "inline",
+                pause=self.work,
+                max_rates=max_rates,
+                before_create=self.before_create,
+            )
         )
         self.ledger = Ledger.open_or_quarantine(self.ledger_path, self.clock.time())
         heartbeat = Heartbeat(self.mailbox, self.mailbox, self.clock.monotonic)
@@ -280,7 +283,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         if self.held(one, day) is not None:
             self.alive(lambda: (self.sink.seal(one.site.system, one.site.days[day].start), self.sink.run_maintenance()))
 
-    @precondition(lambda self: self.sink._reopened.paths)
+    @precondition(lambda self: self.sink.days.reopened.paths)
     @rule(fate=fates)
     def quiet(self, fate: Kill | Fault | None) -> None:
         """Nothing comes for so long that what was reopened is sealed again."""
@@ -409,7 +412,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for collected in self.in_flight:
             self.system_of(collected).model.strand(collected)
         self.in_flight = []
-        for day in self.sink._open.values():
+        for day in self.sink.days.open_files:
             with contextlib.suppress(SimulatedKill):
                 day.file.close()
         self.ledger.close()
@@ -470,11 +473,11 @@ class ArchiveMachine(RuleBasedStateMachine):
     def check_sealed(self) -> None:
         """Sealed files are, byte for byte, those of a run that nothing disturbed."""
         self.work()
-        self.sink._finish_rewrites()  # a sealing that windows have overtaken
+        self.sink.days.finish_rewrites()  # a sealing that windows have overtaken
         path = self.directory / "undisturbed/%Y-%m-%d/{system}.hdf5"
         max_rates = {one.site.system: one.site.max_rates for one in self.systems}
         layout = daily(Calendar(self.zone), ArchiveConfig(path=str(path)).file)
-        with contextlib.closing(TtsSink(layout, self.clock, max_rates=max_rates)) as undisturbed:
+        with contextlib.closing(TtsSink(DayFiles(layout, self.clock, max_rates=max_rates))) as undisturbed:
             for one in self.systems:
                 for day in one.site.days:
                     undisturbed.apply(one.site.collected(one.site.row(day.start), one.site.row(day.end)))
@@ -491,7 +494,7 @@ class ArchiveMachine(RuleBasedStateMachine):
                 held = self.reading.held(path)
                 assert sink.seal(one.site.system, day.start) or (sink is self.sink and held is not None and held.sealed)
                 self.work()
-                assert [done for done in sink._finish_rewrites() if done.error] == []
+                assert [done for done in sink.days.finish_rewrites() if done.error] == []
 
     def check_bits(self, one: System) -> None:
         for day in range(len(one.paths)):

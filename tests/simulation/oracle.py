@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tests.simulation.sources import COUNTER
 from tokiod.archive.layout import daily
@@ -158,7 +159,7 @@ def check_sealed(config: Config, sources: Mapping[str, Source], directory: Path)
     def path_of(day: Day, system: str) -> Path:
         return directory / str(day.date) / f"{system}.hdf5"
 
-    sink = TtsSink(daily(calendar, path_of), clock, max_rates=max_rates(config))
+    sink = TtsSink(DayFiles(daily(calendar, path_of), clock, max_rates=max_rates(config)))
     span = Window(min(one.origin for one in sources.values()), max(one.end for one in sources.values()))
     for day in days(calendar, span.start, span.end):
         for source in sources.values():

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 from hypothesis import strategies as st
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
@@ -67,7 +68,7 @@ NAMES = ("OST0000", "OST0001", "OST0002")
 
 def sink_in(directory: Path, files=REAL, **options) -> TtsSink:
     layout = daily(CALENDAR, lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
-    return TtsSink(layout, FakeClock(EPOCH), files, **options)
+    return TtsSink(DayFiles(layout, FakeClock(EPOCH), files, **options))
 
 
 def held(directory: Path, datasets: Sequence[str] = (COUNTER, GAUGE)) -> dict[tuple[int, str, str], dict[int, float]]:

@@ -8,6 +8,7 @@ import archive_model as model
 import pytest
 from archive_model import GAUGE, NAMES, filled, held
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
@@ -43,7 +44,7 @@ class FaultyArchive:
         for temporary in list(self.directory.rglob(".*.tmp")):
             sweep(temporary.parent, files)
         layout = daily(model.CALENDAR, lambda day, system: self.directory / f"{day.date}" / f"{system}.hdf5")
-        self.sink = TtsSink(layout, self.clock, files)
+        self.sink = TtsSink(DayFiles(layout, self.clock, files))
         for _ in marked_files(self.directory):
             self.sink.adopt("fs", model.EPOCH)
 

@@ -25,6 +25,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
@@ -74,7 +75,7 @@ def born(columns: np.ndarray) -> np.ndarray:
 
 def write(directory: Path) -> None:
     layout = daily(Calendar("UTC"), lambda day, _system: directory / f"{day.date}.hdf5")
-    sink = TtsSink(layout, FakeClock(EPOCH))
+    sink = TtsSink(DayFiles(layout, FakeClock(EPOCH)))
     done = os.open(directory / "done", os.O_RDWR | os.O_CREAT)
     for row in range(WINDOWS):
         sink.apply(window(row))

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tests.support.faulty_scene import FaultyScene
 from tokiod.archive.layout import daily
@@ -208,7 +209,7 @@ class Upgraded:
         for path in self.root.iterdir():
             sweep(path)
         layout = daily(Calendar("America/Los_Angeles"), lambda day, system: self.root / f"{day.date}" / f"{system}.hdf5")
-        with closing(TtsSink(layout, FakeClock(self.windows[-1].meta.window.end), files)) as sink:
+        with closing(TtsSink(DayFiles(layout, FakeClock(self.windows[-1].meta.window.end), files))) as sink:
             for window in self.windows:
                 sink.apply(window)
                 assert sink.commit() == []

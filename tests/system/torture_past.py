@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
@@ -50,7 +51,7 @@ class Past:
         """Make the files: sealed ones, and the oldest of each system, live, which the daemon seals."""
         calendar = Calendar(scene.site.timezone)
         layout = daily(calendar, scene.config.archive.file)
-        with closing(TtsSink(layout, SystemClock(), UNSYNCED, compare=False)) as sink:
+        with closing(TtsSink(DayFiles(layout, SystemClock(), UNSYNCED, compare=False))) as sink:
             for system in SYSTEMS:
                 slots = list(_slots(calendar, scene.site.epoch, system, layout))
                 for number, slot in enumerate(slots):

@@ -14,6 +14,7 @@ from archive_model import NAMES
 from structlog.testing import capture_logs
 
 from collectors import lmt, lustre
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.archive.seal_marker import mark, marked_files
@@ -59,9 +60,9 @@ class Site:
 
     def boot(self):
         layout = daily(model.CALENDAR, self.config.archive.file)
-        self.sink = TtsSink(layout, self.clock)
+        self.sink = TtsSink(DayFiles(layout, self.clock))
         self.maintenance = Maintenance(self.config, layout, self.sink, self.ledger, self.clock, self.disk)
-        self.sink.before_create = self.maintenance.before_create
+        self.sink.days.before_create = self.maintenance.before_create
         self.maintenance.forget_missing_files()
         self.maintenance.adopt()
 
@@ -406,7 +407,7 @@ def marked_with_one_denied(directory):
     site.store(1, 49)
     site.sink.close()
     site.boot()
-    site.sink.files = Denied(site.path(0))
+    site.sink.days.files = Denied(site.path(0))
     for day in (0, 1):
         mark(site.path(day))
     return site
@@ -468,13 +469,13 @@ def test_a_missing_file_is_forgotten_before_another_is_created_under_its_name(tm
     site.sink.close()
     site.path(1).unlink()
     seen = []
-    create = site.sink.before_create
+    create = site.sink.days.before_create
 
     def before_create(slot):
         create(slot)
         seen.append((slot.path.exists(), list(site.ledger.stored("l"))))
 
-    site.sink.before_create = before_create
+    site.sink.days.before_create = before_create
     site.store(30, 31)
     assert seen == [(False, [hours(0, 24)])]
     assert list(site.ledger.stored("l")) == [hours(0, 24), hours(30, 31)]

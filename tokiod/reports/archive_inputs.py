@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
 from tokiod.collector import SourceConfig, collect_window
@@ -81,7 +82,7 @@ async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] 
         job = replace(job, span=whole_rows(job.span, file_span, job.collector.step))
         limits = {job.origin.system: job.max_rates}
         with closing(
-            TtsSink(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units}, max_rates=limits)
+            TtsSink(DayFiles(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units}, max_rates=limits))
         ) as sink:
             result = await _fill(job, file_span.start, sink, progress)
             await _close_seams(job, sink, result, with_before=filled_before and job.span.start > file_span.start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.errors import TokiodError
@@ -26,7 +27,7 @@ def seal_days(config: Config, clock: Clock, days: Iterable[tuple[str, int]]) -> 
     layout = daily(Calendar(config.timezone), config.archive.file)
     columns = config.archive.max_columns
     with closing(
-        TtsSink(layout, clock, max_columns=columns, units=units(config), steps=steps(config), max_rates=max_rates(config))
+        TtsSink(DayFiles(layout, clock, max_columns=columns, units=units(config), steps=steps(config), max_rates=max_rates(config)))
     ) as sink:
         for system, time in days:
             try:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import structlog
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive import rights
 from tokiod.archive.layout import daily
@@ -124,10 +125,10 @@ class WriterProcess:
         rebuild_if_untrusted(config, self._ledger, clock)
         heartbeat = Heartbeat(self._receiver, self._feed, host.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
-        self._sink = TtsSink(
+        self._sink = TtsSink(DayFiles(
             layout, clock, host.files, host.executor, max_columns=columns, units=units(config), steps=steps(config),
             max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
-        )  # fmt: skip
+        ))  # fmt: skip
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, host.files)
         self._maintenance.forget_missing_files()
@@ -187,7 +188,8 @@ class WriterProcess:
             config = self._load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)
-            self._sink.units, self._sink.steps, self._sink.max_rates = units(config), steps(config), max_rates(config)
+            days = self._sink.days
+            days.units, days.steps, days.max_rates = units(config), steps(config), max_rates(config)
             self._receiver.reload_allowed_keys()
             catalogue.start_counting(config, "writer")
         except ConfigError as error:

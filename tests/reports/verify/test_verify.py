@@ -12,6 +12,7 @@ import lmt_database
 import numpy as np
 import pytest
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
@@ -59,7 +60,7 @@ class Archive:
 
     async def _store(self, spans):
         collector, layout = self.make(), daily(self.calendar, self.archive.file)
-        with closing(TtsSink(layout, self.clock, UNSYNCED, compare=False)) as sink:
+        with closing(TtsSink(DayFiles(layout, self.clock, UNSYNCED, compare=False))) as sink:
             entries = []
             for window in [window for span in spans for window in self.calendar.split(span, self.config.window)]:
                 collected = await collect_window(collector, self.config, window)

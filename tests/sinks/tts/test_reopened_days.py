@@ -4,6 +4,7 @@ import archive_model as model
 import pytest
 from archive_model import NAMES, filled, held
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
@@ -36,7 +37,7 @@ class Archive:
         for temporary in list(self.directory.rglob(".*.tmp")):
             sweep(temporary.parent)
         layout = daily(model.CALENDAR, lambda day, system: self.directory / f"{day.date}" / f"{system}.hdf5")
-        self.sink = TtsSink(layout, self.clock, files)
+        self.sink = TtsSink(DayFiles(layout, self.clock, files))
         for path in marked_files(self.directory):
             assert path == self.path
             self.sink.adopt("fs", model.EPOCH)
@@ -44,7 +45,7 @@ class Archive:
     def store(self, first, last):
         self.sink.apply(model.window(SAMPLES, first, last))
         assert self.sink.commit() == []
-        self.sink._finish_rewrites()
+        self.sink.days.finish_rewrites()
 
     def fill(self):
         """What a backfill of the missing rows brings: the steps at both seams, for their differences, too."""
@@ -58,7 +59,7 @@ class Archive:
     def sealed(self, idle_seconds=IDLE_SECONDS):
         """What is sealed now, after so many idle seconds."""
         self.sink._seal_idle(idle_seconds)
-        return [done.path for done in self.sink._finish_rewrites() if (done.change, done.error) == ("sealed", None)]
+        return [done.path for done in self.sink.days.finish_rewrites() if (done.change, done.error) == ("sealed", None)]
 
     @property
     def form(self):
@@ -139,7 +140,7 @@ def test_killed_at_any_step_it_ends_sealed_with_every_cell(tmp_path_factory):
 
 def test_a_mark_whose_file_is_sealed_or_gone_is_taken_away(archive):
     for system in ("fs", "other"):
-        mark(archive.sink.layout(system, model.EPOCH).path)
+        mark(archive.sink.days.layout(system, model.EPOCH).path)
         archive.sink.adopt(system, model.EPOCH)
     before = archive.path.read_bytes()
     assert archive.sink.seal_reopened() == []

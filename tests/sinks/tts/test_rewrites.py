@@ -10,6 +10,7 @@ from archive_model import NAMES
 from faulty_archive import SAMPLES, FaultyArchive
 from manual_executor import ManualExecutor
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.rewrites import LEFT_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.batch import Batch
@@ -34,7 +35,7 @@ def window(kind, step, start):
 @pytest.fixture
 def sink(tmp_path):
     with_steps = FaultyArchive(tmp_path).sink
-    with_steps.steps = {"fs": {"lmt": {model.STEP}, "collectd_es": {model.STEP}}}
+    with_steps.days.steps = {"fs": {"lmt": {model.STEP}, "collectd_es": {model.STEP}}}
     return with_steps
 
 
@@ -42,12 +43,12 @@ def test_a_changed_step_begins_with_the_next_days_file_and_other_sources_keep_th
     today, tomorrow = model.EPOCH, model.EPOCH + model.DAY
     for kind in DATASETS:
         sink.apply(window(kind, model.STEP, today))
-    sink.steps["fs"]["lmt"] = {HALF_HOUR}
+    sink.days.steps["fs"]["lmt"] = {HALF_HOUR}
     with pytest.raises(Refusal, match="rows are 3600 s apart, not 1800 s") as refused:
         sink.apply(window("lmt", HALF_HOUR, today + model.STEP))
     assert refused.value.when == "never"
     sink.prepare("fs", tomorrow)
-    path = sink.layout("fs", tomorrow).path
+    path = sink.days.layout("fs", tomorrow).path
     assert sink.run_maintenance()[-1] == FileChange("made", path)
     assert sink.apply(window("collectd_es", model.STEP, tomorrow)).cells == 1
     assert sink.apply(window("lmt", HALF_HOUR, tomorrow)).cells == 2
@@ -56,7 +57,7 @@ def test_a_changed_step_begins_with_the_next_days_file_and_other_sources_keep_th
 
 def test_a_next_day_all_of_whose_groups_changed_is_created_empty_and_grows(sink):
     sink.apply(window("lmt", model.STEP, model.EPOCH))
-    sink.steps["fs"]["lmt"] = {HALF_HOUR}
+    sink.days.steps["fs"]["lmt"] = {HALF_HOUR}
     sink.prepare("fs", model.EPOCH + model.DAY)
     assert sink.apply(window("lmt", HALF_HOUR, model.EPOCH + model.DAY)).cells == 2
     assert sink.commit() == []
@@ -64,8 +65,8 @@ def test_a_next_day_all_of_whose_groups_changed_is_created_empty_and_grows(sink)
 
 def test_a_growth_that_failed_and_whose_window_never_comes_again_does_not_keep_the_file_from_being_sealed(tmp_path):
     executor, clock, files = ManualExecutor(), FakeClock(model.EPOCH), FaultyFiles(tmp_path)
-    layout = FaultyArchive(tmp_path / "other").sink.layout
-    sink = TtsSink(layout, clock, files, executor)
+    layout = FaultyArchive(tmp_path / "other").sink.days.layout
+    sink = TtsSink(DayFiles(layout, clock, files, executor))
     path = layout("fs", model.EPOCH).path
     for names in (NAMES[:1], NAMES):
         with pytest.raises(Refusal, match="is being"):

@@ -9,6 +9,7 @@ import pytest
 from archive_model import COUNTER, GAUGE, NAMES, filled, held
 from manual_executor import ManualExecutor
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.rewrites import WAIT_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
@@ -28,7 +29,7 @@ def opened(directory, executor="inline", files=REAL, **limits):
     for temporary in list(directory.rglob(".*.tmp")):
         sweep(temporary.parent)
     layout = daily(model.CALENDAR, lambda day, system: directory / f"{day.date}" / f"{system}.hdf5")
-    return TtsSink(layout, FakeClock(model.EPOCH), files, executor, **limits)
+    return TtsSink(DayFiles(layout, FakeClock(model.EPOCH), files, executor, **limits))
 
 
 def store(sink, first, last, names=NAMES):
@@ -53,7 +54,7 @@ def form(sink):
 
 
 def path(sink):
-    return sink.layout("fs", model.EPOCH).path
+    return sink.days.layout("fs", model.EPOCH).path
 
 
 def test_what_is_stored_while_a_file_grows_is_in_the_grown_one(tmp_path):
@@ -217,7 +218,7 @@ def test_a_dataset_has_no_more_columns_than_are_allowed(tmp_path):
 def test_tomorrows_file_has_what_came_lately_and_knows_todays_last_samples(tmp_path):
     executor = ManualExecutor()
     sink = opened(tmp_path, executor)
-    tomorrow = sink.layout("fs", model.EPOCH + model.DAY)
+    tomorrow = sink.days.layout("fs", model.EPOCH + model.DAY)
     assert is_busy(sink, 0, 4, tuple(SAMPLES))
     executor.run_all()
     store(sink, 0, 4, tuple(SAMPLES))

@@ -8,6 +8,7 @@ import pytest
 from archive_model import COUNTER, NAMES, ROWS, filled, held
 from manual_executor import ManualExecutor
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
@@ -34,7 +35,7 @@ class Archive:
         for temporary in list(self.directory.rglob(".*.tmp")):
             sweep(temporary.parent)
         layout = daily(model.CALENDAR, lambda day, system: self.directory / f"{day.date}" / f"{system}.hdf5")
-        self.sink = TtsSink(layout, self.clock, files, self.executor)
+        self.sink = TtsSink(DayFiles(layout, self.clock, files, self.executor))
         for path in marked_files(self.directory):
             self.sink.adopt("fs", model.EPOCH + model.DAY * (int(path.parent.name[-2:]) - 29 if "01-" in path.parent.name else 3))
 

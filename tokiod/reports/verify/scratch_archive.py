@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import FileSlot
 from tokiod.collector import collect_window
@@ -61,13 +62,15 @@ class ScratchArchive:
         self._slot = _clipped(source.calendar, directory, span)
         # Two days are needed at a time, the second for the seam. Others are open only until drop().
         self._sink = TtsSink(
-            self._slot,
-            source.clock,
-            UNSYNCED,
-            compare=False,
-            max_open=2,
-            max_columns=columns,
-            max_rates={source.config.system: source.config.max_rates()},
+            DayFiles(
+                self._slot,
+                source.clock,
+                UNSYNCED,
+                compare=False,
+                max_open=2,
+                max_columns=columns,
+                max_rates={source.config.system: source.config.max_rates()},
+            )
         )  # units are not compared
 
     async def collect(self, window: Window) -> int | None:
