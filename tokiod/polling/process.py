@@ -105,7 +105,9 @@ class CollectorsProcess:
     async def serve(self, ledger: Ledger) -> None:
         """Collect until cancelled, and read the configuration again whenever that is requested."""
         async with asyncio.TaskGroup() as tasks:
-            self._sources = Sources(self._config, self._clock, self._sender, ledger, tasks, self._host.random)
+            slots = backfill_slots(self._config)
+            factory = SourceFactory(self._config, self._clock, self._sender, ledger, slots, self._host.random)
+            self._sources = Sources(factory, tasks)
             await self._sources.apply(self._config)
             log.info("collectors.ready", sources=len(self._config.source))
             while True:

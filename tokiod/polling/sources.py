@@ -62,6 +62,16 @@ class SourceFactory:
         self._slots = slots
         self._random = random
 
+    def configured(self, config: Config) -> SourceFactory:
+        """Return the factory of another configuration; everything else, the slots too, is that of this one."""
+        return SourceFactory(config, self._site.clock, self._sender, self._ledger, self._slots, self._random)
+
+    def note_fatal(self, source: SourceConfig, error: Exception) -> None:
+        """Note in the ledger that a source can't be started."""
+        now = self._site.clock.time()
+        self._ledger.register(source, int(now))
+        self._ledger.set_state(source.name, "fatal", str(error), now)
+
     def collector(self, source: SourceConfig) -> Collector:
         """Return a new collector of a source. Raises what its plugin raises."""
         return plugins.load(source.kind).live(source, self._site)
@@ -95,23 +105,11 @@ def backfill_slots(config: Config) -> asyncio.Semaphore:
 
 
 class Sources:
-    """All configured sources. tasks: the group in which they run; an exception of one ends all. random: see SourceFactory."""
+    """All configured sources. tasks: the group in which they run; an exception of one ends all."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what all sources share
-        self,
-        config: Config,
-        clock: Clock,
-        sender: Sender,
-        ledger: Ledger,
-        tasks: asyncio.TaskGroup,
-        random: Callable[[], Random] = Random,
-    ) -> None:
-        self._clock = clock
-        self._sender = sender
-        self._ledger = ledger
+    def __init__(self, factory: SourceFactory, tasks: asyncio.TaskGroup) -> None:
+        self._factory = factory
         self._tasks = tasks
-        self._slots = backfill_slots(config)
-        self._random = random
         self._running: dict[str, _RunningSource] = {}
 
     async def apply(self, config: Config) -> None:
@@ -122,9 +120,9 @@ class Sources:
             one.task.cancel()
         await asyncio.gather(*(one.task for one in ending), return_exceptions=True)
         self._running = {name: one for name, one in self._running.items() if one not in ending}
-        factory = SourceFactory(config, self._clock, self._sender, self._ledger, self._slots, self._random)
+        self._factory = self._factory.configured(config)
         for name in [name for name in wanted if name not in self._running]:
-            self._running[name] = self._start(wanted[name], factory)
+            self._running[name] = self._start(wanted[name])
 
     def reload(self) -> None:
         """Have every poller and every watched folder read the ledger again."""
@@ -151,14 +149,13 @@ class Sources:
         more = ", ..." if len(down) > DOWN_SHOWN else ""
         return f"{len(self._running) - len(down)} of {len(self._running)} sources running{named}{more}"
 
-    def _start(self, source: SourceConfig, factory: SourceFactory) -> _RunningSource:
+    def _start(self, source: SourceConfig) -> _RunningSource:
         """Start a source; the status shows one that can't be started, and the others run."""
         try:
-            one = _RunningSource(source, *_work(source, factory))
+            one = _RunningSource(source, *_work(source, self._factory))
         except Exception as error:
             log.exception("source.fatal", source=source.name, reason=str(error))
-            self._ledger.register(source, int(self._clock.time()))
-            self._ledger.set_state(source.name, "fatal", str(error), self._clock.time())
+            self._factory.note_fatal(source, error)
             one = _RunningSource(source, None, [])
         one.task = self._tasks.create_task(one.run())
         return one
