@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import h5py
@@ -27,6 +28,16 @@ Cells = dict[Column, dict[int, float]]
 
 RELATIVE_ERROR = 1e-12
 """Between sums of the same numbers in another order."""
+
+
+@dataclass
+class SpanCase:
+    """A random case, and the span [start, end) of a file of it, epoch seconds. step: seconds between the file's rows."""
+
+    number: int
+    start: int
+    end: int
+    step: int
 
 
 def read(path: Path) -> Cells:

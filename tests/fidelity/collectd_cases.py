@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lmt_database as lmt
 
-from tests.fidelity.cells import Cells, archived, compared, local_span, read, span_options
+from tests.fidelity.cells import Cells, SpanCase, archived, compared, local_span, read, span_options
 
 if TYPE_CHECKING:
     import random
@@ -66,13 +66,9 @@ class Sample(NamedTuple):
 
 
 @dataclass
-class Case:
+class Case(SpanCase):
     """Pages of documents, and the span [start, end) of a file of them. step: of the file's rows."""
 
-    number: int
-    start: int
-    end: int
-    step: int
     pages: list[list[Document]] = field(repr=False)
 
     @classmethod

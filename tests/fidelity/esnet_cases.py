@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import lmt_database as lmt
 
-from tests.fidelity.cells import Cells, archived, compared, local_span, read, span_options
+from tests.fidelity.cells import Cells, SpanCase, archived, compared, local_span, read, span_options
 
 if TYPE_CHECKING:
     import random
@@ -30,13 +30,9 @@ DIRECTIONS = {"in": "readrates", "out": "writerates"}
 
 
 @dataclass
-class Case:
+class Case(SpanCase):
     """Points of interfaces every INTERVAL seconds, and the span [start, end) of a file of them. step: of the file's rows."""
 
-    number: int
-    start: int
-    end: int
-    step: int
     points: dict[Column, Points] = field(repr=False)
 
     @classmethod

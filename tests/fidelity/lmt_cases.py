@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import lmt_database as lmt
 
 from collectors import lmt as kind
+from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
-from tests.fidelity.cells import Cells, archived, local_span, read, span_options
+from tests.fidelity.cells import Cells, SpanCase, archived, local_span, read, span_options
 from tokiod.archive.layout import daily
 from tokiod.collector import Site, SourceConfig, collect_window
 from tokiod.simulator import oracle
@@ -39,13 +40,9 @@ FIELDS = {"datatargets/readbytes": ("OST_DATA", 2), "datatargets/writebytes": ("
 
 
 @dataclass
-class Case:
+class Case(SpanCase):
     """A database, and the span [start, end) of a file of it. step: of the file's rows. is_over_midnight: over the first of two days."""
 
-    number: int
-    start: int
-    end: int
-    step: int
     is_over_midnight: bool
     tables: dict[str, list[tuple]] = field(repr=False)
 
@@ -116,7 +113,9 @@ class Case:
         collector = kind.saved([database], kind.Saved(mdt_names="host"), Site(CALENDAR, FakeClock()))
         source = SourceConfig(name="lmt", kind="lmt", system="fs")
         rates = {"fs": kind.Saved().max_rates()}
-        with closing(TtsSink(daily(CALENDAR, lambda day, _: root / f"{day.date}"), FakeClock(), UNSYNCED, max_rates=rates)) as sink:
+        with closing(
+            TtsSink(DayFiles(daily(CALENDAR, lambda day, _: root / f"{day.date}"), FakeClock(), UNSYNCED, max_rates=rates))
+        ) as sink:
             windows = list(CALENDAR.split(Window(self.start, self.end + self.step), 60))
             for window in random.Random(self.number).sample(windows, len(windows)):  # in any order
                 sink.apply(await collect_window(collector, source, window))

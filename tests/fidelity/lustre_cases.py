@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import lmt_database as lmt
 
-from tests.fidelity.cells import Cells, archived, compared, span_options
+from tests.fidelity.cells import Cells, SpanCase, archived, compared, span_options
 
 if TYPE_CHECKING:
     import random
@@ -69,13 +69,9 @@ class Listing:
 
 
 @dataclass
-class Case:
+class Case(SpanCase):
     """Listings of a file system, and the span [start, end) of a file of them. step: of the file's rows."""
 
-    number: int
-    start: int
-    end: int
-    step: int
     listings: list[Listing] = field(repr=False)
 
     @classmethod

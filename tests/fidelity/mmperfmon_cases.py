@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import lmt_database as lmt
 from mmperfmon_outputs import output, shown
 
-from tests.fidelity.cells import Cells, archived, compared, local_span, read, span_options
+from tests.fidelity.cells import Cells, SpanCase, archived, compared, local_span, read, span_options
 
 if TYPE_CHECKING:
     import random
@@ -53,13 +53,9 @@ class Sample(NamedTuple):
 
 
 @dataclass
-class Case:
+class Case(SpanCase):
     """Outputs with buckets of `step` seconds, and the span [start, end) of a file of them. is_scaled: CPU figures as in pytokio."""
 
-    number: int
-    start: int
-    end: int
-    step: int
     is_scaled: bool
     texts: list[bytes] = field(repr=False)
     samples: list[Sample] = field(repr=False)
