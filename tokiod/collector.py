@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
 
+from tokiod.option import option
 from tokiod.tts.schema import UNITS
 from tokiod.units import NEVER, Duration, DurationOrNever
 from tokiod.window_data import Collected, WindowMeta
@@ -64,10 +65,6 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     polled: collected window by window; False for watched folders, whose files are collected as they arrive.
     replayable: as in Collector. Data of other sources can't be collected again, so the ledger syncs each of its transactions.
     units: of the kind's datasets that it measures in other units than tokiod.tts.schema.UNITS.
-    recount: times after a window was stored at which its records are counted again, where the source can count.
-    heal_rate: seconds of the past that are collected per second at most, after live polling; 0: no limit.
-    empty_after: how long a source that answers may return no record until it counts as empty; default: the longer of 10 windows and 15
-    minutes. What it was queried for since then is not stored: it is queried again once the source returns records.
     selected_by: the kind's keys that select what is collected, which an administrator of an empty source should check.
     """
 
@@ -76,16 +73,51 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     units: ClassVar[Mapping[str, str]] = {}
     selected_by: ClassVar[tuple[str, ...]] = ()
 
-    name: str
-    kind: str
-    system: str
-    window: Duration = Duration(60)
-    settle: Duration = Duration(15)
-    retention: Duration = Duration(90 * 86400)
-    timeout: Duration = Duration(60)
-    recount: tuple[Duration, ...] = (Duration(3600), Duration(86400))
-    heal_rate: Annotated[float, msgspec.Meta(ge=0)] = 300.0
-    empty_after: DurationOrNever | None = None
+    name: Annotated[
+        str,
+        option(
+            "The name of the source in logs, commands, metrics and the ledger. With another name it is another source, whose past is "
+            "collected anew.",
+            '"cscratch-lmt"',
+            values="letters, digits, `.`, `_` and `-`; unique",
+        ),
+    ]
+    kind: Annotated[str, option("The kind of the source.", '"lmt"', values="a kind below, or one of another package")]
+    system: Annotated[
+        str,
+        option(
+            "The file system or network whose file the data goes to. Several sources may fill one system, each with its own datasets.",
+            '"cscratch"',
+            values="letters, digits, `.`, `_` and `-`",
+        ),
+    ]
+    window: Annotated[Duration, option("Length of one query.", values="a multiple of the step that divides 24 h")] = Duration(60)
+    settle: Annotated[Duration, option("Delay before a window is queried, for late data.", values="zero or more")] = Duration(15)
+    retention: Annotated[Duration, option("How far back gaps are filled. Older gaps are lost.", values="at least one window")] = Duration(
+        90 * 86400
+    )
+    timeout: Annotated[Duration, option("Time limit for the answer to one window.", values="greater than zero")] = Duration(60)
+    recount: Annotated[
+        tuple[Duration, ...],
+        option(
+            "Times after storing a window at which its records are counted again at the source, if the kind supports it. A window with "
+            "more records is collected again.",
+            values="[] for never",
+        ),
+    ] = (Duration(3600), Duration(86400))
+    heal_rate: Annotated[
+        float, option("Catch-up limit after an outage: seconds of history per second, after live data; 0 = unlimited.", ge=0)
+    ] = 300.0
+    empty_after: Annotated[
+        DurationOrNever | None,
+        option(
+            "How long a source that answers may return no record until status, /healthz and an alert report it as empty; default: the "
+            "longer of 10 windows and 15 minutes. Its windows are queried again once it returns records. A watched folder without this "
+            "key is empty if none of its files was ever collected.",
+            '"1h"',
+            values='"never" for a source that may be silent',
+        ),
+    ] = None
 
     @property
     def empty_seconds(self) -> int:
@@ -140,10 +172,11 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
     """How to read a kind's saved files; each kind's Saved adds its own, as options of `archive` and as keys next to `watch`.
 
-    units: as in SourceConfig.
+    units: as in SourceConfig; example: inputs and own options of an example in the help of `archive`.
     """
 
     units: ClassVar[Mapping[str, str]] = {}
+    example: ClassVar[str] = ""
 
     @property
     def step(self) -> int:

@@ -13,6 +13,7 @@ from collectors.collectd_es.datasets import DATASETS, Fields
 from collectors.collectd_es.datasets import faults as field_faults
 from collectors.collectd_es.query import Read  # noqa: TC001 - msgspec reads annotations
 from tokiod.collector import LOCAL_HOSTS, SavedOptions, SourceConfig
+from tokiod.option import option
 from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
@@ -26,47 +27,90 @@ MAX_PAGE_HITS = 10_000
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """An index of collectd's documents.
-
-    url: "https://host:9200", never with a password in it; index: a name, an alias, a wildcard, or a template of a UTC day.
-    read: "scroll", "pit" (point in time), or "auto", which depends on the server; slices: parts of a window that are read in parallel.
-    page: documents per request; keep_alive: how long the server keeps a scroll or point in time between two pages.
-    collect: the datasets to collect; hosts, devices: regular expressions of whole names, others are dropped and counted;
-    host_prefix, device_prefix: beginnings of names, so that the server sends no others.
-    fields: names of the documents' fields. interval: collectd's time step.
-    source_filter, compress: the server omits unused fields and compresses: for slow links, at the server's cost.
-    max_answer: the size of one answer after decompression; a larger one is refused.
-    user with password_file or password_env, or api_key_file or api_key_env; tls_ca, tls_cert, tls_key: for https.
-    """
+    """An index of collectd's documents. It is read with a user and a password, with an API key, or with neither."""
 
     selected_by: ClassVar[tuple[str, ...]] = ("index", "host_prefix", "device_prefix", "hosts", "devices")
 
-    url: str
-    index: str = "collectd-*"
-    read: Read = "auto"
-    slices: Annotated[int, msgspec.Meta(ge=1, le=MAX_SLICES)] = 1
-    page: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_HITS)] = MAX_PAGE_HITS
-    keep_alive: Duration = Duration(60)
-    request_timeout: Duration = Duration(30)
-    max_answer: Size = Size(128 << 20)
-    settle: Duration = Duration(60)
-    interval: Duration = Duration(10)
-    collect: tuple[str, ...] = DATASETS
-    hosts: str | None = None
-    devices: str | None = None
-    host_prefix: str = ""
-    device_prefix: str = ""
-    fields: Fields = Fields()
-    source_filter: bool = False
-    compress: bool = False
-    user: str | None = None
-    password_file: str | None = None
-    password_env: str | None = None
-    api_key_file: str | None = None
-    api_key_env: str | None = None
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    url: Annotated[
+        str, option("The address of the server.", '"https://elastic1:9200"', values="http:// or https://, without a user and a password")
+    ]
+    index: Annotated[
+        str,
+        option(
+            "The index of the documents.",
+            '"collectd-%Y.%m.%d"',
+            values="a name, an alias, a wildcard, or a template with the fields of a UTC day",
+        ),
+    ] = "collectd-*"
+    read: Annotated[Read, option('How pages are read: by scroll or by point in time; "auto" depends on the server.')] = "auto"
+    slices: Annotated[int, option("Parts of a window that are read in parallel.", ge=1, le=MAX_SLICES)] = 1
+    page: Annotated[int, option("Documents of one page.", ge=1, le=MAX_PAGE_HITS)] = MAX_PAGE_HITS
+    keep_alive: Annotated[
+        Duration, option("How long the server keeps a scroll or a point in time between two pages.", values="greater than zero")
+    ] = Duration(60)
+    request_timeout: Annotated[Duration, option("Time limit of one answer.", values="greater than zero")] = Duration(30)
+    max_answer: Annotated[Size, option("Size of one answer after decompression; a larger one is refused.", values="greater than zero")] = (
+        Size(128 << 20)
+    )
+    settle: Annotated[
+        Duration,
+        option(
+            "Delay before a window is queried: collectd, Logstash and the index's refresh_interval all take their time.",
+            values="zero or more",
+        ),
+    ] = Duration(60)
+    interval: Annotated[
+        Duration,
+        option(
+            "collectd's time step, and the step of the archive's rows.",
+            values="greater than zero",
+            effect="reload; new steps from the next day",
+        ),
+    ] = Duration(10)
+    collect: Annotated[
+        tuple[str, ...],
+        option("The datasets to collect.", '["datatargets/readrates", "datatargets/writerates"]', values="some of the default"),
+    ] = DATASETS
+    hosts: Annotated[
+        str | None,
+        option("Whole host names to collect; others are dropped and counted.", "'bb\\d+'", values="a regular expression"),
+    ] = None
+    devices: Annotated[
+        str | None,
+        option("Whole disk names to collect; others are dropped and counted.", "'nvme\\d+n1'", values="a regular expression"),
+    ] = None
+    host_prefix: Annotated[str, option("The server sends documents only of hosts whose names begin with this.", '"bb"')] = ""
+    device_prefix: Annotated[str, option("The server sends documents only of disks whose names begin with this.", '"nvme"')] = ""
+    fields: Annotated[
+        Fields,
+        option("The names of the documents' fields; list those that differ. A dot leads into an object.", '{ host = "host.name" }'),
+    ] = Fields()
+    source_filter: Annotated[bool, option("For slow links: the server omits unused fields, which costs it more.")] = False
+    compress: Annotated[bool, option("For slow links: the server compresses its answers, which costs it more.")] = False
+    user: Annotated[
+        str | None,
+        option(
+            'The user of the server; with a password. It needs the privileges "read" and "view_index_metadata" on the index, nothing else.',
+            '"tokiod"',
+        ),
+    ] = None
+    password_file: Annotated[
+        str | None, option("A file of secrets, or systemd credential, with the user's password.", '"elastic-password"')
+    ] = None
+    password_env: Annotated[
+        str | None, option("An environment variable with the user's password, instead of a file.", '"ELASTIC_PASSWORD"')
+    ] = None
+    api_key_file: Annotated[
+        str | None, option("A file of secrets, or systemd credential, with an API key, instead of a user.", '"elastic-api-key"')
+    ] = None
+    api_key_env: Annotated[str | None, option("An environment variable with an API key, instead of a file.", '"ELASTIC_API_KEY"')] = None
+    tls_ca: Annotated[
+        str | None, option("The authorities of the server's certificate; default: those of the system.", '"/etc/tokiod/elastic-ca.pem"')
+    ] = None
+    tls_cert: Annotated[
+        str | None, option("The client's certificate, if the server requires one; with tls_key.", '"/etc/tokiod/elastic-client.pem"')
+    ] = None
+    tls_key: Annotated[str | None, option("The key of the client's certificate.", '"/etc/tokiod/elastic-client.key"')] = None
 
     @property
     def step(self) -> int:
@@ -120,6 +164,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved pages. Samples are kept in a temporary file in TMPDIR, some 20 bytes each."""
+
+    example: ClassVar[str] = "pages.json.gz"
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 10
     hosts: Annotated[str | None, msgspec.Meta(description="Regular expression that whole host names must match.  [default: any]")] = None

@@ -10,6 +10,7 @@ import msgspec
 
 from collectors.esnet_snmp.datasets import DATASETS, name_faults
 from tokiod.collector import SavedOptions, SourceConfig
+from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -19,26 +20,59 @@ if TYPE_CHECKING:
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """ESnet's service.
 
-    url: the part before /ROUTER/interface/...; interfaces: "ROUTER:IFNAME", which are also the columns.
-    aggregate, interval: the function and length of a point; timestep: seconds between rows of the archive, default: interval.
-    connections: requests at once; rate: requests per second; request_timeout: of each request; tls_ca: authorities to trust.
     settle, recount: the newest points are null for a minute or two. So a window is queried when it is a minute old, and counted again
     after 2.5 minutes, an hour and a day: where nulls have become values, it is collected again.
     """
 
     selected_by: ClassVar[tuple[str, ...]] = ("url", "interfaces")
 
-    settle: Duration = Duration(60)
-    recount: tuple[Duration, ...] = (Duration(150), Duration(3600), Duration(86400))
-    url: str
-    interfaces: tuple[str, ...]
-    aggregate: Literal["average", "min", "max", "raw"] = "average"
-    interval: Duration = Duration(30)
-    timestep: Duration | None = None
-    connections: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
-    rate: Annotated[float, msgspec.Meta(gt=0)] = 10.0
-    request_timeout: Duration = Duration(20)
-    tls_ca: str | None = None
+    settle: Annotated[
+        Duration,
+        option("Delay before a window is queried: the newest points are null for a minute or two.", values="zero or more"),
+    ] = Duration(60)
+    recount: Annotated[
+        tuple[Duration, ...],
+        option(
+            "Times after which points are counted again. Where nulls have become values, the window is collected again.",
+            values="[] for never",
+        ),
+    ] = (Duration(150), Duration(3600), Duration(86400))
+    url: Annotated[
+        str,
+        option(
+            "The part of the address before /ROUTER/interface/IFNAME/in.",
+            '"https://graphite.es.net/snmp/west"',
+            values="http:// or https://",
+        ),
+    ]
+    interfaces: Annotated[
+        tuple[str, ...],
+        option(
+            "The interfaces, as ESnet's routers name them; they are the columns. One that the service does not know is queried again "
+            "after ten minutes.",
+            '["sunn-cr5:to_nersc_ip-d_v4"]',
+            values='at least one "ROUTER:IFNAME"',
+        ),
+    ]
+    aggregate: Annotated[
+        Literal["average", "min", "max", "raw"], option('The value of a point: the "average", "min" or "max" of an interval, or "raw".')
+    ] = "average"
+    interval: Annotated[Duration, option("The length of a point.", values="greater than zero")] = Duration(30)
+    timestep: Annotated[
+        Duration | None,
+        option(
+            "The step of the archive's rows, if it differs from interval. Their means are computed by tokiod, never by the service.",
+            '"60s"',
+            values="a multiple of interval",
+            effect="reload; new steps from the next day",
+        ),
+    ] = None
+    connections: Annotated[int, option("Requests at once; a window takes one for each interface and direction.", ge=1, le=16)] = 2
+    rate: Annotated[float, option("Requests per second at most.", gt=0)] = 10.0
+    request_timeout: Annotated[Duration, option("Time limit of one request.", values="greater than zero")] = Duration(20)
+    tls_ca: Annotated[
+        str | None, option("The authorities of the server's certificate; default: those of the system.", '"/etc/tokiod/esnet-ca.pem"')
+    ] = None
 
     @property
     def step(self) -> int:
@@ -71,6 +105,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """The interfaces, and the lengths of points and rows."""
+
+    example: ClassVar[str] = "rates.json --interface sunn-cr5:to_nersc_ip-d_v4"
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 30
     interface: Annotated[tuple[str, ...], msgspec.Meta(description="ROUTER:IFNAME.  [default: all in the files]")] = ()

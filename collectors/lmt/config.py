@@ -11,6 +11,7 @@ import msgspec
 
 from collectors.lmt.datasets import COUNTERS, DATASETS, OWN_UNITS, MdtNames
 from tokiod.collector import LOCAL_HOSTS, MAX_RATE, MaxRate, SavedOptions, SourceConfig
+from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -31,34 +32,59 @@ def counter_rates(max_rate: MaxRate) -> dict[str, float]:
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """An LMT database.
-
-    url: "sqlite:///absolute/path" or "mysql://user@host:port/filesystem_name", never with a password in it.
-    password_file, password_env: a file of secrets or an environment variable with the password.
-    timezone: the IANA zone of TIMESTAMP_INFO; default: that of the MySQL server, or else the site's.
-    interval: LMT's time step. read_timeout: how long the server may send nothing.
-    filesystem: the file system's name, required where the database holds several.
-    mdt_names: the columns of mdtargets are named after the "mdt" or its "host" (as pytokio names them).
-    max_rate: the largest plausible rates of counters.
-    tls: encrypt, and verify the server's certificate (with tls_ca; default: the system's authorities); tls_cert, tls_key: the client's.
-    """
+    """An LMT database."""
 
     selected_by: ClassVar[tuple[str, ...]] = ("url", "filesystem")
     units: ClassVar[Mapping[str, str]] = OWN_UNITS
 
-    url: str
-    password_file: str | None = None
-    password_env: str | None = None
-    timezone: str | None = None
-    interval: Duration = Duration(5)
-    read_timeout: Duration = Duration(20)
-    filesystem: str | None = None
-    mdt_names: MdtNames = "mdt"
-    max_rate: OstMaxRate = OstMaxRate()
-    tls: bool = False
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    url: Annotated[
+        str,
+        option(
+            "The MySQL database of one file system, whose user needs SELECT alone, or a copy of it in SQLite.",
+            '"mysql://lwatchclient@lmt1:3306/filesystem_snx11168"',
+            values="mysql://USER@HOST:PORT/DATABASE or sqlite:///PATH, without a password",
+        ),
+    ]
+    password_file: Annotated[str | None, option("A file of secrets, or systemd credential, with the password.", '"lmt-password"')] = None
+    password_env: Annotated[str | None, option("An environment variable with the password, instead of a file.", '"LMT_PASSWORD"')] = None
+    timezone: Annotated[
+        str | None,
+        option(
+            "The time zone of TIMESTAMP_INFO; default: that of the server, or else the site's.",
+            '"America/Los_Angeles"',
+            values="an IANA name",
+        ),
+    ] = None
+    interval: Annotated[
+        Duration,
+        option(
+            "LMT's time step, and the step of the archive's rows.", values="greater than zero", effect="reload; new steps from the next day"
+        ),
+    ] = Duration(5)
+    read_timeout: Annotated[Duration, option("How long the server may send nothing during an answer.", values="greater than zero")] = (
+        Duration(20)
+    )
+    filesystem: Annotated[str | None, option("The file system, where the database holds several.", '"snx11168"')] = None
+    mdt_names: Annotated[
+        MdtNames, option('Name the columns of mdtargets after the "mdt", or after the "host" that it is on, as pytokio does.')
+    ] = "mdt"
+    max_rate: Annotated[
+        OstMaxRate,
+        option(
+            "The largest plausible rates of a counter per second: bytes of an OST, operations of one type of an MDT. A larger difference "
+            "of two samples is dropped and counted: its cell is missing.",
+            values=f"greater than zero, up to {MAX_RATE:g}",
+            effect="reload; from the next day's file on",
+        ),
+    ] = OstMaxRate()
+    tls: Annotated[bool, option("Encrypt, and verify the server's certificate.")] = False
+    tls_ca: Annotated[
+        str | None, option("The authorities of the server's certificate; default: those of the system.", '"/etc/tokiod/lmt-ca.pem"')
+    ] = None
+    tls_cert: Annotated[
+        str | None, option("The client's certificate, if the server requires one; with tls_key.", '"/etc/tokiod/lmt-client.pem"')
+    ] = None
+    tls_key: Annotated[str | None, option("The key of the client's certificate.", '"/etc/tokiod/lmt-client.key"')] = None
 
     @property
     def step(self) -> int:
@@ -102,6 +128,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved copies, and servers whose data is complete."""
+
+    example: ClassVar[str] = "snx11025.sqlite3"
 
     units: ClassVar[Mapping[str, str]] = OWN_UNITS
 

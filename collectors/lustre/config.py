@@ -8,6 +8,7 @@ import msgspec
 
 from collectors.lustre.datasets import FAILOVER, FULLNESS
 from tokiod.collector import SavedOptions, SourceConfig
+from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -15,23 +16,52 @@ if TYPE_CHECKING:
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """A Lustre file system that is mounted on this host, or on the host where the commands run.
-
-    mounts: its mount point. Several are queried one by one; the cells of one that does not answer are missing.
-    lfs, lctl: the commands, after what runs them (sudo, ssh and a host); fullness, failover: which datasets are collected.
-    homes: the NID of the server where a target is at home, if it cannot be learned; command_timeout: of each command.
-    """
+    """A Lustre file system that is mounted on this host, or on the host where the commands run."""
 
     selected_by: ClassVar[tuple[str, ...]] = ("mounts",)
     replayable: ClassVar[bool] = False
 
-    mounts: tuple[str, ...]
-    lfs: tuple[str, ...] = ("lfs",)
-    lctl: tuple[str, ...] = ("lctl",)
-    fullness: bool = True
-    failover: bool = True
-    homes: dict[str, str] = msgspec.field(default_factory=dict)
-    command_timeout: Duration = Duration(20)
+    mounts: Annotated[
+        tuple[str, ...],
+        option(
+            "The mount point. Several are queried one by one, and the cells of one that does not answer are missing. One source per file "
+            "system is best: then a dead one delays no other.",
+            '["/global/cscratch1"]',
+            values="at least one absolute path",
+        ),
+    ]
+    lfs: Annotated[
+        tuple[str, ...],
+        option(
+            "The command lfs, after what runs it. `lfs df` needs no privileges.",
+            '["ssh", "-o", "BatchMode=yes", "login1", "lfs"]',
+            values="a command without a shell",
+        ),
+    ] = ("lfs",)
+    lctl: Annotated[
+        tuple[str, ...],
+        option(
+            "The command lctl, after what runs it. Some versions of `lctl dl` need root.",
+            '["sudo", "-n", "/usr/sbin/lctl"]',
+            values="a command without a shell",
+        ),
+    ] = ("lctl",)
+    fullness: Annotated[bool, option("Whether fullness is collected: used and total KiB and inodes of each target.")] = True
+    failover: Annotated[bool, option("Whether failover is collected: 1 where a target is served by another server than its home.")] = True
+    homes: Annotated[
+        dict[str, str],
+        option(
+            "The NIDs of targets' home servers. Others are learned while no server has more targets than the rest, or guessed by order.",
+            '{ snx11168-OST0003 = "10.100.104.9@o2ib4" }',
+        ),
+    ] = msgspec.field(default_factory=dict)
+    command_timeout: Annotated[
+        Duration,
+        option(
+            "Time limit of a command; then it is killed with all processes that it started.",
+            values="greater than zero, less than timeout and window",
+        ),
+    ] = Duration(20)
 
     @property
     def step(self) -> int:
@@ -60,6 +90,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved outputs."""
+
+    example: ClassVar[str] = "lfs-df.txt.gz lctl-dl-t.txt.gz"
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows.")] = 60
     time: Annotated[int | None, msgspec.Meta(ge=0, description="Time of plain outputs, epoch seconds.  [default: that of their files]")] = (

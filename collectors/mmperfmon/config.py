@@ -9,6 +9,7 @@ import msgspec
 from collectors.mmperfmon.datasets import counters, datasets_of, map_faults, maps
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import TokiodError
+from tokiod.option import option
 from tokiod.units import Duration
 
 if TYPE_CHECKING:
@@ -22,28 +23,73 @@ MIN_SETTLE_BUCKETS = 2
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """A command that prints what mmperfmon measured.
-
-    command: the program to run, without a shell; prefix: what runs it, such as ssh and the name of a node.
-    queries: metrics, joined by commas, or names of queries that mmperfmon knows; each is one run of the command per window.
-    arguments: further arguments of every run; bucket: the step of the archive; run_timeout: of each run.
-    lun_map, server_map: which NSDs and servers are metadata, as REGEX=mdtarget and REGEX=mdserver.
-    cpu_scale: CPU values are multiplied by it.
-    """
+    """A command that prints what mmperfmon measured."""
 
     selected_by: ClassVar[tuple[str, ...]] = ("queries", "arguments")
 
-    settle: Duration = Duration(120)
-    window: Duration = Duration(300)
-    command: tuple[str, ...] = COMMAND
-    prefix: tuple[str, ...] = ()
-    queries: tuple[str, ...] = QUERIES
-    arguments: tuple[str, ...] = ()
-    bucket: Duration = Duration(60)
-    run_timeout: Duration = Duration(25)
-    lun_map: tuple[str, ...] = ()
-    server_map: tuple[str, ...] = ()
-    cpu_scale: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    settle: Annotated[
+        Duration,
+        option("Delay before a window is queried, because the last bucket may be incomplete.", values="at least two buckets"),
+    ] = Duration(120)
+    window: Annotated[Duration, option("Length of one query.", values="a whole number of buckets that divides 24 h")] = Duration(300)
+    command: Annotated[
+        tuple[str, ...], option("The command, without a shell. It runs once per query and window.", values="a program and its arguments")
+    ] = COMMAND
+    prefix: Annotated[
+        tuple[str, ...],
+        option(
+            "What runs the command on another host. The daemon's user needs a key without a passphrase there, and the permission to query.",
+            '["ssh", "-o", "BatchMode=yes", "nsd1"]',
+        ),
+    ] = ()
+    queries: Annotated[
+        tuple[str, ...],
+        option(
+            "The queries: each is a list of metrics, joined by commas, or the name of a query that mmperfmon knows.",
+            '["usage"]',
+            values="at least one",
+        ),
+    ] = QUERIES
+    arguments: Annotated[
+        tuple[str, ...],
+        option(
+            'Further arguments. They follow the query, the window\'s start and end in UTC, and "-b" with the bucket.',
+            '["-N", "nsdservers"]',
+        ),
+    ] = ()
+    bucket: Annotated[
+        Duration,
+        option(
+            "The length of mmperfmon's buckets, and the step of the archive's rows.",
+            values="greater than zero",
+            effect="reload; new steps from the next day",
+        ),
+    ] = Duration(60)
+    run_timeout: Annotated[
+        Duration,
+        option("Time limit of one run.", values="greater than zero; all runs of a window must fit into timeout"),
+    ] = Duration(25)
+    lun_map: Annotated[
+        tuple[str, ...],
+        option(
+            "Which NSDs hold data, and which metadata; the first match counts, at the beginning of a name. Without any, all NSDs hold "
+            "data. NSDs that match none are dropped and counted.",
+            "['na\\d+md=mdtarget', '.*=datatarget']",
+            values="REGEX=datatarget or REGEX=mdtarget",
+        ),
+    ] = ()
+    server_map: Annotated[
+        tuple[str, ...],
+        option(
+            "Which servers serve data, and which metadata. A server that matches none is a data server.",
+            "['ngfsv49[23]=mdserver']",
+            values="REGEX=dataserver or REGEX=mdserver",
+        ),
+    ] = ()
+    cpu_scale: Annotated[
+        float,
+        option("CPU values are multiplied by it. mmperfmon's are percent; pytokio's archives contain 100 times as much.", "100.0", gt=0),
+    ] = 1.0
 
     @property
     def step(self) -> int:
@@ -86,6 +132,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
 class Saved(SavedOptions, kw_only=True, frozen=True):
     """How to read saved outputs, whose time stamps are local to the site."""
+
+    example: ClassVar[str] = "mmperfmon.tgz --lun-map '.*=datatarget'"
 
     step: Annotated[int, msgspec.Meta(ge=1, description="Seconds between rows: the length of the query's buckets.")] = 60
     lun_map: Annotated[

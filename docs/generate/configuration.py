@@ -1,10 +1,12 @@
-"""Generate docs/configuration.md: types and defaults from the structs, explanations from the commented files in config/."""
+"""Generate docs/configuration.md and the manual page tokiod.toml(5) from the structs and option() beside their fields."""
 
 from __future__ import annotations
 
-import re
+import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import click
 import msgspec
@@ -12,98 +14,210 @@ import msgspec
 from tokiod.collector import SourceConfig
 from tokiod.config import plugins
 from tokiod.config.load import Config
+from tokiod.config.watched_folder import Watched
 from tokiod.units import Duration, DurationOrNever, Size
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+RELOAD, RESTARTING = "reload", "reload (the processes restart)"
+"""What makes a change take effect: of a source, of all other keys."""
 _HEAD = """\
 # Configuration
 
-`make docs` generates this page from the code and from the example files in [config](../config). The configuration is one TOML file,
-`/etc/tokiod/tokiod.toml`. Unknown keys are errors. `tokiod check` reports all errors, each with its line; `tokioctl reload` loads the file
-into a running daemon. Time spans are written "30s", "5m", "1h", "90d", sizes "64 MiB". A `*_file` option names a file with a secret: a
+`make docs` generates this page and the manual page tokiod.toml(5) from the code. The configuration is one TOML file,
+`/etc/tokiod/tokiod.toml`; [config](../config) has commented examples. Unknown keys are errors. `tokiod check` reports all errors, each with
+its line. Time spans are written "30s", "5m", "1h", "90d", sizes "64 MiB". A `*_file` option names a file with a secret: a
 systemd credential of that name, else a file in `secrets`. A `*_env` option names an environment variable.
+
+A change takes effect at the next start, and without a restart of the daemon at `tokioctl reload` or `systemctl reload tokiod`: of a
+source at once, of other keys by a restart of the daemon's processes, which loses no data.
 """
+_MAN_HEAD = r""".TH "TOKIOD.TOML" "5" "" "tokiod" "tokiod"
+.ad l
+.SH NAME
+tokiod.toml \- configuration of tokiod
+.SH SYNOPSIS
+/etc/tokiod/tokiod.toml
+.SH DESCRIPTION
+One TOML file. Unknown keys are errors. tokiod\-check(1) reports all errors, each with its line. Time spans are written "30s", "5m", "1h",
+"90d", sizes "64 MiB". A *_file option names a file with a secret: a systemd credential of that name, else a file in "secrets". A *_env
+option names an environment variable.
+.PP
+A change takes effect at the next start, and at tokioctl\-reload(1), unless a key states otherwise.
+"""
+_MAN_TAIL = r""".SH EXAMPLES
+.nf
+timezone = "America/Los_Angeles"
 
-_KEY = re.compile(r"#?([a-z_0-9]+) = .*")
-_OTHER = re.compile(r"# ([a-z_0-9]+) = .*")
-_TABLE = re.compile(r"\[+([a-z]+)\]+")
-_NAMES = {str: "text", int: "integer", float: "number", bool: "true, false", Duration: "time span", Size: "size", Path: "path"}
-_NAMES[DurationOrNever] = 'time span or "never"'
+[archive]
+path = "/var/lib/tokiod/tts/%Y\-%m\-%d/{system}.hdf5"
+
+[[source]]
+name = "cscratch\-lmt"
+kind = "lmt"
+system = "cscratch"
+url = "mysql://lwatchclient@lmt1/filesystem_snx11168"
+password_file = "lmt\-password"
+.fi
+.SH SEE ALSO
+.BR tokiod\-check (1),
+.BR tokioctl\-reload (1)
+"""
+_TABLES = {
+    "archive": "Where the files are, and when they are sealed.",
+    "bus": "From the collectors to the writer.",
+    "feed": "From the writer to subscribers: the changed cells, as the archive holds them. See docs/feed.md.",
+    "metrics": "Serves /metrics for Prometheus, /healthz and /readyz for monitoring. Without this table nothing is counted or served.",
+}
+_NAMES = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true, false",
+    Duration: "time span",
+    DurationOrNever: 'time span or "never"',
+    Size: "size",
+    Path: "path",
+}
 
 
-def main() -> None:
-    """Print the page. Run it in the root directory of the checkout."""
-    click.echo(settings(Path("config")), nl=False)
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key. kind: its type; values: its range; default: as TOML, empty if it is required or there is none; example: as TOML."""
+
+    name: str
+    kind: str
+    values: str
+    default: str
+    example: str
+    sentence: str
+    effect: str
+    required: bool
 
 
-def settings(directory: Path) -> str:
-    """Return the page as Markdown. directory: that of the commented files. Raises KeyError for a key that no file explains."""
-    words = explained((directory / "tokiod.toml").read_text("utf-8"))
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table of the configuration."""
+
+    title: str
+    text: str
+    entries: list[Entry]
+
+
+def sections() -> list[Section]:
+    """Return all tables, in the order of the page. Raises KeyError for a key without an explanation."""
     tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name != "source"}
-    sections = [("Top level", "", _lines(Config, words, "", skip={*filter(tables.get, tables), "source"}))]
-    sections += [(f"[{name}]", words.get((name, ""), ""), _lines(struct, words, name)) for name, struct in tables.items() if struct]
-    sections += [("[[source]]", words["source", ""], _lines(SourceConfig, words, "source"))]
-    for path in example_sections(directory):
-        kind, own = path.stem, words | explained(path.read_text("utf-8"))
+    found = [Section("Top level", "", entries(Config, RESTARTING, skip={*filter(tables.get, tables), "source"}))]
+    found += [Section(f"[{name}]", _TABLES[name], entries(struct, RESTARTING)) for name, struct in tables.items() if struct]
+    common = {field.name: field for field in msgspec.structs.fields(SourceConfig)}
+    text = "One section for each source. Several sources may fill one system, each with its own datasets."
+    found.append(Section("[[source]]", text, entries(SourceConfig, RELOAD)))
+    for kind in plugins.kinds():
         struct = plugins.load(kind).Config
-        common = {field.name: field.default for field in msgspec.structs.fields(SourceConfig)}
-        same = {field.name for field in msgspec.structs.fields(struct) if field.name in common and field.default == common[field.name]}
-        text = f"In addition to the keys of every source; [config/{kind}.toml](../config/{kind}.toml) is an example section."
-        sections.append((f'[[source]] of kind = "{kind}"', text, _lines(struct, own, "source", skip=same)))
-    return _HEAD + "".join(_section(*section) for section in sections)
+        same = {field.name for field in msgspec.structs.fields(struct) if field.name in common and field.type == common[field.name].type}
+        text = f"In addition to the keys of every source; config/{kind}.toml is an example section."
+        found.append(Section(f'[[source]] of kind = "{kind}"', text, entries(struct, RELOAD, skip=same)))
+    text = (
+        "A section with `watch` collects files of its kind instead. It has the keys name, kind and system, those below, and the options of "
+        "`tokioctl archive KIND` as keys. See docs/watch.md."
+    )
+    return [*found, Section("[[source]] of a watched folder", text, entries(Watched, RELOAD, skip=set(common)))]
 
 
-def example_sections(directory: Path) -> list[Path]:
-    """Return the example files of the kinds, in alphabetical order."""
-    return sorted(path for path in directory.glob("*.toml") if path.stem != "tokiod")
+def entries(struct: type[msgspec.Struct], effect: str, skip: set[str] = frozenset()) -> list[Entry]:  # type: ignore[assignment]
+    """Return the keys of a struct. effect: of those that state none. Raises KeyError for a key without an explanation."""
+    return [_entry(field, effect) for field in msgspec.structs.fields(struct) if field.name not in skip]
 
 
-def explained(text: str) -> dict[tuple[str, str], str]:
-    """Return the comment above each (table, key) of a commented TOML file, and above each table as (table, "").
-
-    Consecutive keys share the comment above the first; `# key = value` is an alternative key.
-    """
-    found: dict[tuple[str, str], str] = {}
-    table, words, is_fresh = "", list[str](), True
-    for line in text.splitlines():
-        if match := _KEY.fullmatch(line):
-            found[table, match[1]] = " ".join(words)
-            is_fresh = True
-        elif match := _TABLE.fullmatch(line):
-            table = match[1]
-            found[table, ""] = " ".join(words)
-            words = []
-        elif match := _OTHER.fullmatch(line):
-            found[table, match[1]] = " ".join(words)
-        elif line.startswith("# "):
-            words = [line[2:]] if is_fresh else [*words, line[2:]]
-            is_fresh = False
-        elif not line:
-            words, is_fresh = [], True
-    return found
+def _entry(field: msgspec.structs.FieldInfo, effect: str) -> Entry:
+    inner, metas = _unwrapped(field.type)
+    described = next((meta for meta in metas if meta.description), None)
+    if described is None:
+        raise KeyError(f"{field.name} has no option() with a sentence beside it")
+    given = described.extra or {}
+    default = "" if field.required else _toml(_default(field), inner)
+    bounds = next(filter(None, map(_bounds, metas)), "")
+    return Entry(
+        name=field.name,
+        kind=_type(inner),
+        values=given.get("values") or bounds,
+        default=default,
+        example=(described.examples or [default])[0],
+        sentence=described.description or "",
+        effect=given.get("effect") or effect,
+        required=field.required,
+    )
 
 
-def _lines(struct: type[msgspec.Struct], words: dict[tuple[str, str], str], table: str, skip: set[str] = frozenset()) -> Iterator[str]:  # type: ignore[assignment]
-    for field in msgspec.structs.fields(struct):
-        if field.name not in skip:
-            default = "" if field.required else _toml(field.default, field.type)
-            yield f"| `{field.name}` | {_type(field.type)} | {default} | {_words(field.name, table, words)} |"
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
 
 
-def _words(name: str, table: str, words: dict[tuple[str, str], str]) -> str:
-    """Return the comment above a key, else the comment that names it."""
-    named = (text for (other, _), text in words.items() if other == table and re.search(rf"\b{name}\b", text))
-    text = words.get((table, name)) or next(named, "")
-    if not text and (table, name) not in words:
-        raise KeyError(f"{table}.{name} has no comment in config/")
-    return text
+def _unwrapped(given: Any) -> tuple[Any, list[msgspec.Meta]]:
+    """Return a type without annotations, and these."""
+    if get_origin(given) is Annotated:
+        inner, *metas = get_args(given)
+        return inner, [meta for meta in metas if isinstance(meta, msgspec.Meta)]
+    return given, []
 
 
-def _section(title: str, text: str, lines: Iterator[str]) -> str:
-    table = "\n".join(["| key | is | default | |", "| --- | --- | --- | --- |", *lines])
-    return "\n".join(["", f"## {title}", "", *([text, ""] if text else []), table, ""])
+def _bounds(meta: msgspec.Meta) -> str:
+    if meta.gt is not None:
+        return f"greater than {meta.gt:g}" if meta.le is None else f"greater than {meta.gt:g}, up to {meta.le:g}"
+    if meta.ge is not None:
+        return f"{meta.ge:g} or more" if meta.le is None else f"{meta.ge:g} to {meta.le:g}"
+    return ""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return _HEAD + "".join(_markdown(section) for section in sections())
+
+
+def _markdown(section: Section) -> str:
+    rows = [
+        " | ".join(
+            (
+                f"| `{one.name}`",
+                _cell("; ".join(filter(None, (one.kind, one.values)))),
+                _code(one.default) or ("required" if one.required else ""),
+                _code(one.example),
+                _cell(one.sentence),
+                f"{one.effect} |",
+            )
+        )
+        for one in section.entries
+    ]
+    head = ["| key | values | default | example | | takes effect |", "| --- | --- | --- | --- | --- | --- |"]
+    return "\n".join(["", f"## {section.title}", "", *([section.text, ""] if section.text else []), *head, *rows, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`{_cell(text)}`" if text else ""
+
+
+def manual_page() -> str:
+    """Return tokiod.toml(5) for troff."""
+    return _MAN_HEAD + "".join(_roff(section) for section in sections()) + _MAN_TAIL
+
+
+def _roff(section: Section) -> str:
+    lines = [f'.SH "{_plain(section.title.upper())}"', *([_plain(section.text)] if section.text else [])]
+    for one in section.entries:
+        default = f"Default: {one.default}." if one.default else "Required." if one.required else "No default."
+        facts = [f"Values: {'; '.join(filter(None, (one.kind, one.values)))}.", default]
+        facts += [f"Example: {one.name} = {one.example}."] if one.example not in {"", one.default} else []
+        facts += [f"Takes effect: {one.effect}."] if one.effect not in {RELOAD, RESTARTING} else []
+        lines += [".TP", f".B {_plain(one.name)}", _plain(one.sentence), ".br", _plain(" ".join(facts))]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Escape what roff would take for its own."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    return f"\\&{text}" if text.startswith((".", "'")) else text
 
 
 def _struct(given: Any) -> type[msgspec.Struct] | None:
@@ -113,32 +227,35 @@ def _struct(given: Any) -> type[msgspec.Struct] | None:
 
 def _type(given: Any) -> str:
     if get_origin(given) is Literal:
-        return " or ".join(f'`"{one}"`' for one in get_args(given))
+        return " or ".join(f'"{one}"' for one in get_args(given))
     if given in _NAMES:
         return _NAMES[given]
     if (struct := _struct(given)) is not None:
         return f"table: {', '.join(struct.__struct_fields__)}"
-    inner = [one for one in get_args(given) if one not in {type(None), Ellipsis}]
+    inner = [one for one in get_args(given) if one not in {NoneType, Ellipsis}]
     if get_origin(given) is tuple:
         return f"list: {_type(inner[0])}"
+    if get_origin(given) is dict:
+        return "table"
     return _type(inner[0]) if inner else "text"
 
 
 def _toml(value: Any, given: Any) -> str:
-    if value is None or value is msgspec.NODEFAULT:
+    if value is None:
         return ""
     if given is Duration or isinstance(value, Duration):
-        return f'`"{_span(value)}"`'
+        return f'"{_span(value)}"'
     if isinstance(value, Size):
-        return f'`"{value >> 20} MiB"`'
-    if isinstance(value, msgspec.Struct):
-        return f"`{{ {', '.join(f'{name} = {_plain(one)}' for name, one in msgspec.structs.asdict(value).items())} }}`"
+        return f'"{value >> 20} MiB"'
+    if isinstance(value, (msgspec.Struct, dict)):
+        items = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        return f"{{ {', '.join(f'{name} = {_plain_value(one)}' for name, one in items.items())} }}" if items else "{}"
     if isinstance(value, tuple):
-        return f"`[{', '.join(_toml(one, type(one)).strip('`') for one in value)}]`"
-    return f"`{msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()}`"
+        return f"[{', '.join(_toml(one, type(one)) for one in value)}]"
+    return msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()
 
 
-def _plain(value: Any) -> str:
+def _plain_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value).decode()
 
 
@@ -148,4 +265,4 @@ def _span(seconds: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    click.echo(manual_page() if sys.argv[1:] == ["--man"] else page(), nl=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from docs.generate.cli import EXITS, commands
+from tokiod.cli.common.examples import HEADING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,7 @@ def _page(name: str, command: click.Command, context: click.Context) -> str:
     lines += _options(command, context)
     if isinstance(command, click.Group):
         lines += [".SH COMMANDS", *_subcommands(name, command, context)]
+    lines += [".SH EXAMPLES", *_examples(command)]
     lines += [".SH EXIT STATUS", *_exits(exits[1] if exits else "")]
     lines += [".SH SEE ALSO", *(f".BR {_plain(other)} (1)" for other in _beside(name))]
     return "\n".join(lines) + "\n"
@@ -54,6 +56,11 @@ def _subcommands(name: str, group: click.Group, context: click.Context) -> Itera
         command = group.get_command(context, one)
         if command is not None and not command.hidden:
             yield from (".TP", f".BR {_plain(f'{name} {one}'.replace(' ', '-'))} (1)", _plain(command.get_short_help_str(120)))
+
+
+def _examples(command: click.Command) -> Iterator[str]:
+    listed = inspect.cleandoc((command.epilog or "").removeprefix(_VERBATIM)).splitlines()
+    yield from (".nf", *(_plain(line.strip()) for line in listed if line != HEADING), ".fi")
 
 
 def _exits(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from docs.generate.cli import commands
 from docs.generate.json_schemas import PRINTED
+from tokiod.cli.common.examples import HEADING
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
 from tokiod.ledger.jobs import JobRequest
@@ -148,6 +150,24 @@ def test_the_list_of_commands_shows_a_whole_sentence_in_80_columns(name):
     short = LEAVES[name].get_short_help_str(80 - 2 - 6 - len("completion"))
     assert short.endswith("."), short
     assert not short.endswith("..."), short
+
+
+@pytest.mark.parametrize(("name", "command", "context"), list(commands()), ids=lambda one: one if isinstance(one, str) else "")
+def test_the_help_of_each_command_has_examples_that_it_accepts(name, command, context):
+    shown = command.get_help(context).partition(f"{HEADING}\n")[2]
+    lines = [line.strip() for line in shown.splitlines() if line.strip()]
+    assert lines, "add epilog=examples(...) to the command"
+    programs = {"tokiod": tokiod, "tokioctl": tokioctl}
+    for line in lines:
+        program, *words = shlex.split(line.partition(" > ")[0])
+        group = programs[program]
+        if not hasattr(command, "commands"):
+            assert line.startswith(name)
+        while isinstance(group, click.Group) and words:
+            _, found, words = group.resolve_command(click.Context(group), words)
+            group = found
+        if words != ["--help"]:
+            group.make_parser(click.Context(group)).parse_args(list(words))
 
 
 @pytest.mark.parametrize("name", LEAVES)

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.system
 
 BLOCK = re.compile(r"^```sh( daemon)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MAKE = {"make demo", "make test"}
-"""test_demo.py runs the first, and this is the second."""
+MAKE = {"make install", "make demo", "make test"}
+"""The tests run in what the first installs, test_demo.py runs the second, and this is the third."""
 
 
 def files(directory):

@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from tokiod.cli.common.base import PlainGroup, version_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.fast_exit import at_once
 
 COMMANDS = (
@@ -15,7 +16,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@click.group(cls=PlainGroup, modules=COMMANDS)
+@click.group(cls=PlainGroup, modules=COMMANDS, epilog=examples("tokioctl status", "tokioctl ls", "tokioctl archive lmt --help"))
 @version_option
 def main() -> None:
     """Inspect and manage a tokiod archive; import saved files."""

@@ -13,6 +13,7 @@ import click
 
 from tokiod.archive.lock import ArchiveLocked, lasting_owner
 from tokiod.cli.common.base import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
+from tokiod.cli.common.examples import examples
 from tokiod.config import load as configuration
 from tokiod.runtime import log
 from tokiod.runtime.process_setup import SignalFlag, die_with_parent, raise_descriptor_limit, restrict_rights, use_one_heap
@@ -33,13 +34,13 @@ level_option = click.option(
 json_option = click.option("--log-json", is_flag=True, help="Log JSON lines on a terminal too.")
 
 
-@click.group(cls=PlainGroup, modules=("check", "demo", "keygen"))
+@click.group(cls=PlainGroup, modules=("check", "demo", "keygen"), epilog=examples("tokiod check", "tokiod run"))
 @version_option
 def main() -> None:
     """Archive the telemetry of an HPC centre's storage as TOKIO Time Series files."""
 
 
-@main.command()
+@main.command(epilog=examples("tokiod run --config ./tokiod.toml"))
 @config_option
 @level_option
 @json_option
@@ -62,7 +63,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
     asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock, partial(_set_level, log_level)).run())
 
 
-@main.command()
+@main.command(epilog=examples("tokiod writer"))
 @config_option
 @level_option
 @json_option
@@ -82,7 +83,7 @@ def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int |
     write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
 
 
-@main.command()
+@main.command(epilog=examples("tokiod collectors"))
 @config_option
 @level_option
 @json_option
@@ -106,7 +107,7 @@ def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: i
     collect(load, clock, notifier)
 
 
-@main.command()
+@main.command(epilog=examples("tokiod feed"))
 @config_option
 @level_option
 @json_option

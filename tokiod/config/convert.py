@@ -10,7 +10,7 @@ import re
 from functools import lru_cache, partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -154,6 +154,7 @@ def _value(value: object, key: Key, of: Any) -> Shaped:
 
 def _struct(of: Any) -> type[msgspec.Struct] | None:
     """Return the struct of a type that is a struct or an optional struct, else None."""
+    of = get_args(of)[0] if get_origin(of) is Annotated else of
     (one,) = set(get_args(of)) - {NoneType} if NoneType in get_args(of) and len(get_args(of)) == 2 else {of}  # noqa: PLR2004 - it or None
     return one if isinstance(one, type) and issubclass(one, msgspec.Struct) else None
 

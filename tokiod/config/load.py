@@ -18,6 +18,7 @@ from tokiod.config import convert as shape
 from tokiod.config import toml_lines as places
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
+from tokiod.option import option
 from tokiod.path_template import files_of, fill, root_of
 from tokiod.runtime.secrets import secret
 from tokiod.units import Duration, Size
@@ -36,16 +37,33 @@ CONTROL_SOCKET, FEED_INNER_SOCKET = "control", "feed.in"
 
 
 class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """Where the TTS files are. path: strftime fields for the site's date, and {system}.
+    """Where the TTS files are, and when they are sealed."""
 
-    keep_live_days: how many days a complete file stays live; seal_after: how long after its end a day is sealed despite gaps;
-    max_columns: largest number of columns of a dataset.
-    """
-
-    path: str
-    keep_live_days: Annotated[int, msgspec.Meta(ge=0)] = 0
-    seal_after: Duration = Duration(2 * 86400)
-    max_columns: Annotated[int, msgspec.Meta(ge=1)] = 50_000
+    path: Annotated[
+        str,
+        option(
+            "The path of the TTS files: strftime's fields for the site's date, {system} for the system of a [[source]]. The ledger is in "
+            ".tokiod/ of the longest directory without fields, and a copy for readers of the archive in .tokiod-readers/.",
+            '"/var/lib/tokiod/tts/%Y-%m-%d/{system}.hdf5"',
+            values="an absolute path with {system} and fields that differ each day",
+        ),
+    ]
+    seal_after: Annotated[
+        Duration,
+        option(
+            "A day is sealed (compressed, with its columns in natural order) when it is over and complete, or this long after its end if "
+            "no data arrived for an hour. Later data reopens the file, and it is sealed again."
+        ),
+    ] = Duration(2 * 86400)
+    keep_live_days: Annotated[
+        int, option("Number of days that complete files stay live. When the disk gets full, they are sealed earlier.", ge=0)
+    ] = 0
+    max_columns: Annotated[
+        int,
+        option(
+            "Largest number of columns of a dataset. Windows with more are rejected, so that a faulty source can't fill the disk.", ge=1
+        ),
+    ] = 50_000
 
     @property
     def root(self) -> Path:
@@ -91,36 +109,60 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The bus from the collectors to the writer. max_windows, max_bytes: bounds of what is in flight.
+    """The bus from the collectors to the writer. Its keys are both set or neither, see tokiod.bus.curve."""
 
-    secret_key_file: the writer's CURVE key, client_secret_key_file: that of the collectors; both or neither; clients: a directory of the
-    public keys of further clients. See tokiod.bus.curve.
-    """
-
-    endpoint: str = "ipc:///run/tokiod/private/bus"
-    secret_key_file: str | None = None
-    client_secret_key_file: str | None = None
-    clients: str | None = None
-    max_windows: Annotated[int, msgspec.Meta(ge=1)] = 4
-    max_bytes: Size = Size(64 * 2**20)
+    endpoint: Annotated[
+        str,
+        option(
+            "Where the writer listens: a Unix socket, or TCP on this machine. Its directory also holds the control socket, so only the "
+            "daemon's user may access it, and it is not that of the feed.",
+            values="ipc:///path or tcp://host:port",
+            effect="reload (the processes restart); another directory: restart of the daemon",
+        ),
+    ] = "ipc:///run/tokiod/private/bus"
+    secret_key_file: Annotated[
+        str | None,
+        option(
+            "The writer's secret CURVE key, made by `tokiod keygen`. A socket that other machines can reach needs keys: security.md.",
+            '"bus.key_secret"',
+        ),
+    ] = None
+    client_secret_key_file: Annotated[
+        str | None, option("The collectors' secret CURVE key; set if and only if secret_key_file is.", '"collectors.key_secret"')
+    ] = None
+    clients: Annotated[
+        str | None,
+        option("A directory of the public keys of further permitted clients; it is read again at each reload.", '"bus-clients"'),
+    ] = None
+    max_windows: Annotated[
+        int, option("Largest number of windows in flight. A slow writer slows the collectors; no data is dropped.", ge=1)
+    ] = 4
+    max_bytes: Annotated[Size, option("Largest size of all windows in flight.", values="greater than zero")] = Size(64 * 2**20)
 
 
 class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """The feed. secret_key_file: its CURVE key; clients: a directory of the public keys of the permitted subscribers.
+    """The feed from the writer to subscribers."""
 
-    allow_anyone: every local user may subscribe over tcp, without a key.
-    """
-
-    endpoint: str = "ipc:///run/tokiod/feed"
-    secret_key_file: str | None = None
-    clients: str | None = None
-    allow_anyone: bool = False
+    endpoint: Annotated[str, option("Where subscribers connect: a Unix socket, or TCP.", values="ipc:///path or tcp://host:port")] = (
+        "ipc:///run/tokiod/feed"
+    )
+    secret_key_file: Annotated[
+        str | None, option("The feed's secret CURVE key, made by `tokiod keygen`; a feed on the network needs one.", '"feed.key_secret"')
+    ] = None
+    clients: Annotated[
+        str | None,
+        option("A directory of the public keys of the permitted subscribers; it is read again at each reload.", '"feed-clients"'),
+    ] = None
+    allow_anyone: Annotated[bool, option("Let every local user subscribe over TCP, without a key.")] = False
 
 
 class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
     """The address at which metrics and health are served over HTTP."""
 
-    address: str = "127.0.0.1:9464"
+    address: Annotated[
+        str,
+        option("An IP address and a port. Each client that reaches it may read.", values="ADDRESS:PORT, [ADDRESS]:PORT for IPv6"),
+    ] = "127.0.0.1:9464"
 
 
 class Config(msgspec.Struct, kw_only=True, frozen=True):
@@ -129,14 +171,30 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     secrets: the directory that the files of secrets are relative to; metrics: None if they are not served.
     """
 
-    timezone: str
+    timezone: Annotated[
+        str,
+        option(
+            "The time zone of the site. Each file of the archive holds one day, from local midnight to local midnight.",
+            '"America/Los_Angeles"',
+            values="an IANA name",
+        ),
+    ]
     archive: ArchiveConfig
     bus: BusConfig = BusConfig()
     feed: FeedConfig = FeedConfig()
     metrics: MetricsConfig | None = None
     source: tuple[SourceConfig, ...] = ()
-    secrets: Path = Path()
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    secrets: Annotated[
+        Path,
+        option(
+            "The directory of the files with secrets, relative to this file. A file that is not there is looked for in its directory "
+            "credentials/, which systemd reads for the units. The files should belong to tokiod's user or root and have mode 0400."
+        ),
+    ] = Path()
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        option("Minimum log level. `tokiod run --log-level` overrides it.", effect="reload"),
+    ] = "info"
 
     @property
     def run(self) -> Path:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, cast
 
 import msgspec
 
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.config.checks import is_writable_by_others
+from tokiod.option import option
 from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
@@ -17,20 +18,30 @@ if TYPE_CHECKING:
 
 
 class Watched(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """A folder into which files of a kind are put. Window, settle and retention do not apply: each file is collected whole, once.
-
-    watch: the folder; scan: seconds between two scans of all its files, because inotify does not report changes on network file systems
-    and loses events under load. empty_after: by default the folder counts as empty if none of its files was ever collected. max_size:
-    bytes of a file, larger ones are rejected; max_time: seconds that reading a file may take.
-    """
+    """A folder into which files of a kind are put. Window, settle and retention do not apply: each file is collected whole, once."""
 
     polled: ClassVar[bool] = False
     of_files: ClassVar[type[SavedOptions]] = SavedOptions
 
-    watch: str
-    scan: Duration = Duration(300)
-    max_size: Size = Size(256 * 2**20)
-    max_time: Duration = Duration(600)
+    watch: Annotated[
+        str,
+        option(
+            "The folder. Each file that is put into it is collected whole, once; window, settle, retention and recount do not apply.",
+            '"/var/spool/tokiod/cscratch"',
+            values="an absolute path",
+        ),
+    ]
+    scan: Annotated[
+        Duration,
+        option(
+            "Time between two scans of all files: inotify does not report changes on network file systems, and loses events under load.",
+            values="greater than zero",
+        ),
+    ] = Duration(300)
+    max_size: Annotated[Size, option("Size of a file, also after decompression; a larger one is rejected.", values="greater than zero")] = (
+        Size(256 * 2**20)
+    )
+    max_time: Annotated[Duration, option("Time limit for reading one file.", values="greater than zero")] = Duration(600)
 
     @property
     def options(self) -> SavedOptions:

@@ -1,43 +1,74 @@
-"""docs/configuration.md tells every option, in the words of the files in config/."""
+"""docs/configuration.md and tokiod.toml(5): each key has a sentence, its range, an example that converts, and when it takes effect."""
 
+import shutil
+import subprocess
+import tomllib
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import pytest
 
-from docs.generate.configuration import explained, settings
+from docs.generate.configuration import entries, manual_page, page, sections
 from tokiod.collector import SourceConfig
-from tokiod.config import plugins
-from tokiod.config.load import Config
+from tokiod.config import convert, plugins
+from tokiod.config.load import ArchiveConfig, BusConfig, FeedConfig, MetricsConfig
+from tokiod.config.watched_folder import Watched
+from tokiod.option import option
 
 ROOT = Path(__file__).parents[3]
+STRUCTS = [
+    ArchiveConfig,
+    BusConfig,
+    FeedConfig,
+    MetricsConfig,
+    SourceConfig,
+    Watched,
+    *(plugins.load(kind).Config for kind in plugins.kinds()),
+]
+KEYS = [(struct, entry) for struct in STRUCTS for entry in entries(struct, "reload")]
 
 
-def test_the_page_is_as_make_docs_makes_it():
-    assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == settings(ROOT / "config"), "run `make docs`"
+def test_the_pages_are_as_make_docs_makes_them():
+    assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == page(), "run `make docs`"
+    assert (ROOT / "docs" / "man5" / "tokiod.toml.5").read_text("utf-8") == manual_page(), "run `make docs`"
 
 
-def test_every_option_of_every_kind_is_on_the_page():
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    for struct in (Config, SourceConfig, *(plugins.load(kind).Config for kind in plugins.kinds())):
-        for field in msgspec.structs.fields(struct):
-            assert f"| `{field.name}` |" in text or f"## [{field.name}]" in text or f"## [[{field.name}]]" in text, field.name
+def test_every_key_is_on_the_pages():
+    text, manual = page(), manual_page()
+    for _, entry in KEYS:
+        assert f"| `{entry.name}` |" in text
+        assert f".B {entry.name.replace('-', chr(92) + '-')}\n" in manual
 
 
-def test_keys_in_a_row_share_their_comment_and_a_key_in_a_comment_is_another_way():
-    text = "# Head.\n\n# All of it.\n[t]\n# Two\n# lines:\n# other = 1\none = 1\n#two = 2\n\nthree = 3\n# Four.\nfour = 4\n"
-    assert explained(text) == {
-        ("t", ""): "All of it.",
-        ("t", "other"): "Two lines:",
-        ("t", "one"): "Two lines:",
-        ("t", "two"): "Two lines:",
-        ("t", "three"): "",
-        ("t", "four"): "Four.",
-    }
+@pytest.mark.parametrize(("struct", "entry"), KEYS, ids=lambda one: getattr(one, "name", getattr(one, "__module__", "")))
+def test_a_key_has_a_sentence_and_an_example_that_converts(struct, entry):
+    assert entry.sentence.endswith(".")
+    assert entry.example, "no default can serve as the example: give one"
+    assert entry.values or entry.kind
+    table = tomllib.loads(f"{entry.name} = {entry.example}")
+    _, faults = convert.fields(table, struct, ())
+    assert [fault for fault in faults if fault.key == (entry.name,)] == []
 
 
-def test_an_option_that_no_file_explains_is_an_error(tmp_path):
-    for path in (ROOT / "config").glob("*.toml"):
-        (tmp_path / path.name).write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "mdt_names" not in line))
-    with pytest.raises(KeyError, match=r"source\.mdt_names has no comment"):
-        settings(tmp_path)
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
+def test_no_row_repeats_another(section):
+    sentences = [entry.sentence for entry in section.entries]
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_a_key_without_a_sentence_is_an_error():
+    with pytest.raises(KeyError, match=r"name has no option\(\)"):
+        entries(msgspec.defstruct("Bare", [("name", str)]), "reload")
+
+
+def test_bounds_and_effects_are_shown():
+    (entry,) = entries(msgspec.defstruct("One", [("n", Annotated[int, option("A number.", ge=1, le=3, effect="restart")], 2)]), "reload")
+    assert (entry.values, entry.default, entry.example, entry.effect) == ("1 to 3", "2", "2", "restart")
+
+
+def test_the_manual_page_is_well_formed():
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z"], input=manual_page(), capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
 from tokiod.batch import Batch
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import Fatal, NotYet, TokiodError
+from tokiod.option import option
 from tokiod.sample_spans import spans_of
 from tokiod.window_data import WindowData
 
@@ -27,9 +28,9 @@ FIELDS = 3
 
 
 class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """The section: faults() checks what types can't. directory: where the files are."""
+    """The section: option() explains a key in the reference, faults() checks what types can't."""
 
-    directory: str
+    directory: Annotated[str, option("Where the cron job's files are.", '"/srv/ost-counters"', values="an absolute path")]
 
     @property
     def step(self) -> int:

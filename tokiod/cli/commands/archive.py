@@ -13,6 +13,7 @@ import msgspec
 
 from tokiod.cli.commands.completion import file_names
 from tokiod.cli.common.base import Failed
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.struct_options import options_of
 from tokiod.cli.common.times import moment, zone_of
@@ -68,7 +69,7 @@ class Kinds(click.Group):
             raise Failed("\n".join(error.faults)) from error
 
 
-@click.command(cls=Kinds, name="archive")
+@click.command(cls=Kinds, name="archive", epilog=examples("tokioctl archive lmt --help"))
 def archive_command() -> None:
     """Convert saved files to a sealed TTS file, without a daemon.
 
@@ -92,7 +93,19 @@ def _command(kind: str) -> click.Command:
     own = [option for option in options_of(plugin.Saved) if option.name != "step"]
     short = f"Archive saved {kind} files."
     text = f"{short}\n\n{_first_line(plugin)}\n\nExit 0 created, 2 failed."
-    return click.Command(kind, params=[*_COMMON, *own], callback=lambda **given: _run(kind, given), help=text, short_help=short)
+    return click.Command(
+        kind,
+        params=[*_COMMON, *own],
+        callback=lambda **given: _run(kind, given),
+        help=text,
+        short_help=short,
+        epilog=_example(kind, plugin),
+    )
+
+
+def _example(kind: str, plugin: Plugin) -> str:
+    span = "--start 2026-11-20T00:00:00Z --end 2026-11-21T00:00:00Z"
+    return examples(f"tokioctl archive {kind} {plugin.Saved.example or 'INPUT'} --output day.hdf5 {span}")
 
 
 def _first_line(plugin: Plugin) -> str:

@@ -10,6 +10,7 @@ from tokiod.cli.commands.backfill_in_daemon import follow, is_down
 from tokiod.cli.commands.backfill_view import tell_jobs
 from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.output import echo
 from tokiod.cli.common.times import moment
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 NOT_POLLED = "which is not queried: put the files of that time into the folder"
 
 
-@click.command("backfill")
+@click.command("backfill", epilog=examples("tokioctl backfill cscratch-lmt 2026-11-01 2026-11-02", "tokioctl backfill --list"))
 @click.argument("source", required=False, shell_complete=source_names)
 @click.argument("start", required=False)
 @click.argument("end", required=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.common.base import clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo
 from tokiod.config import effective, machine_checks
 from tokiod.config import load as configuration
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 EXIT_NO_RECORDS, EXIT_NOT_VALID = 1, 2
 
 
-@click.command("check")
+@click.command("check", epilog=examples("tokiod check", "tokiod check --connect", "tokiod check --config ./tokiod.toml --show"))
 @click.option("--connect", is_flag=True, help="Query every source for its newest window, all at the same time; nothing is stored.")
 @click.option("--show", "is_shown", is_flag=True, help="Print the effective configuration, with the line that sets each value.")
 @config_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from tokiod.cli.common.examples import examples
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
 
@@ -34,7 +35,7 @@ Exit 0 printed, 2 unknown shell.
 """
 
 
-@click.command("completion", help=_HELP)
+@click.command("completion", epilog=examples("tokioctl completion bash > /etc/bash_completion.d/tokiod"), help=_HELP)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(shell: str) -> None:
     """Print a shell's script for both programs."""

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from tokiod.cli.common.examples import examples
 
-@click.command("demo")
+
+@click.command("demo", epilog=examples("tokiod demo"))
 @click.option(
     "--directory", type=click.Path(path_type=Path, file_okay=False), help="Directory of the demo.  [default: a new temporary one]"
 )

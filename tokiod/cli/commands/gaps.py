@@ -10,6 +10,7 @@ import click
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.commands.status_view import span
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 NOT_POLLED = "which has no expected windows; `tokioctl status` shows the files it received"
 
 
-@click.command("gaps")
+@click.command("gaps", epilog=examples("tokioctl gaps", "tokioctl gaps --json"))
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...", shell_complete=source_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds.")
 @config_option

@@ -12,6 +12,7 @@ import click
 from tokiod.analysis.job import OPERATIONS, summarize_job
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
@@ -62,7 +63,13 @@ class Job:
     reason: str = ""
 
 
-@click.command("job")
+@click.command(
+    "job",
+    epilog=examples(
+        "tokioctl job --system cscratch --start 2026-11-20T08:00:00 --end 2026-11-20T09:30:00",
+        "tokioctl job --csv jobs.csv > summaries.csv",
+    ),
+)
 @click.option("--system", shell_complete=system_names, help="The system.")
 @click.option("--start", metavar="TIME|SPAN", help="Start time: ISO 8601, or a time span before now such as 1h or 30d.")
 @click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.")

@@ -10,6 +10,7 @@ import zmq
 
 from tokiod.bus.curve import PUBLIC, SECRET
 from tokiod.cli.common.base import Failed
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo
 
 _PUBLIC_TEXT = """\
@@ -25,7 +26,7 @@ curve
 """
 
 
-@click.command("keygen")
+@click.command("keygen", epilog=examples("tokiod keygen /etc/tokiod/credentials feed", "tokiod keygen . dashboard"))
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("name", default="tokiod")
 def keygen_command(directory: Path, name: str) -> None:

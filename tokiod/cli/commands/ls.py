@@ -11,6 +11,7 @@ import msgspec
 
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
@@ -58,7 +59,7 @@ class Listing(msgspec.Struct, frozen=True):
     datasets: list[DatasetEntry] = []
 
 
-@click.command("ls")
+@click.command("ls", epilog=examples("tokioctl ls", "tokioctl ls cscratch", "tokioctl ls cscratch:yesterday --json"))
 @click.argument("what", metavar="[SYSTEM[:DATE]|FILE]", required=False, shell_complete=system_or_file_names)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @config_option

@@ -10,6 +10,7 @@ import click
 
 from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 NOT_POLLED = "which has no windows: `tokioctl archive` reads such files"
 
 
-@click.command("once")
+@click.command("once", epilog=examples("tokioctl once", "tokioctl once cscratch-lmt"))
 @click.argument("source", required=False, shell_complete=source_names)
 @click.option("--window", metavar="TIME", help="Collect the window that holds this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds; one per source without SOURCE.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.common.base import config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_SECONDS = 5.0
 
 
-@click.command("ping")
+@click.command("ping", epilog=examples("tokioctl ping", "tokioctl ping --json"))
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @config_option
 def ping_command(config_path: Path, *, as_json: bool) -> None:

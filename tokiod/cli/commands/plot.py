@@ -11,6 +11,7 @@ import click
 
 from tokiod.cli.commands.completion import dataset_names, system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.named_files import Limits, NamedFiles, named_files
 from tokiod.cli.common.output import echo
 from tokiod.cli.common.tables import Printer
@@ -29,7 +30,15 @@ FORMATS = (".png", ".svg", ".pdf")
 NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'tokiod[plot]'; without --output the command draws in the terminal"
 
 
-@click.command("plot")
+@click.command(
+    "plot",
+    epilog=examples(
+        "tokioctl plot cscratch datatargets/readbytes",
+        "tokioctl plot cscratch datatargets/readbytes --start 30d --fold max --output reads.png",
+        "tokioctl plot cscratch:2026-11-20 dataservers/cpuload --dark --output load.svg",
+        "tokioctl plot day.hdf5 mdtargets/opens --timezone UTC",
+    ),
+)
 @click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
 @click.argument("dataset", shell_complete=dataset_names)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="The picture: .png, .svg or .pdf.  [default: the terminal]")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.cli.common.base import Failed, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
@@ -21,7 +22,7 @@ ANSWER_TIMEOUT_SECONDS = 2 * RELOAD_LIMIT_SECONDS + READY_LIMIT_SECONDS
 KEPT = "the daemon keeps its current configuration"
 
 
-@click.command("reload")
+@click.command("reload", epilog=examples("tokioctl reload"))
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: the changed sources and other keys.")
 @config_option
 def reload_command(config_path: Path, *, as_json: bool) -> None:

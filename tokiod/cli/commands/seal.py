@@ -16,6 +16,7 @@ from tokiod.archive.lock import ArchiveLock, lock_owner
 from tokiod.archive.seal_marker import is_marked, mark, unmark
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.config import load as configuration
@@ -45,7 +46,7 @@ class Sealed(msgspec.Struct, frozen=True):
     after: int | None
 
 
-@click.command("seal")
+@click.command("seal", epilog=examples("tokioctl seal 2026-11-20"))
 @click.argument("date")
 @click.argument("systems", nargs=-1, metavar="[SYSTEM]...", shell_complete=system_names)
 @click.option("--detach", is_flag=True, help="Start the work in the daemon and do not wait.")

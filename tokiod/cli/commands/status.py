@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tokiod.cli.common.base import clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo_json
 from tokiod.config import load as configuration
 from tokiod.reports.status import Status, read
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
 
-@click.command("status")
+@click.command("status", epilog=examples("tokioctl status", "tokioctl status --watch"))
 @click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds; one a second with --watch.")
 @config_option

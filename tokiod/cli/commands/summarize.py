@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from tokiod.analysis.summary import BINNED, READ, WRITTEN, Bytes, Sums, Total, bins, columns, summary, timesteps, total
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.named_files import Limits, named_files
 from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.tables import show, table
@@ -55,7 +56,10 @@ class Summary(msgspec.Struct, frozen=True):
     groups: list[Group] | UnsetType = UNSET
 
 
-@click.command("summarize")
+@click.command(
+    "summarize",
+    epilog=examples("tokioctl summarize cscratch", "tokioctl summarize cscratch:2026-11-20 --columns", "tokioctl summarize day.hdf5"),
+)
 @click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
 @click.option(
     "--start", metavar="TIME|SPAN", help="Start time: ISO 8601, or a time span before now such as 1h or 30d.  [default: the day's]"

@@ -16,6 +16,7 @@ import numpy as np
 from tokiod.bus.curve import ClientKeys
 from tokiod.cli.commands.completion import topic_names
 from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json, printable
 from tokiod.cli.common.times import moment
@@ -50,7 +51,7 @@ class Line(msgspec.Struct, frozen=True):
     cells: list[tuple[int, str, float | None]]
 
 
-@click.command("tail")
+@click.command("tail", epilog=examples("tokioctl tail cscratch/datatargets/readbytes", "tokioctl tail --json"))
 @click.argument("topic", default="", metavar="[SYSTEM[/DATASET]]", shell_complete=topic_names)
 @click.option("--since", metavar="TIME|SPAN", help="Start time, such as 1h (before now), today or 2018-01-28T08:00:00Z.")
 @click.option("--key", type=click.Path(path_type=Path), help="Your secret key (`tokiod keygen`), for a feed with keys.")

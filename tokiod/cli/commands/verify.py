@@ -11,6 +11,7 @@ import click
 from tokiod.cli.commands.completion import dataset_names, source_names
 from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput
 from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.times import moment
 from tokiod.collector import Site
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
 NOT_POLLED = "which cannot be queried again: convert its files with tokioctl archive and compare the result"
 
 
-@click.command("verify")
+@click.command(
+    "verify",
+    epilog=examples(
+        "tokioctl verify cscratch-lmt 2026-11-20 2026-11-21",
+        "tokioctl verify cscratch-lmt 2026-11-20T10:00 2026-11-20T11:00 --json",
+    ),
+)
 @click.argument("source", shell_complete=source_names)
 @click.argument("start")
 @click.argument("end")
