@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stitched_days import READ, save
 
-from tokiod.reader.cells import Cells, Damaged
+from tokiod.reader.cells import Cells, Damaged, KeptChunks
 from tokiod.reader.errors import NotTts
 from tokiod.reader.part import Part
 
@@ -90,6 +90,21 @@ def test_a_live_file_is_read_as_it_is_now(tmp_path):
     with place.path.open("r+b") as file:
         os.pwrite(file.fileno(), np.array([7.0, -0.0]).tobytes(), offset)
     np.testing.assert_array_equal(part.read(READ, 0, 1), [[7, np.nan]])
+
+
+def test_chunks_that_stay_inflated_are_the_same_cells_and_never_more_bytes_than_the_limit(file):
+    kept = KeptChunks(3 * 720 * 32 * 8)
+    cells = Cells(file["sealed"], COLUMNS, file.id.get_vfd_handle(), lambda: nullcontext(file["sealed"]), kept)
+    for first, last in ((0, ROWS), (10, 20), (700, 800), (0, 1440)):
+        for columns in (None, np.array([40, 3], np.intp)):
+            wanted = oracle(file["sealed"], slice(first, last), np.arange(COLUMNS) if columns is None else columns)
+            for _ in range(2):
+                values = cells.read(first, last, columns)
+                np.testing.assert_array_equal(values, wanted)
+                values[...] = 7
+            assert sum(chunk.nbytes for chunk in kept._chunks.values()) == kept._nbytes <= kept._limit
+    kept.clear()
+    np.testing.assert_array_equal(cells.read(5, 9), oracle(file["sealed"], slice(5, 9), np.arange(COLUMNS)))
 
 
 @pytest.mark.parametrize("fault", ["bits", "shorter"])

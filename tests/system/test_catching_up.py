@@ -23,10 +23,10 @@ import pytest
 from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.subscribe.subscriber import Archive, Subscriber, Update
-from tokiod.tts.read import Reader
 
 pytestmark = pytest.mark.system
 
@@ -64,7 +64,7 @@ def draw(picture, batch):
 def held(scene, until):
     cells = {}
     for path in scene.files():
-        with Reader(path) as reader:
+        with FollowedFile(path) as reader:
             for dataset in reader.datasets():
                 stamps, columns, values = reader.read(dataset, 0, until)
                 for row, column in np.argwhere(~np.isnan(values)).tolist():

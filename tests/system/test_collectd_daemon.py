@@ -17,7 +17,7 @@ from fault_proxy import FaultProxy
 from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
-from tokiod.tts.read import Reader
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.window import Window
 
 pytestmark = pytest.mark.system
@@ -93,7 +93,7 @@ class Daemon:
         """{dataset: {(time, column): value}} of SPAN in a system's file."""
         found = {}
         (path,) = (self._directory / "tts").rglob(f"{system}.hdf5")
-        with Reader(path) as reader:
+        with FollowedFile(path) as reader:
             for dataset in reader.datasets():
                 times, columns, values = reader.read(dataset, SPAN.start, SPAN.end)
                 rows = zip(times.tolist(), values.tolist(), strict=True)

@@ -23,11 +23,11 @@ from waiting import wait_for
 
 from tests.support.faulty_scene import FaultyScene
 from tokiod.clock import SimulatedClock
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LMT, free_port
 from tokiod.subscribe.subscriber import Gap, Subscriber, Update
 from tokiod.supervisor.control_socket import Ping, Reload, Reloaded, ask
-from tokiod.tts.read import Reader
 
 pytestmark = pytest.mark.system
 
@@ -151,7 +151,7 @@ class Follower:
     def check(self, scene, begun):
         """Compare the picture with the files, from a time on that is well after its beginning."""
         (path,) = scene.files()
-        with Reader(path) as reader:
+        with FollowedFile(path) as reader:
             for dataset in reader.datasets():
                 stamps, columns, values = reader.read(dataset, begun, NOON + 86400)
                 held = {(columns[c], int(stamps[r])): float(values[r, c]) for r, c in np.argwhere(~np.isnan(values)).tolist()}

@@ -29,8 +29,8 @@ from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import daily
 from tokiod.batch import Batch
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.testing.clock import FakeClock
-from tokiod.tts.read import Reader
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
 
@@ -109,7 +109,7 @@ def anew(path: Path):
 
 
 def reader(path: Path):
-    kept = Reader(path)
+    kept = FollowedFile(path)
 
     def read(dataset, first, last):
         _, names, values = kept.read(dataset, EPOCH + first * STEP, EPOCH + last * STEP)

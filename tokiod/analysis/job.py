@@ -28,26 +28,28 @@ GIB = 2**30
 
 def summarize_job(archive: Archive) -> dict[str, Number]:
     """Return the keys `fs_*` of a span of a system. Datasets that are not stored have no keys. Raises NoData, StepChanged, NotTts."""
-    found: dict[str, Number] = {}
+    found, stored = dict[str, "Number"](), frozenset(archive.datasets())
     for dataset, key in (("datatargets/readbytes", "read"), ("datatargets/writebytes", "written")):
-        if matrix := _array(archive, dataset):
+        if matrix := _array(archive, stored, dataset):
             found |= _transfer(matrix[...], matrix.step, key)
     for server, key in (("dataservers", "oss"), ("mdservers", "mds")):
-        if matrix := _array(archive, f"{server}/cpuload"):
+        if matrix := _array(archive, stored, f"{server}/cpuload"):
             cells = matrix[...]
             found |= {f"fs_ave_{key}_cpu": _mean_of_columns(cells), f"fs_max_{key}_cpu": _extreme(cells, "fmax")}
             if key == "oss":
                 found["fs_frac_missing"] = float(np.isnan(cells).mean()) if cells.size else None
     for operation in OPERATIONS:
-        if matrix := _array(archive, f"mdtargets/{operation}s"):
+        if matrix := _array(archive, stored, f"mdtargets/{operation}s"):
             found |= _operations(matrix[...], matrix.step, operation)
     return found
 
 
-def _array(archive: Archive, dataset: str) -> Stitched | None:
+def _array(archive: Archive, stored: frozenset[str], dataset: str) -> Stitched | None:
+    if dataset not in stored:
+        return None
     try:
         return archive.array(dataset)
-    except NoSuchDataset:
+    except NoSuchDataset:  # only files of the days around have it
         return None
 
 

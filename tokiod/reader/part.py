@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from tokiod.reader.cells import Cells, Damaged
+from tokiod.reader.cells import Cells, Damaged, KeptChunks
 from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NotTts
 from tokiod.reader.span import Span
@@ -60,52 +60,61 @@ class Shape:
     step: int
     rows: int
     columns: tuple[str, ...]
-    units: str
 
     @property
     def end(self) -> int:
         """Epoch seconds of the end of the last row."""
         return self.start + self.rows * (self.step or 1)
 
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """The left edges i8[rows], UTC epoch seconds."""
+        return self.start + self.step * np.arange(self.rows, dtype=np.int64)
+
 
 class Part:
     """A file that is open for reading, live or sealed, or of another program.
 
-    A descriptor stays open, without any lock, until the part is deleted, so a read is always of one and the same file. HDF5 has the file
-    open only while it locates something: a process can't open one file twice with different settings of locking, and users open files too.
+    It is opened once, without any lock, and stays open until the part is deleted, so a read is always of one and the same file. HDF5 reads
+    it through a file object of Python: by its path, a process could not have the file open a second time with different settings of
+    locking, and users open files too. Names, columns and times are read once, when they are asked for: an open file never gets others.
     Raises FileNotFoundError while the file is missing, NotTts for a file that is no TTS file or is damaged, OSError where the system can't
     read it.
+
+    kept: chunks that stay inflated, for many small reads.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, kept: KeptChunks | None = None) -> None:
+        self.path, self._kept = path, kept
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self._fd)
-        self._file: Any = None
         self._lock = threading.RLock()
+        self._nodes: dict[str, Any] = {}
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._rows: dict[str, tuple[int, int, int]] = {}
         self._shapes: dict[str, Shape] = {}
         self._cells: dict[str, Cells] = {}
-        with self.opened() as file:
-            self.form: Form = form_of(file)
-        self._identity = _identity(os.fstat(self._fd), self.form)
-
-    @contextmanager
-    def opened(self) -> Iterator[Any]:
-        """Open the file with h5py, once for nested uses. Its errors are those of this class."""
-        with self._lock, self.readable():
-            if self._file is not None:
-                yield self._file
-                return
-            with _opened(self._fd, self.path) as file:
-                self._file = file
-                try:
-                    yield file
-                finally:
-                    self._file = None
+        try:
+            self._state = os.fstat(self._fd)
+            with self.readable():
+                self._file = _opened(self._fd, path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        weakref.finalize(self, _close, self._file, self._fd)
 
     def is_current(self) -> bool:
         """Return whether the path still is this file: growing, sealing and reopening replace it. Raises FileNotFoundError."""
-        return _identity(self.path.stat(), self.form) == self._identity
+        now, then = self.path.stat(), self._state
+        if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino):
+            return False
+        # Only a live file is written in place, and not where HDF5 would cache it.
+        return (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns) or self.form == "live"
+
+    @cached_property
+    def form(self) -> Form:
+        """Whether the file is live, sealed or of another program."""
+        with self.opened() as file:
+            return form_of(file)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -113,14 +122,15 @@ class Part:
         with self.opened() as file:
             groups = [(name, file[name]) for name in GROUPS if isinstance(file.get(name), h5py.Group)]
             names = [f"{name}/{short}" for name, group in groups for short in group if short != "timestamps"]
-            return tuple(name for name in names if _has_columns(file[name]))
+        return tuple(name for name in names if self.has(name))
 
     def has(self, name: str) -> bool:
         """Return whether the file has a dataset with columns of this logical name."""
-        if name in self._shapes:
-            return True
-        with self.opened() as file:
-            return group_of(name) in GROUPS and name in file and _has_columns(file[name])
+        if name not in self._columns:
+            with self.opened():
+                dataset = self._node(name) if group_of(name) in GROUPS else None
+                self._columns[name] = () if dataset is None else _names_of(dataset)
+        return bool(self._columns[name])
 
     def datasets(self, now: float) -> list[DatasetEntry]:
         """Read all cells and describe each dataset. now: epoch seconds; rows that begin later do not count as missing."""
@@ -129,22 +139,31 @@ class Part:
     def shape(self, name: str) -> Shape:
         """Return the shape of a dataset. Raises KeyError for one that the file does not have."""
         if name not in self._shapes:
-            with self.opened() as file:
-                has = self.has(name)
-                if has:
-                    self._shapes[name] = self._shape(file, name)
-            if not has:
+            if not self.has(name):
                 raise KeyError(name)
+            with self.opened():
+                self._shapes[name] = self._shape(name)
         return self._shapes[name]
+
+    def units(self, name: str) -> str:
+        """Return the units of a dataset's cells. Raises KeyError as shape() does."""
+        # pytokio's early files call the units of counts rates; the names are right.
+        if (name in COUNT_OF or name in RATE_OF) and self.form == "foreign":
+            return UNITS[name]
+        if not self.has(name):
+            raise KeyError(name)
+        with self.opened():
+            value = self._node(name).attrs.get("units", b"")
+        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
     def cells(self, name: str) -> Cells:
         """Return the cells of a dataset. Raises KeyError as shape() does; see Cells."""
         if name not in self._cells:
             shape = self.shape(name)
-            with self.opened() as file:
-                # Not a reference to itself: the descriptor is closed with the last user, not when garbage is collected.
-                reopened = partial(Part._dataset, weakref.proxy(self), name)
-                self._cells[name] = Cells(file[name], len(shape.columns), self._fd, reopened)
+            with self.opened():
+                # Not a reference to itself: the file is closed with the last user, not when garbage is collected.
+                reopened = partial(Part._reopened, weakref.proxy(self), name)
+                self._cells[name] = Cells(self._node(name), len(shape.columns), self._fd, reopened, self._kept)
         return self._cells[name]
 
     def read(self, name: str, first: int, last: int, columns: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
@@ -160,35 +179,39 @@ class Part:
         return Span(min(shape.start for shape in shapes), max(shape.end for shape in shapes))
 
     @contextmanager
-    def _dataset(self, name: str) -> Iterator[Any]:
-        with self.opened() as file:
-            yield file[name]
+    def opened(self) -> Iterator[Any]:
+        """Give the file of h5py to one thread at a time. Its errors are those of this class."""
+        with self._lock, self.readable():
+            yield self._file
 
-    def _shape(self, file: Any, name: str) -> Shape:
-        dataset, stamps = file[name], file[f"{group_of(name)}/timestamps"][...]
-        if dataset.ndim != 2 or stamps.ndim != 1 or not len(stamps) or dataset.shape[0] != len(stamps):  # noqa: PLR2004 - time, column
-            raise Damaged(f"{name} is {dataset.shape}, and its time stamps are {stamps.shape}")
-        start, step = int(stamps[0]), int(stamps[1] - stamps[0]) if len(stamps) > 1 else 0
-        if len(stamps) > 1 and (step <= 0 or not np.array_equal(stamps, start + step * np.arange(len(stamps)))):
-            raise Damaged(f"the time stamps of {name} are not evenly spaced")
-        columns = _names_of(dataset)
-        if len(columns) > dataset.shape[1] or len(set(columns)) < len(columns):
-            raise Damaged(f"{name} has {dataset.shape[1]} columns and {len(columns)} names, {len(set(columns))} of them different")
-        return Shape(start, step, len(stamps), columns, self._units(name, dataset))
+    @contextmanager
+    def _reopened(self, name: str) -> Iterator[Any]:
+        with self.opened():
+            yield self._node(name)
 
-    def _units(self, name: str, dataset: Any) -> str:
-        # pytokio's early files call the units of counts rates; the names are right.
-        if self.form == "foreign" and (name in COUNT_OF or name in RATE_OF):
-            return UNITS[name]
-        value = dataset.attrs.get("units", b"")
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    def _node(self, name: str) -> Any:
+        """Return a dataset of h5py, None if there is none of this name."""
+        if name not in self._nodes:
+            self._nodes[name] = _dataset(self._file, name)
+        return self._nodes[name]
+
+    def _shape(self, name: str) -> Shape:
+        group, columns, (height, width) = group_of(name), self._columns[name], _two(self._node(name), name)
+        if group not in self._rows:
+            self._rows[group] = _evenly_spaced(self._node(f"{group}/timestamps"), name)
+        start, step, rows = self._rows[group]
+        if height != rows:
+            raise Damaged(f"{name} has {height} rows, and its time stamps have {rows}")
+        if len(columns) > width or len(set(columns)) < len(columns):
+            raise Damaged(f"{name} has {width} columns and {len(columns)} names, {len(set(columns))} of them different")
+        return Shape(start, step, rows, columns)
 
     def _entry(self, name: str, now: int) -> DatasetEntry:
         shape = self.shape(name)
         rows = min(max(0, -(-(now - shape.start) // (shape.step or 1))), shape.rows)
         values = self.read(name, 0, rows)
         filled = float(1 - np.isnan(values).mean()) if values.size else 0.0
-        return DatasetEntry(name, shape.units, shape.step, shape.rows, len(shape.columns), round(filled, 6))
+        return DatasetEntry(name, self.units(name), shape.step, shape.rows, len(shape.columns), round(filled, 6))
 
     @contextmanager
     def readable(self) -> Iterator[None]:
@@ -206,10 +229,6 @@ class Part:
             raise NotTts(str(found)) if isinstance(found, NotLive) else found from error
 
 
-def _has_columns(dataset: Any) -> bool:
-    return isinstance(dataset, h5py.Dataset) and "columns" in dataset.attrs and any(_names_of(dataset))
-
-
 # By the descriptor, not by the path, which may be another file by now. HDF5 can't open a descriptor, but a file object of Python.
 def _opened(fd: int, path: Path) -> Any:
     try:
@@ -218,11 +237,55 @@ def _opened(fd: int, path: Path) -> Any:
         raise unreadable(path, error, "HDF5 can't open it: ") from error
 
 
-class OpenParts:
-    """The files that a reader has open: the last MAX_OPEN_FILES, each as long as its path still is the same file."""
+def _close(file: Any, fd: int) -> None:
+    file.close()
+    os.close(fd)
 
-    def __init__(self, limit: int = MAX_OPEN_FILES) -> None:
-        self._limit = limit
+
+def _dataset(file: Any, name: str) -> Any:
+    """Return a dataset of a file, None if there is none of this name."""
+    try:
+        found = h5py.h5o.open(file.id, name.encode())
+    except KeyError as error:
+        if name in file:
+            raise Damaged(f"{name} can't be opened: {error}") from error
+        return None
+    return h5py.Dataset(found) if isinstance(found, h5py.h5d.DatasetID) else None
+
+
+def _two(dataset: Any, name: str) -> tuple[int, int]:
+    shape = dataset.id.shape
+    if len(shape) != 2:  # noqa: PLR2004 - time, column
+        raise Damaged(f"{name} has {len(shape)} dimensions instead of time and column")
+    height, width = shape
+    return height, width
+
+
+def _evenly_spaced(dataset: Any, name: str) -> tuple[int, int, int]:
+    """Return the first time stamp of a dataset, the seconds between two, and how many there are."""
+    if dataset is None:
+        raise Damaged(f"{name} has no time stamps")
+    if dataset.dtype == np.dtype("<i8") and len(dataset.id.shape) == 1:
+        stamps = np.empty(dataset.id.shape, np.int64)
+        dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, stamps)
+    else:
+        stamps = dataset[...]
+    if stamps.ndim != 1 or not len(stamps):
+        raise Damaged(f"the time stamps of {name} are {stamps.shape}")
+    start, step = int(stamps[0]), int(stamps[1] - stamps[0]) if len(stamps) > 1 else 0
+    if len(stamps) > 1 and (step <= 0 or not np.array_equal(stamps, start + step * np.arange(len(stamps)))):
+        raise Damaged(f"the time stamps of {name} are not evenly spaced")
+    return start, step, len(stamps)
+
+
+class OpenParts:
+    """The files that a reader has open: the last MAX_OPEN_FILES, each as long as its path still is the same file.
+
+    kept_bytes: of chunks that stay inflated, for many small reads of the same hours; 0 where each chunk is read once.
+    """
+
+    def __init__(self, limit: int = MAX_OPEN_FILES, kept_bytes: int = 0) -> None:
+        self._limit, self._kept = limit, KeptChunks(kept_bytes) if kept_bytes else None
         self._parts: OrderedDict[Path, Part] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -231,7 +294,7 @@ class OpenParts:
         with self._lock:
             found = self._parts.pop(path, None)
         if found is None or not found.is_current():
-            found = Part(path)
+            found = Part(path, self._kept)
         with self._lock:
             self._parts[path] = found
             while len(self._parts) > self._limit:
@@ -242,20 +305,24 @@ class OpenParts:
         """Forget all files; each is closed when its last read ends."""
         with self._lock:
             self._parts.clear()
-
-
-def _identity(state: os.stat_result, form: Form) -> tuple[int, ...]:
-    """Return what changes where a file must be opened again. Only a live file is written in place, and not where HDF5 would cache it."""
-    same = (state.st_dev, state.st_ino)
-    return same if form == "live" else (*same, state.st_size, state.st_mtime_ns)
+        if self._kept is not None:
+            self._kept.clear()
 
 
 def _names_of(dataset: Any) -> tuple[str, ...]:
-    """Return the names of the columns. Most files of an archive have the same ones: they share one tuple."""
-    columns = dataset.attrs["columns"]
-    if isinstance(columns, np.ndarray) and columns.dtype.kind == "S":
-        return _decoded(columns.tobytes(), columns.dtype.itemsize)
-    return column_names(dataset)
+    """Return the names of the columns, none without the attribute. Most files of an archive have the same ones: they share a tuple."""
+    try:
+        found = h5py.h5a.open(dataset.id, b"columns")
+    except KeyError:
+        if h5py.h5a.exists(dataset.id, b"columns"):
+            raise
+        return ()
+    if found.dtype.kind != "S" or len(found.shape) != 1:
+        return column_names(dataset)
+    columns = np.empty(found.shape, found.dtype)
+    if columns.size:
+        found.read(columns)
+    return _decoded(columns.tobytes(), max(1, columns.dtype.itemsize))
 
 
 @lru_cache(maxsize=256)

@@ -255,6 +255,7 @@ class _Stitching:
     span: Span
     parts: OpenParts
     paths: tuple[Path, ...]
+    units: str = ""
 
     def stitched(self) -> Stitched:
         found, absent = self._found()
@@ -266,8 +267,7 @@ class _Stitching:
             raise NoData(self.span, absent)
         columns = _union([one.shape.columns for _, _, one in runs])
         stretches = self._stretches(runs, step, columns)
-        units = found[0].shape.units if found[0].recipe.form == "same" else UNITS.get(self.dataset, "")
-        return Stitched(self.dataset, units, step, columns, tuple(stretches), parts=self.parts)
+        return Stitched(self.dataset, self.units, step, columns, tuple(stretches), parts=self.parts)
 
     def _found(self) -> tuple[list[_Found], list[Path]]:
         """Return the files with rows that may be in the span, by time, and the paths without a file."""
@@ -280,6 +280,8 @@ class _Stitching:
                 continue
             way = next((one for one in ways if all(part.has(name) for name in one.sources)), None)
             if way is not None and (shape := part.shape(way.sources[0])).start < self.span.end and self._reaches(shape):
+                if not found:
+                    self.units = part.units(self.dataset) if way.form == "same" else UNITS.get(self.dataset, "")
                 found.append(_Found(path, shape, way))
         return sorted(found, key=lambda one: one.shape.start), absent
 
@@ -287,7 +289,7 @@ class _Stitching:
         return shape.start + shape.rows * (shape.step or DAY_SECONDS) > self.span.start
 
     def _nothing(self, absent: list[Path]) -> NoData | NoSuchDataset:
-        """Return why no file has a row: the files of the span have other datasets, or there are none."""
+        """Return why no file has a row: the files of the span have other datasets, or the span has no file."""
         known = set[str]()
         for path in self.paths:
             part = None if path in absent else self.parts.part(path)
@@ -301,12 +303,12 @@ class _Stitching:
     def _stretches(self, runs: Sequence[tuple[int, int, _Found]], step: int, columns: tuple[str, ...]) -> Iterator[Stretch]:
         """Yield what is in the span: the rows of files, and between, before and after them rows without a file."""
         places = {name: i for i, name in enumerate(columns)}
+        positions = {names: np.array([places[name] for name in names], np.intp) for names in {one.shape.columns for _, _, one in runs}}
         first, due = 0, runs[0][0] - (runs[0][0] - self.span.start) // step * step
         for begin, rows, one in runs:
             gap = max(0, -(-(begin - due) // step))
             yield from _empty(first, gap, due)
-            positions = np.array([places[name] for name in one.shape.columns], np.intp)
-            yield Stretch(first + gap, rows, begin, one.path, positions, one.recipe)
+            yield Stretch(first + gap, rows, begin, one.path, positions[one.shape.columns], one.recipe)
             first, due = first + gap + rows, begin + rows * step
         yield from _empty(first, -(-(self.span.end - due) // step), due)
 

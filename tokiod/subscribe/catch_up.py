@@ -11,8 +11,8 @@ import numpy as np
 from tokiod.batch import Batch
 from tokiod.clock import Clock, SystemClock
 from tokiod.errors import TokiodError
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.tts.layout import NotLive
-from tokiod.tts.read import Reader
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Archive:
 
 
 def _cells(path: Path, dataset: str, day: Day, since: int, newest: int) -> Iterator[Batch]:
-    with Reader(path) as reader:
+    with FollowedFile(path) as reader:
         if dataset not in reader.datasets():
             return
         stamps = reader.stamps(dataset)

@@ -16,10 +16,10 @@ from tokiod.cli.commands.status import gathered
 from tokiod.cli.commands.status_view import rendered
 from tokiod.clock import SimulatedClock, SystemClock
 from tokiod.errors import TokiodError
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import SOURCES
-from tokiod.tts.read import Reader
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -106,6 +106,6 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
 
 def _first_number(path: Path, dataset: str) -> list[int]:
     """Return the first row with a number, if any: the files of hours before the site's start and of tomorrow are empty."""
-    with Reader(path) as file:
+    with FollowedFile(path) as file:
         _, _, cells = file.read(dataset, 0, 2**62)
     return [int(row) for row in np.flatnonzero(~np.isnan(cells).all(axis=1))[:1]]

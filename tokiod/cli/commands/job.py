@@ -15,7 +15,6 @@ from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
-from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
@@ -51,6 +50,8 @@ _OPERATIONS = [
 _LOADS = ["fs_ave_oss_cpu", "fs_max_oss_cpu", "fs_ave_mds_cpu", "fs_max_mds_cpu", "fs_frac_missing"]
 KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *_TRANSFERS, *_LOADS, *_OPERATIONS, "reason"]
 """The columns of a CSV, in order."""
+KEPT_BYTES = 64 * 2**20
+"""Of inflated chunks: ten hours of a large file system. Jobs are read by their start, so most of what one needs was read for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def _time(text: str, zone: dt.tzinfo, now: float) -> int:
 
 # Jobs of one day follow each other, so that its file is opened once; their rows are printed in the order of the input.
 def _summaries(jobs: list[Job], templates: Templates, calendar: Calendar | None) -> Iterator[dict[str, Value]]:
-    parts, done, printed = OpenParts(), dict[int, dict[str, "Value"]](), 0
+    parts, done, printed = OpenParts(kept_bytes=KEPT_BYTES), dict[int, dict[str, "Value"]](), 0
     for number in sorted(range(len(jobs)), key=lambda i: (jobs[i].system, jobs[i].span or Span(0, 1))):
         done[number] = _summary(jobs[number], templates, calendar, parts)
         while printed in done:
@@ -183,6 +184,8 @@ class _Lines:
 def _show(row: dict[str, Value]) -> None:
     if "reason" in row:
         raise Failed(str(row["reason"]))
+    from tokiod.cli.common.tables import show, table  # noqa: PLC0415 - slow to import, and --json needs none
+
     shown = table("key", "value", right={"value"})
     for key, value in row.items():
         shown.add_row(key, "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value))

@@ -14,7 +14,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tokiod.tts.read import Reader
+    from tokiod.reader.followed_file import FollowedFile
     from tokiod.window import Calendar, Window
 
 Kind = Literal["missing", "extra", "different"]
@@ -72,7 +72,7 @@ class ComparedSlice:
         return np.asarray((self.archive.view(np.int64) != self.source.view(np.int64)) & self.rows[:, np.newaxis])
 
 
-def compare_slice(dataset: str, span: Window, step: int, archive: Reader | None, source: Reader | None) -> ComparedSlice:
+def compare_slice(dataset: str, span: Window, step: int, archive: FollowedFile | None, source: FollowedFile | None) -> ComparedSlice:
     """Read a slice of a dataset from the files that exist, aligned by time and column name."""
     time = np.arange(span.start, span.end, step)
     read = [_read(reader, dataset, span) for reader in (archive, source)]
@@ -93,7 +93,7 @@ def add_differences(compared: ComparedSlice, windows: dict[int, WindowDifference
         rows = rows[len(within) :]
 
 
-def _read(reader: Reader | None, dataset: str, span: Window) -> tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64]]:
+def _read(reader: FollowedFile | None, dataset: str, span: Window) -> tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64]]:
     empty = np.empty(0, np.int64), (), np.empty((0, 0))
     if reader is None:
         return empty

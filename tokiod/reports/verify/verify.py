@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.errors import Refusal, TokiodError
+from tokiod.reader.followed_file import FollowedFile
 from tokiod.reports.verify.scratch_archive import ScratchArchive
 from tokiod.reports.verify.tts_diff import WindowDifferences, add_differences, compare_slice
 from tokiod.tts.layout import NotLive, is_outdated, open_for_reading
-from tokiod.tts.read import Reader
 from tokiod.window import Window, bulk_length
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class _Comparison:
         windows = source.calendar.split(day, source.config.window)
         self.verified.windows += sum(self.stored.covers(window) for window in windows)
 
-    def _compare_slice(self, dataset: str, span: Window, archived: Reader | None, collected: Reader | None) -> None:
+    def _compare_slice(self, dataset: str, span: Window, archived: FollowedFile | None, collected: FollowedFile | None) -> None:
         config = self.verification.source.config
         compared = compare_slice(dataset, span, config.step, archived, collected)
         rows = self._are_stored(compared.time)
@@ -220,9 +220,9 @@ class _Comparison:
         return stored
 
 
-def _reader(stack: ExitStack, path: Path | None) -> Reader | None:
+def _reader(stack: ExitStack, path: Path | None) -> FollowedFile | None:
     try:
-        return None if path is None else stack.enter_context(Reader(path))
+        return None if path is None else stack.enter_context(FollowedFile(path))
     except FileNotFoundError:
         return None
     except NotLive as error:
