@@ -27,8 +27,9 @@ TORTURE = Path(__file__).with_name("torture.py")
 WITHIN = ["timeout", "800"]
 """Ends the script by SIGTERM: killed, it would leave its daemon running."""
 KILLS = 7
-RATE = 180
-"""Simulated seconds in a real one: so few kills see a night only if it comes quickly."""
+RATE = 120
+"""Simulated seconds in a real one: so few kills see a night only if it comes quickly. The retention, in which nothing was at most of the
+time, is the longer, the quicker the clock is."""
 SEED = 20_180_129
 
 

@@ -60,8 +60,8 @@ GROWTH = 600
 """Seconds after the beginning: while that day still is, so that all days that are compared have the column, whenever they are collected."""
 MOMENT = 300
 RETENTION = 30 * 3600
-"""Seconds: a day whose file is lost is collected again, from its beginning."""
-RETENTION_SECONDS = 900
+"""Seconds, where faults destroy files: a day whose file is lost is collected again, from its beginning."""
+RETENTION_SECONDS = 450
 """Real seconds that the retention lasts at least, however fast the clock is: longer than the short run of `make test` may take."""
 BREATH = 20
 """Kills after which it may catch up."""
@@ -130,7 +130,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
     clock = SimulatedClock(float(BEGIN), time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + GROWTH, **sizes)
-    retention = max(RETENTION, int(RETENTION_SECONDS * rate))
+    retention = max(RETENTION if others else 0, int(RETENTION_SECONDS * rate))
     scene = FaultyScene(directory, site, clock, window=MOMENT, retention=retention, sources=SOURCES)
     with disk(directory / "tts", directory / "store") if others else nullcontext() as its:
         if others and its is None:

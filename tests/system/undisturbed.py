@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SEALING_SECONDS = 120
 """Real seconds that a sealed file may take, one after the other."""
-RATE = 10
+RATE = 2
 """Simulated seconds in a real one, at most: the days are over, and what the sources' first row is asked for comes last."""
 
 
