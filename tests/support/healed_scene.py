@@ -24,12 +24,12 @@ class Seen:
     """What was seen while it healed.
 
     seconds: real ones from the daemon's start until all hours were stored; lags: per source, the longest that the newest stored window
-    was behind the newest that had settled, in windows, from the first time on that it was not: before, files are made; live: real
-    seconds until that was so of all; stored: per source, (simulated time, seconds that are stored) at each look.
+    was behind the newest that had settled, in windows, from the first time on that it was not: before, files are made; past: seconds that
+    were stored at that time; stored: per source, (simulated time, seconds that are stored) at each look.
     """
 
     seconds: float = 0.0
-    live: float = 0.0
+    past: dict[str, int] = field(default_factory=dict)
     lags: dict[str, float] = field(default_factory=dict)
     stored: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
@@ -61,8 +61,6 @@ def heal(scene: Scene, longest: float) -> Seen:
     while not all(_is_whole(scene, source, first[source.name], since // 60 * 60) for source in scene.sources):
         for source, config in zip(scene.sources, scene.config.source, strict=True):
             _look(scene, source, config, seen)
-        if len(seen.lags) < len(scene.sources):
-            seen.live = time.monotonic() - begun
         if time.monotonic() - begun > longest:
             raise TokiodError(f"not healed within {longest} s: {[scene.stored(source) for source in scene.sources]}; see {scene.log}")
         time.sleep(LOOK)
@@ -80,6 +78,8 @@ def _look(scene, source, config, seen):
         return
     settled = (now - config.settle) // config.window * config.window
     lag = (settled - max(window.end for window in stored)) / config.window
-    if lag <= 0 or source.name in seen.lags:
+    if lag <= 0:
+        seen.past.setdefault(source.name, sum(window.seconds for window in stored))
+    if source.name in seen.past:
         seen.lags[source.name] = max(seen.lags.get(source.name, 0.0), lag)
     seen.stored.setdefault(source.name, []).append((now, sum(window.seconds for window in stored)))

@@ -42,6 +42,8 @@ FLAT = 1.15
 """How much more memory there may be in the last third than in the first."""
 SLACK = 3.0
 """Real seconds by which a lag may be larger than any while nothing was wrong: the machine's own hiccups."""
+PAST_SECONDS = 120
+"""Real seconds that the daemon has to collect the past, besides the live hours, before the sources forget its beginning."""
 WATCHED = 3.0
 """Real seconds without a fault after one, before the next."""
 
@@ -126,7 +128,7 @@ def run(hours: float, live: float, rate: float, seed: int, directory: Path) -> S
     clock = SimulatedClock(BEGIN + (hours - live) * 3600, time.time(), rate)
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=BEGIN, seed=seed, failing=False, moment=moment, **sizes)
-    scene = FaultyScene(directory, site, clock, window=moment, retention=int(hours * 3600), sources=SOURCES)
+    scene = FaultyScene(directory, site, clock, window=moment, retention=int(hours * 3600 + PAST_SECONDS * rate), sources=SOURCES)
     scene.prepare()
     try:
         scene.start_simulator()

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.system
 
 MIDNIGHT = 1_541_314_800
 """2018-11-04T00:00 in Los Angeles; the day that begins has 25 hours."""
-RATE = 240
+RATE = 150
+"""Slow enough that also a busy machine makes the files of the day before midnight, 40 s after the scene's beginning."""
 
 
 @pytest.fixture
@@ -63,9 +64,9 @@ def test_files_are_made_before_midnight_and_sealed_after_it_also_when_the_writer
     assert scene.clock.time() < MIDNIGHT
     scene.kill("writer")
     wait_for(lambda: scene.clock.time() > MIDNIGHT + 300, 60, "the night doesn't fall")
-    wait_for(lambda: "file.sealed" in told(scene), 90, f"nothing is sealed; see {scene.log}")
+    wait_for(lambda: "file.sealed" in told(scene), 144, f"nothing is sealed; see {scene.log}")
     scene.kill("writer")
-    wait_for(lambda: list(forms(scene, "2018-11-03").values()) == ["sealed"] * 2, 90, f"not all is sealed; see {scene.log}")
+    wait_for(lambda: list(forms(scene, "2018-11-03").values()) == ["sealed"] * 2, 144, f"not all is sealed; see {scene.log}")
     first = next(path for path in scene.files() if path.parent.name == "2018-11-03")
     mark(first)  # an order to seal what is sealed is no order
     command = [sys.executable, "-m", "tokiod.cli.tokioctl", "seal", "2018-11-03", "--config", scene.config_path, "--clock", scene.clock]
