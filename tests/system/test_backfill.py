@@ -164,7 +164,9 @@ def test_a_command_whose_writer_finds_a_daemon_that_has_just_started_leaves_the_
 
 
 def test_a_command_whose_writer_is_killed_and_succeeded_by_a_daemons_leaves_the_job_to_the_daemon(scene):
-    running = subprocess.Popen(command(scene, LMT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        command(scene, LMT, span=Window(EPOCH, EPOCH + 6 * 3600)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     wait_for(lambda: scene.config.archive.ledger.exists() and any(job.windows for job in jobs(scene)), 30, "the job does not begin")
     running.send_signal(signal.SIGSTOP)  # it would start its writer again before the daemon starts one
     os.kill(killed := lock_owner(scene.config.archive.lock), signal.SIGKILL)
