@@ -6,6 +6,7 @@ TokiodError            a sentence for a person: what is wrong, where, and what t
 │   ├── Transient      collect again, later and later (a server is down, busy, restarting)
 │   │   └── NotYet     the source has not got that far; collecting again is the normal course
 │   └── Fatal          collecting again doesn't help until a person acts (no permission, no such table)
+├── NoPermission       a user may not read the archive
 ├── Refusal            a window can't be stored now, for the moment, or ever
 └── Malformed          a message or a batch that contradicts itself or its format
 """
@@ -35,6 +36,16 @@ class ConfigError(TokiodError):
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
         self.faults = faults
+
+
+class NoPermission(TokiodError, PermissionError):  # noqa: N818 - a state, not a fault
+    """A user may not read the archive at a path."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            f"no permission to read the archive {path}: join the group tokiod-readers, "
+            "or run this as the daemon's user: `runuser -u tokiod -- COMMAND` (docs/security.md)"
+        )
 
 
 class CollectError(TokiodError):

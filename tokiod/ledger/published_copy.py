@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tokiod.errors import TokiodError
+from tokiod.errors import NoPermission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class PublishedCopy:
 def readable_ledger(archive: ArchiveConfig) -> Path | None:
     """Return the ledger, or its copy for a user who may not read the ledger; None where the daemon has never run.
 
-    Raises TokiodError for a user who may read neither.
+    Raises NoPermission for a user who may read neither.
     """
     is_denied = False
     for path in (archive.ledger, archive.ledger_copy):
@@ -80,5 +80,5 @@ def readable_ledger(archive: ArchiveConfig) -> Path | None:
         except OSError:
             continue
     if is_denied:
-        raise TokiodError(f"no permission to read the archive {archive.root}: join the group tokiod-readers (docs/security.md)")
+        raise NoPermission(archive.root)
     return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tokiod.errors import NoPermission
 from tokiod.path_template import fill, systems_of
 from tokiod.reader.errors import NoSuchSystem
 
@@ -39,10 +39,9 @@ class DayFile:
 def day_files(archive: ArchiveConfig, calendar: Calendar, systems: Iterable[str], now: float) -> Iterator[DayFile]:
     """Yield the files of systems, sorted by system and day, until tomorrow. now: epoch seconds.
 
-    Raises PermissionError for an archive that the user may not read: it would look empty.
+    Raises NoPermission for an archive that the user may not read: it would look empty.
     """
-    if archive.root.exists() and not os.access(archive.root, os.R_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(archive.root))
+    _check_readable(archive.root)
     found = set(archive.files())
     last = calendar.day(calendar.day(int(now)).end).date
     for system in sorted(set(systems)):
@@ -53,6 +52,16 @@ def day_files(archive: ArchiveConfig, calendar: Calendar, systems: Iterable[str]
             if path in found:
                 with suppress(FileNotFoundError):  # moved away since
                     yield DayFile(system, calendar.day_of_date(date_of), path, path.stat().st_size)
+
+
+def _check_readable(root: Path) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            root.stat()
+        except PermissionError:
+            raise NoPermission(root) from None
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise NoPermission(root)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tokiod.ledger.ledger import Ledger, Unstored
 
 Kind = Literal["due", "failed", "rejected", "lost", "empty"]
+CellKind = Literal["no sample", "first sample", "fell", "implausible", "unknown", "no file", "not configured"]
+State = Kind | CellKind
+RETRIED = {"due", "failed"}
+"""States of an outage that goes on: the window is queried again."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -24,18 +28,22 @@ class Gap(msgspec.Struct, frozen=True):
 
     state: due (no attempt yet), failed (an attempt failed, the next one follows at next_try), rejected (the writer can't store it, see
     reason), lost (no longer available), empty (the source had no record of it, nor of anything else then; it is queried again once the
-    source returns records); error_class, reason: of the last attempt; attempts: 0 without one.
+    source returns records); error_class, reason: of the last attempt; attempts: 0 without one. Of cells that are missing in time that is
+    stored: no sample, first sample or fell or implausible (of a counter), unknown, no file, not configured; columns: those of the cells,
+    empty for all; cells: how many.
     """
 
     source: str
     start: int
     end: int
-    state: Kind
+    state: State
     reason: str = ""
     error_class: str = ""
     attempts: int = 0
     last_try: float | None = None
     next_try: float | None = None
+    columns: list[str] = []
+    cells: int = 0
 
 
 def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()) -> list[Gap]:
@@ -72,13 +80,12 @@ def _joined(gaps: list[Gap]) -> Iterator[Gap]:
         if before is not None and (before.end, before.state, before.error_class, before.reason) == (
             gap.start, gap.state, gap.error_class, gap.reason,
         ):  # fmt: skip
-            tries = [one.next_try for one in (before, gap) if one.next_try is not None]
             before = msgspec.structs.replace(
                 before,
                 end=gap.end,
                 attempts=max(before.attempts, gap.attempts),
                 last_try=max(filter(None, (before.last_try, gap.last_try)), default=None),
-                next_try=min(tries, default=None),
+                next_try=_first_try(before, gap),
             )
             continue
         if before is not None:
@@ -86,6 +93,28 @@ def _joined(gaps: list[Gap]) -> Iterator[Gap]:
         before = gap
     if before is not None:
         yield before
+
+
+def _first_try(*gaps: Gap) -> float | None:
+    return min((one.next_try for one in gaps if one.next_try is not None), default=None)
+
+
+def outages(gaps: list[Gap]) -> list[Gap]:
+    """Return the gaps with each outage as one: what failed and what is due next to it differ only in how often it was tried.
+
+    It has the state and the reason of the part that was tried last.
+    """
+    found: list[Gap] = []
+    for gap in gaps:
+        before = found[-1] if found else None
+        if before is None or (before.source, before.end) != (gap.source, gap.start) or not {before.state, gap.state} <= RETRIED:
+            found.append(gap)
+            continue
+        newest = max(before, gap, key=lambda one: one.last_try or 0.0)
+        found[-1] = msgspec.structs.replace(
+            newest, start=before.start, end=gap.end, attempts=max(before.attempts, gap.attempts), next_try=_first_try(before, gap)
+        )
+    return found
 
 
 def seconds(gaps: list[Gap]) -> int:

@@ -36,12 +36,20 @@ class Gaps(msgspec.Struct, frozen=True):
     empty: int = 0
 
 
+class Today(msgspec.Struct, frozen=True):
+    """How much of the site's day a source has stored, in seconds: stored, of what is due until now, of the whole day."""
+
+    stored: int
+    due: int
+    whole: int
+
+
 class SourceLine(msgspec.Struct, frozen=True):
     """One source. Times are UTC epoch seconds.
 
     watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that end lies in the
     future, as for a source that is not replayable; cells_per_second: cells of the last window by its length; empty_windows: windows in a
-    row without a record, up to the newest one that the source answered.
+    row without a record, up to the newest one that the source answered; today: None of a watched folder and before the first start.
     """
 
     name: str
@@ -62,6 +70,7 @@ class SourceLine(msgspec.Struct, frozen=True):
     attempts: int = 0
     dropped: dict[str, int] = {}
     empty_windows: int = 0
+    today: Today | None = None
 
 
 class FileLine(msgspec.Struct, frozen=True):
@@ -182,7 +191,14 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
         attempts=0 if failure is None else failure.attempts,
         dropped=known.dropped,
         empty_windows=0 if silence is None else -(-silence.seconds // config.window),
+        today=_today(ledger, config.name, calendar.day(int(now)), due),
     )
+
+
+def _today(ledger: Ledger, source: str, day: Day, due: int) -> Today:
+    span = Window(day.start, day.end)
+    stored = sum(part.seconds for part in ledger.stored(source, span).within(span.start, span.end))
+    return Today(stored, min(span.seconds, max(0, due - span.start)), span.seconds)
 
 
 def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:

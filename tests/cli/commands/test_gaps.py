@@ -64,7 +64,9 @@ def test_every_hole_is_told_with_its_reason_oldest_first(path, ledger):
     assert told(path, "other") == (0, [])
     rows = [line.split() for line in run(path, "one").stdout.splitlines()]
     assert rows[0] == ["source", "start", "end", "length", "state", "attempts", "next", "try", "reason"]
-    assert rows[3] == ["one", "2018-01-29T11:20:00Z", "2018-01-29T11:22:00Z", "2m", "failed", "3", "in", "20s", "no", "route", "to", "host"]
+    outage = ["one", "2018-01-29T11:15:00Z", "2018-01-29T11:30:00Z", "15m", "failed", "3", "in", "20s", "no", "route", "to", "host"]
+    assert rows[2] == outage
+    assert [row[4] for row in rows[1:-1]] == ["lost", "failed", "rejected", "due"]
     assert rows[-1] == ["30m", "in", "all"]
 
 
@@ -89,3 +91,27 @@ def test_a_source_that_is_none_or_has_no_windows_is_a_sentence_with_exit_2(path,
 def test_without_a_ledger_it_says_where_there_should_be_one(path):
     done = run(path)
     assert (done.exit_code, "no ledger at " in done.stderr) == (2, True)
+
+
+def test_only_gaps_that_overlap_a_given_span_are_listed(path, ledger):
+    ledger.forget("fs", window(-50, -20), source="one")
+    ledger.forget("fs", window(-10, -5), source="one")
+    assert told(path, "--start", "15m")[1] == [("one", -10, -5, "due")]
+    assert told(path, "--end", "2018-01-29T11:45:00Z")[1] == [("one", -50, -20, "due")]
+    done = run(path, "--start", "now", "--end", "1h")
+    assert (done.exit_code, "the span would start at 2018-01-29T12:00:30Z and end at 2018-01-29T11:00:30Z" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ((), "--cells needs one SYSTEM/DATASET"),
+        (("fs/datatargets/readbites",), "no source of fs fills 'datatargets/readbites', did you mean datatargets/readbytes?"),
+        (("fss/datatargets/readbytes",), "unknown system 'fss'"),
+    ],
+)
+@pytest.mark.usefixtures("ledger")
+def test_cells_of_what_is_no_dataset_are_a_sentence_with_exit_2(path, names, said):
+    done = run(path, *names, "--cells")
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert run(path, "fs/datatargets/readbytes").stderr.endswith("fs/datatargets/readbytes is a dataset: add --cells\n")

@@ -120,7 +120,7 @@ def test_a_picture_tells_its_words_as_comments_that_svg_keeps(path, tmp_path):
     [
         (["fs", "datatargets/readbyte"], f"has no 'datatargets/readbyte', did you mean {READ}?"),
         (["fs:2018-01-30", READ], "no data in [2018-01-30T08:00:00Z, 2018-01-30T08:00:01Z); first missing file: "),
-        (["fs:yesterday", READ], "'yesterday' is not a date; write it like 2018-01-28"),
+        (["fs:tomorrow", READ], "'tomorrow' is not a date; write it like 2018-01-28, or today or yesterday"),
         (["fss", READ], "fss is not a file, and 'fss' is an unknown system, did you mean fs?"),
         (["./none.hdf5", READ], "none.hdf5 does not exist"),
         (["fs", READ, "--output", "x.gif"], "--output: x.gif must end in .png, .svg or .pdf"),

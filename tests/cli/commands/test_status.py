@@ -8,8 +8,9 @@ import sys
 import pytest
 from commanded import configured, ledger_of, ran
 
-from tokiod.cli.commands.status_view import span
+from tokiod.cli.commands.status_view import Rates, span, watched
 from tokiod.ledger.ledger import StoredEntry
+from tokiod.reports.status import SourceLine, Status
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -45,7 +46,37 @@ def test_with_the_daemon_down_the_ledger_is_told_and_that_it_is_the_ledger(path,
     lines = done.stdout.splitlines()
     assert lines[0].split() == f"2018-01-29T12:00:30Z {path.parent}/tts the daemon is down; from the ledger".split()
     (row,) = [line for line in lines if line.startswith("one")]
-    assert row.split()[2:6] == ["2018-01-29T12:00:00Z", "30s", "11:59:00Z", "+1m"]
+    assert row.split()[2:8] == ["2018-01-29T12:00:00Z", "30s", "11:59:00Z", "+1m", "10", "0.1"]
+
+
+def test_of_one_source_everything_is_shown_with_how_much_of_today_is_stored(path, ledger):
+    ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", Window(NOON - 6 * 3600, NOON), dropped={"malformed line": 3}), 600)], NOON)
+    done = run(path, "one")
+    lines = [line.strip().split(None, 1) for line in done.stdout.splitlines()]
+    assert lines[1] == ["source", "one"]
+    assert ["today", "50.0 % of what is due is stored, 25.0 % of the day"] in lines
+    assert ["dropped", "3 malformed line"] in lines
+    assert json.loads(run(path, "one", "--json").stdout)["sources"][0]["today"] == {"stored": 21600, "due": 43200, "whole": 86400}
+
+
+def test_a_source_that_is_unknown_is_a_sentence_with_the_nearest_known_one(path):
+    done = run(path, "onee")
+    assert (done.exit_code, done.stderr) == (2, "main: unknown source 'onee', did you mean one?\n")
+
+
+def line(name, cells, rate):
+    return SourceLine(name, "lmt", "fs", "running", cells=cells, cells_per_second=rate)
+
+
+def test_watched_it_shows_the_rates_of_the_last_minute_the_highest_first():
+    rates = Rates()
+    found = [
+        rates.of(Status(NOON + second, "/tts", 1, "fine", [line("slow", 0, 99.0), line("fast", 100 * second, 1.0)], []))
+        for second in (0, 30, 60, 120, 121)
+    ]
+    assert found == [{"slow": 99.0, "fast": 1.0}, *[{"slow": 0.0, "fast": 100.0}] * 4]
+    _, sources, *_ = watched(Status(NOON, "/tts", 1, "fine", [line("slow", 0, 9.0), line("fast", 0, 9.0)], []), found[-1])
+    assert [list(column.cells) for column in sources.columns if column.header in {"source", "cells/s"}] == [["fast", "slow"], ["100", "0"]]
 
 
 def test_a_ledger_that_is_none_is_a_sentence(path, tmp_path):

@@ -4,6 +4,7 @@ import io
 import sys
 
 import pytest
+from rich.console import Console
 
 from tokiod.cli.common import tables
 
@@ -49,6 +50,33 @@ def test_where_there_is_nothing_to_fold_no_line_ends_in_blanks_that_a_terminal_w
     assert max(map(len, printed(monkeypatch, columns)[:2])) < 50
 
 
-@pytest.mark.parametrize("columns", [None, 60])
-def test_in_a_pipe_or_a_narrow_terminal_a_row_of_short_cells_is_one_line(monkeypatch, columns):
-    assert [line.split() for line in printed(monkeypatch, columns) if "123456" in line] == [["b", "2018-01-28T00:00:05Z", "123456"]]
+def test_in_a_pipe_a_row_of_short_cells_is_one_line(monkeypatch):
+    assert [line.split() for line in printed(monkeypatch, None) if "123456" in line] == [["b", "2018-01-28T00:00:05Z", "123456"]]
+
+
+def test_in_a_narrow_terminal_long_text_is_below_its_row_and_then_a_row_is_a_paragraph(monkeypatch):
+    assert printed(monkeypatch, 60)[:4] == [
+        "source                start                  cells",
+        "a-source-with-a-name  2018-01-28T00:00:00Z      12",
+        "  no route to host no route to host no route to host no",
+        "  route to host no route to host no route to host no route",
+    ]
+    assert printed(monkeypatch, 40)[:4] == [
+        "a-source-with-a-name",
+        "  start 2018-01-28T00:00:00Z  cells 12",
+        "  reason no route to host no route to",
+        "  host no route to host no route to host",
+    ]
+
+
+def test_what_is_spare_is_left_out_where_the_table_would_not_fit_otherwise():
+    made = tables.table("source", "state", "last window", spare=["last window"])
+    made.add_row("cscratch-lmt", "running", "2018-01-28T00:00:05Z")
+    drawn = {width: rendered(made, width).splitlines()[0].split() for width in (60, 30)}
+    assert drawn == {60: ["source", "state", "last", "window"], 30: ["source", "state"]}
+
+
+def rendered(made, width):
+    console = Console(width=width, file=io.StringIO())
+    console.print(tables.fitted(made, width))
+    return console.file.getvalue()

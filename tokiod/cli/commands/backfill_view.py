@@ -91,7 +91,7 @@ def tell_jobs(config: Config, clock: Clock, cancel: int | None, *, as_json: bool
 
 def _table(shown: list[Job], jobs: Jobs) -> Table:
     names = ("job", "source", "start", "end", "state", "done", "windows", "records", "error")
-    made = table(*names, right={"job", "done", "windows", "records"}, folded={"error"})
+    made = table(*names, right={"job", "done", "windows", "records"}, folded={"error"}, spare=("records", "windows"))
     for job in shown:
         done = 100 * (1 - _left(job, jobs) / job.span.seconds)
         figures = (f"{done:.0f} %", str(job.windows), str(job.records))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from rich.table import Table
+
     from tokiod.clock import Clock
 
     Value = float | int | str | None
@@ -184,9 +186,15 @@ class _Lines:
 def _show(row: dict[str, Value]) -> None:
     if "reason" in row:
         raise Failed(str(row["reason"]))
-    from tokiod.cli.common.tables import show, table  # noqa: PLC0415 - slow to import, and --json needs none
+    from tokiod.cli.common.tables import show  # noqa: PLC0415 - slow to import, and --json needs none
+
+    show(_table(row))
+
+
+def _table(row: dict[str, Value]) -> Table:
+    from tokiod.cli.common.tables import table  # noqa: PLC0415 - as above
 
     shown = table("key", "value", right={"value"})
     for key, value in row.items():
         shown.add_row(key, "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value))
-    show(shown)
+    return shown

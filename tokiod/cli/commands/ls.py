@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.tables import show, table
+from tokiod.cli.common.times import date_of
 from tokiod.config import load as configuration
 from tokiod.reader.files import DayFile, day_files
 from tokiod.reader.part import DatasetEntry, Part
@@ -107,12 +107,7 @@ def _is_path(what: str) -> bool:
 
 
 def _file(config: Config, calendar: Calendar, system: str, date: str, clock: Clock) -> Path:
-    today = calendar.day(int(clock.time())).date
-    named = {"today": today, "yesterday": today - dt.timedelta(days=1)}
-    try:
-        return config.archive.file_of(named.get(date) or dt.date.fromisoformat(date), system)
-    except ValueError:
-        raise Failed(f"{date!r} is not a date; write it like 2018-01-28, or today or yesterday") from None
+    return config.archive.file_of(date_of(date, calendar.zone, clock.time()), system)
 
 
 def _part(path: Path) -> Part:

@@ -23,6 +23,8 @@ from tokiod.window import Calendar, Window, iso
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rich.table import Table
+
     from tokiod.clock import Clock
 
 NOT_POLLED = "which has no windows: `tokioctl archive` reads such files"
@@ -60,16 +62,21 @@ def once_command(config_path: Path, clock: Clock, source: str | None, window: st
 
 
 def _print(once: Once) -> None:
-    made = table("dataset", "form", "cells", "columns", "first", "last", "sum", "units", right={"cells", "columns", "sum"})
+    if once.datasets:
+        show(_table(once))
+    echo(summary(once))
+    for reason, count in sorted(once.dropped.items()):
+        echo(f"dropped {count}: {reason}")
+
+
+def _table(once: Once) -> Table:
+    names = ("dataset", "form", "cells", "columns", "first", "last", "sum", "units")
+    made = table(*names, right={"cells", "columns", "sum"}, spare=("last", "columns", "form", "first"))
     for one in once.datasets:
         times = ("-" if time is None else iso(time) for time in (one.first, one.last))
         total = "-" if one.sum is None else f"{one.sum:.6g}"
         made.add_row(one.dataset, one.form, str(one.cells), str(one.columns), *times, total, one.units)
-    if once.datasets:
-        show(made)
-    echo(summary(once))
-    for reason, count in sorted(once.dropped.items()):
-        echo(f"dropped {count}: {reason}")
+    return made
 
 
 def _print_line(once: Once) -> None:

@@ -73,7 +73,7 @@ def plot_command(
 ) -> None:
     """Draw DATASET over any span of days as a heat map.
 
-    DATE: YYYY-MM-DD at the site. SYSTEM without DATE, --start and --end, the current day.
+    DATE: YYYY-MM-DD at the site, today or yesterday. SYSTEM without DATE, --start and --end, the current day.
 
     The map shows components over time; above it is the sum of all components in complete rows (of percentages the mean), next to it each
     component over the whole span. All have the same units and show the same of what they fold: its mean, or its maximum with --fold max.

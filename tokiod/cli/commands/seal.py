@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from tokiod.cli.common.base import INTERRUPTED, Failed, clock_option, config_opt
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import check_system
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.times import date_of
 from tokiod.config import load as configuration
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 from tokiod.window import Calendar
@@ -56,8 +56,8 @@ class Sealed(msgspec.Struct, frozen=True):
 def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: Clock, *, detach: bool, as_json: bool) -> None:
     """Seal the files of a day, of all systems or of the named ones.
 
-    DATE: YYYY-MM-DD, a past day of the site. The daemon seals a day when it is complete; this command seals it now, with its gaps. Later
-    data reopens the file. Exit 0 sealed, 2 failed.
+    DATE: YYYY-MM-DD or yesterday, a past day of the site. The daemon seals a day when it is complete; this command seals it now, with its
+    gaps. Later data reopens the file. Exit 0 sealed, 2 failed.
     """
     config = configuration.load(config_path)
     day = _day(config, date, clock)
@@ -66,7 +66,7 @@ def seal_command(date: str, systems: tuple[str, ...], config_path: Path, clock: 
     todo = [path for path in paths.values() if not _is_sealed(path)]
     _seal(config, [(system, path) for system, path in paths.items() if path in todo], day, clock, detach=detach)
     after = {path: None if detach and path in todo else path.stat().st_size for path in paths.values()}
-    done = [Sealed(str(path), system, date, path not in todo, before[path], after[path]) for system, path in paths.items()]
+    done = [Sealed(str(path), system, day.date.isoformat(), path not in todo, before[path], after[path]) for system, path in paths.items()]
     if as_json:
         echo_json(done)
         return
@@ -96,12 +96,10 @@ def _result(one: Sealed) -> str:
 
 
 def _day(config: Config, date: str, clock: Clock) -> Day:
-    try:
-        day = Calendar(config.timezone).day_of_date(dt.date.fromisoformat(date))
-    except ValueError:
-        raise Failed(f"{date!r} is not a date; write it like 2018-01-28") from None
+    calendar = Calendar(config.timezone)
+    day = calendar.day_of_date(date_of(date, calendar.zone, clock.time()))
     if day.end > clock.time():
-        raise Failed(f"{date} is not over: its next window would reopen the files")
+        raise Failed(f"{day.date} is not over: its next window would reopen the files")
     return day
 
 

@@ -8,43 +8,61 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+import msgspec
 
+from tokiod.cli.commands.completion import source_names
 from tokiod.cli.common.base import clock_option, config_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.lookup import configured_source
 from tokiod.cli.common.output import echo_json
 from tokiod.config import load as configuration
 from tokiod.reports.status import Status, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from rich.console import RenderableType
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
 
+    View = Callable[[Status], Iterable[RenderableType]]
+
 EXIT = {"fine": 0, "degraded": 1, "down": 2}
 
 
-@click.command("status", epilog=examples("tokioctl status", "tokioctl status --watch"))
-@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
+@click.command("status", epilog=examples("tokioctl status", "tokioctl status cscratch-lmt", "tokioctl status --watch"))
+@click.argument("source", required=False, shell_complete=source_names)
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C, the source with the most cells per second first.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON, times in UTC epoch seconds; one a second with --watch.")
 @config_option
 @clock_option
-def status_command(config_path: Path, clock: Clock, *, as_json: bool, watch: bool) -> None:
-    """Show every source and the files being filled.
+def status_command(config_path: Path, clock: Clock, source: str | None, *, as_json: bool, watch: bool) -> None:
+    """Show every source and the files being filled, or one source.
 
-    It reads the ledger and does not need the daemon. Exit 0 healthy, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
+    today: how much of what is due today is stored. With --watch, cells/s are those of the last minute. It reads the ledger and does not
+    need the daemon. Exit 0 healthy, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
     """
     config = configuration.load(config_path)
-    output = _as_json if as_json else _as_tables
+    if source is not None:
+        config = msgspec.structs.replace(config, source=(configured_source(config, source),))
+    if as_json:
+        output = _as_json
+    else:
+        view = _view(is_single=source is not None, is_watched=watch)
+        output = partial(_as_tables, view)
+        if watch and sys.stdout.isatty():
+            _live(view, config, clock)
     if watch:
-        (_live if sys.stdout.isatty() and not as_json else partial(_every_second, output))(config, clock)
+        _every_second(output, config, clock)
     sys.exit(EXIT[output(config, clock).health])
 
 
 def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError if the ledger can't be read."""
-    return read(config, clock.time())
+    now, names = read(config, clock.time()), {source.name for source in config.source}
+    return msgspec.structs.replace(now, jobs=[job for job in now.jobs if job.source in names or len(names) != 1])
 
 
 def _as_json(config: Config, clock: Clock) -> Status:
@@ -53,12 +71,21 @@ def _as_json(config: Config, clock: Clock) -> Status:
     return now
 
 
-def _as_tables(config: Config, clock: Clock) -> Status:
-    from tokiod.cli.commands.status_view import parts  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
+def _view(*, is_single: bool, is_watched: bool) -> View:
+    """Return what makes tables of a status."""
+    from tokiod.cli.commands import status_view  # noqa: PLC0415 - without rich the JSON for monitoring takes 0.1 s
+
+    if is_single:
+        return status_view.details
+    rates = status_view.Rates()
+    return (lambda now: status_view.watched(now, rates.of(now))) if is_watched else status_view.parts
+
+
+def _as_tables(view: View, config: Config, clock: Clock) -> Status:
     from tokiod.cli.common.tables import show  # noqa: PLC0415 - as above
 
     now = gathered(config, clock)
-    show(*parts(now))
+    show(*view(now))
     return now
 
 
@@ -72,15 +99,15 @@ def _every_second(output: Callable[[Config, Clock], Status], config: Config, clo
         sys.exit(0)
 
 
-def _live(config: Config, clock: Clock) -> NoReturn:
+def _live(view: View, config: Config, clock: Clock) -> NoReturn:
     """Refresh a terminal until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415 - as above
 
-    from tokiod.cli.commands.status_view import rendered  # noqa: PLC0415
+    from tokiod.cli.commands.status_view import live_display  # noqa: PLC0415
 
     def refresh(config: Config, clock: Clock) -> Status:
         now = gathered(config, clock)
-        live.update(rendered(now), refresh=True)
+        live.update(live_display(view(now)), refresh=True)
         return now
 
     with Live(auto_refresh=False) as live:

@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.console import Group
 
-from tokiod.cli.common.tables import line, table, whole
+from tokiod.cli.common.tables import Fitted, line, table
 from tokiod.window import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
-    from tokiod.reports.status import SourceLine, Status
+    from tokiod.reports.status import Gaps, SourceLine, Status, Today
+
+
+RATE_SECONDS = 60.0
+"""The time over which --watch averages rates: a window can be as long."""
+
+
+class Rates:
+    """Cells per second of each source, over the last minute of successive statuses."""
+
+    def __init__(self) -> None:
+        self._seen: deque[Status] = deque()
+
+    def of(self, now: Status) -> dict[str, float]:
+        """Return the rates by source; in the first second, those of the last window."""
+        self._seen.append(now)
+        while now.time - self._seen[0].time > RATE_SECONDS:
+            self._seen.popleft()
+        before, seconds = {one.name: one.cells for one in self._seen[0].sources}, now.time - self._seen[0].time
+        if seconds < 1:
+            return {one.name: one.cells_per_second for one in now.sources}
+        return {one.name: max(0, one.cells - before.get(one.name, one.cells)) / seconds for one in now.sources}
+
+
+def watched(now: Status, rates: dict[str, float]) -> Iterator[RenderableType]:
+    """Yield the status as parts() does, the source with the most cells per second first."""
+    busiest = sorted(now.sources, key=lambda one: (-rates[one.name], one.name))
+    lines = [msgspec.structs.replace(one, cells_per_second=rates[one.name]) for one in busiest]
+    yield from parts(msgspec.structs.replace(now, sources=lines))
 
 
 def rendered(now: Status) -> Group:
-    """Return the status as tables for a live display."""
-    return Group(*map(whole, parts(now)))
+    """Return the status for a live display."""
+    return live_display(parts(now))
+
+
+def live_display(shown: Iterable[RenderableType]) -> Group:
+    """Return what fits a live display of any width."""
+    return Group(*map(Fitted, shown))
 
 
 def parts(now: Status) -> Iterator[RenderableType]:
     """Yield the status: a summary line, the tables, and the latest error of each source."""
-    head = f"{iso(now.time)}  {now.archive}  "
-    head += "the daemon is down; from the ledger" if now.writer is None else f"writer {now.writer}, {now.health}"
-    yield line(head, style="bold red" if now.writer is None else "bold")
+    yield _head(now)
     yield _sources(now)
     if now.files:
         yield _files(now)
@@ -36,26 +69,72 @@ def parts(now: Status) -> Iterator[RenderableType]:
     yield from _troubles(now)
 
 
+def details(now: Status) -> Iterator[RenderableType]:
+    """Yield the status of its only source, everything that is known of it."""
+    (source,) = now.sources
+    yield _head(now)
+    made = table("source", source.name, folded={source.name})
+    for name, text in _details(source):
+        made.add_row(name, text)
+    yield made
+    if now.files:
+        yield _files(now)
+    yield from _jobs(now)
+
+
+def _details(source: SourceLine) -> Iterator[tuple[str, str]]:
+    yield "state", source.state + (f": {source.reason}" if source.reason else "")
+    yield "kind, system", f"{source.kind}, {source.system}"
+    yield "watermark", "-" if source.watermark is None else f"{iso(source.watermark)}, nothing is missing before it"
+    yield "lag", "-" if source.lag is None else span(source.lag)
+    yield "last window", _window(source)
+    yield "stored at", "-" if source.stored_at is None else iso(int(source.stored_at))
+    yield "stored", f"{source.windows} windows, {source.cells} cells, {source.cells_per_second:.0f} cells/s in the last window"
+    yield "today", "-" if source.today is None else _today(source.today)
+    yield "gaps", _gaps(source.gaps)
+    yield "dropped", ", ".join(f"{count} {reason}" for reason, count in sorted(source.dropped.items())) or "-"
+    yield "last error", f"{source.last_error} (attempt {source.attempts})" if source.last_error else "-"
+
+
+def _today(today: Today) -> str:
+    return f"{_percent(today.stored, today.due)} of what is due is stored, {_percent(today.stored, today.whole)} of the day"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * min(part, whole) / whole:.1f} %" if whole else "-"
+
+
+def _head(now: Status) -> Text:
+    text = f"{iso(now.time)}  {now.archive}  "
+    text += "the daemon is down; from the ledger" if now.writer is None else f"writer {now.writer}, {now.health}"
+    return line(text, style="bold red" if now.writer is None else "bold")
+
+
 def _sources(now: Status) -> Table:
-    made = table("source", "state", "watermark", "lag", "last window", "cells/s", "gaps", right={"lag", "cells/s", "gaps"})
+    names = ("source", "state", "watermark", "lag", "last window", "cells/s", "today", "gaps")
+    made = table(*names, right={"lag", "cells/s", "today"}, folded={"gaps"}, spare=("last window", "today"))
     for source in now.sources:
         made.add_row(*_cells(source), style="" if source.state in {"running", "stopped", "new"} else "yellow")
     return made
 
 
-def _cells(line: SourceLine) -> tuple[str, ...]:
-    gaps = "-" if not line.gaps.spans else f"{line.gaps.spans} ({span(line.gaps.seconds)})"
-    gaps += f", {span(line.gaps.lost)} lost" if line.gaps.lost else ""
-    gaps += f", {span(line.gaps.empty)} empty" if line.gaps.empty else ""
+def _cells(source: SourceLine) -> tuple[str, ...]:
     return (
-        line.name,
-        line.state,
-        "-" if line.watermark is None else iso(line.watermark),
-        "-" if line.lag is None else span(line.lag),
-        _window(line),
-        f"{line.cells_per_second:.0f}",
-        gaps,
+        source.name,
+        source.state,
+        "-" if source.watermark is None else iso(source.watermark),
+        "-" if source.lag is None else span(source.lag),
+        _window(source),
+        f"{source.cells_per_second:.0f}",
+        "-" if source.today is None else _percent(source.today.stored, source.today.due),
+        _gaps(source.gaps),
     )
+
+
+def _gaps(found: Gaps) -> str:
+    text = "-" if not found.spans else f"{found.spans} ({span(found.seconds)})"
+    text += f", {span(found.lost)} lost" if found.lost else ""
+    return text + (f", {span(found.empty)} empty" if found.empty else "")
 
 
 def _troubles(now: Status) -> Iterator[Text]:
@@ -72,9 +151,10 @@ def _window(line: SourceLine) -> str:
 
 
 def _files(now: Status) -> Table:
-    made = table("file being filled", "filled", right={"filled"})
+    """Return the files, by their paths relative to the archive."""
+    made = table("file being filled", "filled", right={"filled"}, folded={"file being filled"})
     for file in now.files:
-        made.add_row(file.path, f"{100 * file.filled:.1f} %")
+        made.add_row(file.path.removeprefix(f"{now.archive}/"), f"{100 * file.filled:.1f} %")
     return made
 
 

@@ -75,7 +75,8 @@ class Summary(msgspec.Struct, frozen=True):
 def summarize_command(config_path: Path, clock: Clock, what: str, **given: Any) -> None:
     """Summarize what was read and written.
 
-    DATE: YYYY-MM-DD at the site. SYSTEM without DATE, --start and --end, the current day. A FILE needs no configuration.
+    DATE: YYYY-MM-DD at the site, today or yesterday. SYSTEM without DATE, --start and --end, the current day. A FILE needs no
+    configuration.
 
     Missing cells count as missing, not as zero. first_nonzero_idx and last_nonzero_idx are the first and the last row with a value. The
     keys of --json are those of pytokio's summarize_tts and, with --bins, summarize_h5lmt. Exit 0 summarized, 2 failed.
@@ -149,7 +150,16 @@ def _tables(found: Summary, zone: dt.tzinfo) -> list[Table]:
 
 
 def _total(one: Total) -> Table:
-    shown = table("read", "written", "missing", "cells", "first row", "last row", right={"missing", "cells", "first row", "last row"})
+    shown = table(
+        "read",
+        "written",
+        "missing",
+        "cells",
+        "first row",
+        "last row",
+        right={"missing", "cells", "first row", "last row"},
+        spare=("cells",),
+    )
     missing = f"{one.missing_pct:.1f} %"
     shown.add_row(
         _bytes(one.read_bytes), _bytes(one.write_bytes), missing, str(one.total_pts), str(one.first_nonzero_idx), str(one.last_nonzero_idx)
@@ -159,7 +169,7 @@ def _total(one: Total) -> Table:
 
 def _bins(found: dict[str, dict[str, Number]], zone: dt.tzinfo) -> Table:
     names = ("from", "last row", "read", "written", "OSS mean", "OSS max", "MDS mean", "MDS max", "missing")
-    shown = table(*names, right=names[2:])
+    shown = table(*names, right=names[2:], spare=("MDS max", "OSS max", "MDS mean", "OSS mean"))
     for one in found.values():
         points, absent = (sum(one.get(f"{name}_{key}") or 0 for key in ("ost_read", "ost_write")) for name in ("num", "missing"))
         loads = [_percent(one.get(f"{how}_{server}_cpu")) for server in ("oss", "mds") for how in ("ave", "max")]

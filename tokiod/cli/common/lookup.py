@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 
 def polled_source(config: Config, name: str, unless: str) -> SourceConfig:
     """Return the section of a polled source. unless: the end of the sentence for a watched folder. Raises Failed."""
+    section = configured_source(config, name)
+    if not section.polled:
+        raise Failed(f"{name} is a watched folder, {unless}")
+    return section
+
+
+def configured_source(config: Config, name: str) -> SourceConfig:
+    """Return the section of a source. Raises Failed."""
     sources = {source.name: source for source in config.source}
     if name not in sources:
         raise Failed(f"unknown source {name!r}{instead(name, sources)}")
-    if not sources[name].polled:
-        raise Failed(f"{name} is a watched folder, {unless}")
     return sources[name]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokiod.cli.common.base import Failed
 from tokiod.cli.common.lookup import instead
-from tokiod.cli.common.times import moment, zone_of
+from tokiod.cli.common.times import date_of, moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 from tokiod.reader.files import Templates
@@ -19,6 +18,7 @@ from tokiod.tts.layout import NotLive
 from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Sequence
 
     from tokiod.clock import Clock
@@ -58,7 +58,7 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
     if system not in systems:
         raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, systems)}")
     if date:
-        day = calendar.day_of_date(_date(date))
+        day = calendar.day_of_date(date_of(date, calendar.zone, now))
         span = _span(limits, zone, now, Span(day.start, min(day.end, max(now, day.start + 1))))
     else:
         end = now if limits.end is None else moment("--end", limits.end, zone, now)
@@ -89,13 +89,6 @@ def _span_of_file(path: Path) -> Span:
         raise
     except OSError as error:
         raise Failed(f"{path}: {error.strerror or error}") from error
-
-
-def _date(text: str) -> dt.date:
-    try:
-        return dt.date.fromisoformat(text)
-    except ValueError:
-        raise Failed(f"{text!r} is not a date; write it like 2018-01-28") from None
 
 
 def _span(limits: Limits, zone: dt.tzinfo, now: int, default: Span) -> Span:

@@ -42,11 +42,23 @@ def moment(option: str, text: str, zone: dt.tzinfo, now: float) -> int:
     return int(seconds)
 
 
+def date_of(text: str, zone: dt.tzinfo, now: float) -> dt.date:
+    """Parse a date of the zone: YYYY-MM-DD, today or yesterday. now: epoch seconds. Raises Failed."""
+    if text in DAYS_AGO:
+        return dt.datetime.fromtimestamp(now, zone).date() - dt.timedelta(days=DAYS_AGO[text])
+    try:
+        date = dt.date.fromisoformat(text)
+        if dt.MINYEAR < date.year < dt.MAXYEAR:
+            return date
+        raise Failed(f"{text!r} is before 1970 or too far in the future")
+    except ValueError:
+        raise Failed(f"{text!r} is not a date; write it like 2018-01-28, or today or yesterday") from None
+
+
 def _seconds(text: str, zone: dt.tzinfo, now: float) -> float:
     if text == "now":
         return int(now)
     if text in DAYS_AGO:
-        date = dt.datetime.fromtimestamp(now, zone).date() - dt.timedelta(days=DAYS_AGO[text])
-        return dt.datetime.combine(date, dt.time(), zone).timestamp()
+        return dt.datetime.combine(date_of(text, zone, now), dt.time(), zone).timestamp()
     time = dt.datetime.fromisoformat(text)
     return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()

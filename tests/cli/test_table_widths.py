@@ -1,0 +1,86 @@
+"""Every table of every command in terminals of 60, 80 and 120 columns, with long names."""
+
+import io
+import re
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from rich.console import Console, Group
+
+from tokiod.cli.commands import backfill_view, gaps, job, ls, once, status_view, summarize
+from tokiod.cli.common.tables import fitted
+from tokiod.ledger.jobs import Job
+from tokiod.reader.part import DatasetEntry
+from tokiod.reports.gaps import Gap
+from tokiod.reports.one_window import Filled, Once
+from tokiod.reports.status import FileLine, Gaps, SourceLine, Status, Today
+
+NOON = 1_517_227_200
+SOURCE = "cscratch-lmt-of-the-second-hall-7"
+DATASET = "datatargets/readbytes_of_all_targets"
+REASON = "no answer within 30 s from es-07.monitoring.example.org, port 9200 " * 3
+FIGURES = (NOON, 90061, NOON, NOON + 60, NOON, 12345, 10**9, 98765.4, Gaps(7, 86461, 3600, 7200), REASON, 9, {"malformed line": 12345}, 3)
+SOURCES = [SourceLine(SOURCE, "lmt", "cscratch", state, REASON, *FIGURES, Today(3600, 43200, 86400)) for state in ("running", "waiting")]
+STATUS = Status(NOON, "/var/lib/tokiod/tts", None, "down", SOURCES, [FileLine(f"/var/lib/tokiod/tts/2018-01-29/{SOURCE}.hdf5", "fs", 0.5)])
+GAP = Gap(SOURCE, NOON, NOON + 86400, "failed", REASON, "Transient", 12, NOON, NOON + 90, ["OST0000", "OST0001"] * 9, 123456)
+ENTRY = DatasetEntry(DATASET, "bytes/s", 5, 17280, 12345, 0.123)
+ROWS = {"first": {f"{how}_{what}": 1e15 for how in ("sum", "num", "missing") for what in ("ost_read", "ost_write")}}
+ROWS["first"] |= {f"{how}_{server}_cpu": 12.3 for how in ("ave", "max") for server in ("oss", "mds")} | {"tstart": NOON, "tend": NOON}
+
+
+class _NoJobs:
+    """Backfills of which everything is left."""
+
+    @staticmethod
+    def remaining(one):
+        return [one.span]
+
+
+def tables():
+    """One table of each function that makes one, by its module."""
+    yield "status_view", status_view._sources(STATUS)
+    yield "status_view", status_view._files(STATUS)
+    yield "status_view", list(status_view.details(msgspec.structs.replace(STATUS, sources=SOURCES[:1])))[1]
+    yield "gaps", gaps._table([GAP], NOON)
+    yield "gaps", gaps._table_of_cells([GAP])
+    yield "ls", ls._systems([ls.SystemEntry(SOURCE, "2018-01-28", "2018-01-29", 12345, 10**13)])
+    yield "ls", ls._days([ls.DayEntry("2018-01-29", f"/tts/2018-01-29/{SOURCE}.hdf5", "unreadable", 10**13, 12)])
+    yield "ls", ls._datasets([ENTRY])
+    filled = Filled(DATASET, "whole rows", "bytes", 10**6, 1234, NOON, NOON, 1e30)
+    yield "once", once._table(Once(SOURCE, "fs", NOON, NOON + 60, [filled], 10**6, {}, 1.0))
+    backfill = Job(12345, SOURCE, NOON, NOON + 60, (), False, 1, NOON, "running", REASON, 123456, 10**10, NOON)
+    yield "backfill_view", backfill_view._table([backfill], _NoJobs)
+    yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15})
+    yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
+    yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})
+    yield "summarize", summarize._total(summarize.Total(1e15, 1e15, 123, 10**9, 12.3, 17279, 17279))
+
+
+TABLES = list(tables())
+
+
+def lines(table, width):
+    console = Console(width=width, file=io.StringIO())
+    shown = fitted(table, width)
+    console.print(shown, soft_wrap=isinstance(shown, Group))
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("number", range(len(TABLES)))
+def test_a_table_fits_and_cuts_nothing(number, width):
+    _, table = TABLES[number]
+    shown = lines(table, width)
+    assert max(map(len, shown)) <= width, shown
+    assert "…" not in "\n".join(shown)
+    kept = [column for column in table.columns if str(column.header) not in table.spare]
+    words = {word for column in kept for cell in column.cells if cell != "-" for word in str(cell).split()}
+    assert [word for word in words if word not in "\n".join(shown)] == []
+
+
+def test_every_module_with_a_table_is_here():
+    directory = Path(once.__file__).parent
+    using = {path.stem for path in directory.glob("*.py") if re.search(r"[ \[(]table\(", path.read_text("utf-8"))}
+    assert using == {module for module, _ in TABLES}
