@@ -29,6 +29,8 @@ UNITS = {
     "tokiod-writer.service": ("writer",),
     "tokiod-collectors.service": ("collectors",),
 }
+USERS = {"root": "", "service": "runuser -u tokiod --", "reader": "runuser -u alice --", "outsider": "runuser -u mallory --"}
+"""How a command becomes one of a user. alice and mallory are made as the document says; the service's own group is the readers'."""
 CONFIG = """\
 timezone = "UTC"
 [archive]
@@ -48,13 +50,14 @@ WITH_PASSWORD = 'user = "tokiod"\npassword_file = "lmt-password"\n'
 
 @dataclass(slots=True)
 class Installed:
-    """A machine with tokiod on it. flavour: the units that are started; metrics: the port where they are served."""
+    """A machine with tokiod on it. flavour: the units that are started; metrics: the port of their metrics; typed: the blocks that were."""
 
     machine: Machine
     scene: Scene
     flavour: tuple[str, ...] = ("tokiod.service",)
     blocks: dict[str, list[str]] = field(default_factory=dict)
     metrics: int = field(default_factory=free_port)
+    typed: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
     @contextmanager
@@ -71,6 +74,7 @@ class Installed:
         """Type blocks of a section of the document; returns what each printed."""
         # What is installed for these tests counts as had: pip gets nothing from elsewhere.
         own = {"PYTHONPATH": PACKAGES} | ({"PIP_NO_BUILD_ISOLATION": "1"} if find_spec("hatchling") else {})
+        self.typed |= {(heading, number) for number in range(len(self.blocks[heading]))[first:last]}
         printed = [self.machine.run(block, timeout=600, **own).stdout for block in self.blocks[heading][first:last]]
         site_packages = self.machine.path("/opt/tokiod/lib").glob("python3*/site-packages")
         for directory in site_packages:
@@ -146,6 +150,16 @@ class Installed:
         begun = time.monotonic()
         wait(lambda: self.processes().get(name, pid) != pid, seconds, self.machine.log)
         return time.monotonic() - begun
+
+    def as_user(self, user: str, command: str) -> tuple[int, str]:
+        """Run one of the programs as one of USERS; return its exit code and what it printed."""
+        done = self.machine.run(f"cd /; {USERS[user]} /opt/tokiod/bin/{command}", check=False, timeout=200)
+        return done.returncode, done.stdout + done.stderr
+
+    def of_root(self) -> list[str]:
+        """Return the files and directories of the archive and the sockets that belong to root, or to a group that is not the readers'."""
+        found = self.machine.run(r"find /var/lib/tokiod /run/tokiod \( -user root -o ! -group tokiod-readers \) -print").stdout
+        return found.splitlines()
 
     def status(self) -> dict:
         """Return what `tokioctl status --json` prints."""
