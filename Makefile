@@ -15,6 +15,7 @@ SEQUENCES ?= 2000
 CASES  ?= 200
 
 INPUTS ?= 1000000
+READS  ?= 10000
 SEEDS  ?= 200
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
@@ -27,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 NAMES  ?=
 
 .PHONY: help demo test coverage lint bench docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
-.PHONY: install servers clean constraints sbom
+.PHONY: read-while-writing install servers clean constraints sbom
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -39,6 +40,7 @@ help:
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
+	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
 	@echo "make simulate  SEEDS=200 [SEED=n]: whole sites for days in one process, every fault from a seed; a failing seed is printed and shrunk"
 	@echo "make simulate-ci        all seeds that ever failed, then new ones for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
@@ -135,6 +137,10 @@ soak: install
 fuzz: install
 	@$(BIN)/python -m tests.fuzz --bombs
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.fuzz.damaged_days $(if $(SEED),--seed $(SEED))
+
+read-while-writing: install
+	@OPEN_READS=$(READS) $(BIN)/python -m pytest -q -s tests/system/test_open_while_writing.py
 
 constraints: install
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'

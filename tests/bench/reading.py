@@ -99,11 +99,11 @@ def _jobs(place: Path, month: int) -> Iterator[Row]:
         rows = csv.writer(file)
         rows.writerow(["jobid", "start", "end", "system"])
         for number in range(1000):
-            start = _at(0) + int(generator.integers(0, month * DAY - 4 * HOUR))
-            rows.writerow([number, start, start + int(generator.integers(60, 4 * HOUR)), "fs"])
+            start = _at(0) + int(generator.integers(0, month * DAY - 2 * HOUR))
+            rows.writerow([number, start, start + int(generator.integers(60, 2 * HOUR)), "fs"])
     began = time.perf_counter()
     _run(*command, "--csv", str(path))
-    yield Row(f"1,000 jobs of {month} days, of up to 4 h", "s", None, time.perf_counter() - began, None, "below 10 s a month")
+    yield Row(f"1,000 jobs of {month} days, of up to 2 h", "s", None, time.perf_counter() - began, None, "below 10 s a month")
 
 
 def _run(*command: str) -> None:

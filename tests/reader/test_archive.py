@@ -220,7 +220,7 @@ def test_of_several_templates_the_first_that_has_a_days_file_counts(tmp_path):
     with pytest.raises(NoSuchSystem, match="no files of system 'fx'; known: fs") as raised:
         tokiod.open("fx", "2018-01-01", "2018-01-03", timezone=ZONE, path=templates)
     assert raised.value.known == ("fs",)
-    with pytest.raises(NoData, match=r"no data in \[2017-.*first missing file: "):
+    with pytest.raises(NoData, match=r"no data in \[2017-.*first missing file: .*/new/fs/31\.hdf5$"):  # no year in the template
         tokiod.open("fs", "2017-01-01", "2017-01-03", timezone=ZONE, path=templates).array(READ)
 
 
@@ -246,6 +246,40 @@ def test_wrong_datasets_spans_steps_and_files_are_a_sentence_with_what_is_there(
         file[READ].attrs["columns"] = np.array([b"a"])
     with pytest.raises(NotTts, match=r"4\.hdf5: the time stamps of datatargets/readbytes are not evenly spaced"):
         opened(tmp_path, "2018-01-04", "2018-01-05", timezone=ZONE).array(READ)
+
+
+def test_a_file_that_claims_more_rows_than_any_day_has_is_refused_before_memory_is_taken(tmp_path):
+    with h5py.File(slot(tmp_path, 1).path, "w") as file:
+        file.create_dataset("datatargets/timestamps", (2**33,), np.int64, chunks=(1000,), fillvalue=0)
+        file.create_dataset(READ, (2**33, 1), np.float64, chunks=(1000, 1)).attrs["columns"] = np.array([b"a"])
+    with pytest.raises(NotTts, match=r"1\.hdf5: datatargets/readbytes has 8589934592 time stamps"):
+        opened(tmp_path, "2018-01-01", "2018-01-02", timezone=ZONE).array(READ)
+
+
+def test_a_span_without_data_is_refused_with_the_days_that_have_files(tmp_path):
+    for day in (1, 2, 5):
+        save(tmp_path, day, ["a"], [[1]]).path.rename(tmp_path / f"fs-2018-01-{day:02}.hdf5")
+    (tmp_path / "fs-2018-01-05.hdf5").rename(tmp_path / "other-2018-01-05.hdf5")
+    archive = tokiod.open("fs", "2017-01-01", "2017-01-03", timezone=ZONE, path=f"{tmp_path}/{{system}}-%Y-%m-%d.hdf5")
+    for ask in (lambda: archive.array(READ), archive.datasets, lambda: archive.frame(READ), archive.completeness):
+        with pytest.raises(NoData, match=r"first missing file: .*; fs has files of 2018-01-01 to 2018-01-02$"):
+            ask()
+
+
+def test_scales_and_other_attributes_of_datasets_change_nothing(days, tmp_path):
+    """Netcdf programs find the dimensions of a dataset by HDF5's dimension scales; files are with and without them."""
+    whole = opened(days, BEGIN, BEGIN + 86400).array(READ)
+    scaled = slot(tmp_path, 1).path
+    scaled.write_bytes(slot(days, 1).path.read_bytes())
+    with h5py.File(scaled, "r+") as file:
+        file["datatargets/timestamps"].make_scale("time")
+        file["datatargets/component"] = np.array([b"OST0009", b"OST000a", b"OST0010"])
+        file["datatargets/component"].make_scale("component")
+        file[READ].dims[0].attach_scale(file["datatargets/timestamps"])
+        file[READ].dims[1].attach_scale(file["datatargets/component"])
+    found = opened(tmp_path, BEGIN, BEGIN + 86400)
+    assert (found.datasets(), found.array(READ).columns) == ((READ, "datatargets/readrates"), whole.columns)
+    np.testing.assert_array_equal(found.array(READ)[...], whole[...])
 
 
 def test_a_configuration_names_the_archive_and_the_zone_of_dates(tmp_path):

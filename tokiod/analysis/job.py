@@ -54,14 +54,18 @@ def _array(archive: Archive, stored: frozenset[str], dataset: str) -> Stitched |
 
 
 def _transfer(cells: Cells, step: int, key: str) -> dict[str, Number]:
-    rates = _row_sums(cells) / step
+    missing = np.isnan(cells)
+    counts = missing.sum(axis=1)
+    zeros = int(np.count_nonzero(cells == 0))
+    cells[missing] = 0.0
+    rates = np.where(counts < cells.shape[1], cells.sum(axis=1), np.nan) / step
     figures = {"ave": _mean(rates), "max": _extreme(rates, "fmax"), "min": _extreme(rates, "fmin")}
-    whole = _sum(cells)
+    whole = float(cells.sum()) if counts.sum() < cells.size else None
     found = {f"fs_tot_bytes_{key}": whole, f"fs_tot_gibs_{key}": None if whole is None else whole / GIB}
     for how, value in figures.items():
         found[f"fs_{how}_bytes_{key}_per_sec"] = value
         found[f"fs_{how}_gibs_{key}_per_sec"] = None if value is None else value / GIB
-    return {**found, f"fs_frac_zero_{key}": float((cells == 0).mean()) if cells.size else None}
+    return {**found, f"fs_frac_zero_{key}": zeros / cells.size if cells.size else None}
 
 
 def _operations(cells: Cells, step: int, operation: str) -> dict[str, Number]:

@@ -19,7 +19,7 @@ from tokiod.reader.stitched import Stitched, stitch
 from tokiod.reader.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tokiod.config.load import Config
     from tokiod.reader.completeness import CoverageSpan
@@ -54,14 +54,16 @@ def open_archive(  # noqa: PLR0913 - what a span is named by
     own = zone or (None if site is None else zone_of(site.timezone))
     now = dt.datetime.now(dt.UTC).timestamp()
     span = Span(*(epoch(time, zone, now=now, site=own) for time in (start, end)))
-    paths = Templates(_templates(path)).paths(system, span) if site is None else _site_paths(site, system, span)
-    return Archive(system, span, paths, zone=own or dt.UTC, config=site)
+    templates = Templates(_templates(path) if site is None else (site.archive.path,))
+    paths = templates.paths(system, span) if site is None else _site_paths(site, templates, system, span)
+    return Archive(system, span, paths, zone=own or dt.UTC, config=site, templates=templates)
 
 
 class Archive:
     """A span of a system's files. It is a context manager: closing it closes the files that it keeps open.
 
-    system: its name; span: [start, end) in UTC epoch seconds; paths: of all days that may have rows in it, existing or not.
+    system: its name; span: [start, end) in UTC epoch seconds; paths: of all days that may have rows in it, existing or not;
+    templates: of its files, for errors.
     """
 
     def __init__(  # noqa: PLR0913 - what a span is named by
@@ -73,9 +75,10 @@ class Archive:
         zone: dt.tzinfo = dt.UTC,
         config: Config | None = None,
         parts: OpenParts | None = None,
+        templates: Templates | None = None,
     ) -> None:
         self.system, self.span, self.paths, self.zone = system, span, tuple(paths), zone
-        self._config, self._parts = config, parts or OpenParts()
+        self._config, self._parts, self._templates = config, parts or OpenParts(), templates
         self._stitched: dict[str, Stitched] = {}
 
     def __repr__(self) -> str:
@@ -113,7 +116,10 @@ class Archive:
         StepChanged, NotTts.
         """
         if dataset not in self._stitched:
-            self._stitched[dataset] = stitch(self.paths, dataset, self.span, self._parts)
+            try:
+                self._stitched[dataset] = stitch(self.paths, dataset, self.span, self._parts)
+            except NoData as error:
+                raise self._no_data(error.paths) from None
         return self._stitched[dataset]
 
     def __getitem__(self, dataset: str) -> Any:
@@ -160,6 +166,11 @@ class Archive:
         names = sorted(self._stored()) if dataset is None else [dataset]
         return tuple(one for name in names for one in completeness(self.array(name), self.span))
 
+    def _no_data(self, absent: Sequence[Path]) -> NoData:
+        days = None if self._templates is None else self._templates.days(self.system)
+        instead = "" if days is None else f"; {self.system} has files of {days[0]} to {days[1]}"
+        return NoData(self.span, absent, instead)
+
     def _stored(self) -> set[str]:
         parts = []
         for path in self.paths:
@@ -168,7 +179,7 @@ class Archive:
             except FileNotFoundError:
                 continue
         if not parts:
-            raise NoData(self.span, self.paths)
+            raise self._no_data(self.paths)
         return {name for part in parts for name in part.names}
 
 
@@ -179,10 +190,10 @@ def _templates(path: str | Path | Iterable[str | Path] | None) -> tuple[str, ...
     return tuple(str(Path(one).expanduser()) for one in paths)
 
 
-def _site_paths(config: Config, system: str, span: Span) -> list[Path]:
+def _site_paths(config: Config, templates: Templates, system: str, span: Span) -> list[Path]:
     from tokiod.window import Calendar  # noqa: PLC0415 - what the reader alone does not have
 
-    return Templates((config.archive.path,)).paths(system, span, Calendar(config.timezone))
+    return templates.paths(system, span, Calendar(config.timezone))
 
 
 def _configured(config: str | Path | None) -> Config:

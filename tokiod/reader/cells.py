@@ -15,7 +15,7 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import h5py
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 THREADS = 2
 PIECE_BYTES = 2**20
 """Of a dataset that is not chunked: a piece fits into the cache of a core, and two threads share a large read."""
+MAX_PIECES = 8
+"""That a thread gets at once."""
 MAX_CHUNK_BYTES = 2**28
 """Larger chunks are read by HDF5, which reads them in place."""
 CELL_BYTES = 8
@@ -277,7 +279,10 @@ def in_threads(work: Callable[[Piece], T], pieces: list[Piece]) -> Iterator[T]:
     global _pool  # noqa: PLW0603 - threads are shared by all readers of a process, and a forked child has none
     if _pool is None:
         _pool = ThreadPoolExecutor(THREADS, "tokiod-reader")
-    return _pool.map(work, pieces)
+    # Several at once: to hand one over takes as long as to inflate a small one.
+    size = max(1, min(MAX_PIECES, len(pieces) // (2 * THREADS)))
+    groups = [pieces[first : first + size] for first in range(0, len(pieces), size)]
+    return chain.from_iterable(_pool.map(lambda group: [work(piece) for piece in group], groups))
 
 
 def _forget_threads() -> None:

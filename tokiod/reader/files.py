@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod.errors import NoPermission
-from tokiod.path_template import fill, systems_of
+from tokiod.path_template import files_of, fill, systems_of
 from tokiod.reader.errors import NoSuchSystem
 
 if TYPE_CHECKING:
@@ -87,6 +87,15 @@ class Templates:
             if known and system not in known:
                 raise NoSuchSystem(system, known, self.templates)
         return list(found)
+
+    def days(self, system: str) -> tuple[dt.date, dt.date] | None:
+        """Return the first and the last site day of which a system has a file, None without one, or where a file may be of several days."""
+        found = {path for template in self.templates for path in files_of(template)}
+        date, last, known = dt.date(FIRST_YEAR, 1, 1), dt.datetime.now(dt.UTC).date() + dt.timedelta(days=2), list[dt.date]()
+        while found and date <= last:
+            known += [date] if any(fill(template, date, system) in found for template in self.templates) else []
+            date += dt.timedelta(days=1)
+        return (known[0], known[-1]) if known and len(known) <= len(found) else None
 
 
 def _dates(span: Span) -> Iterator[dt.date]:

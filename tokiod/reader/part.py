@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tokiod.tts.layout import Form
 
 MAX_OPEN_FILES = 64
+MAX_ROWS = 10_000_000
+"""Of a dataset: a hundred rows a second. A file that claims more is damaged, and its time stamps would take the memory."""
 _FAULTS = (LookupError, ValueError, TypeError, RuntimeError, OSError, OverflowError, AttributeError, MemoryError)
 """What h5py raises for a damaged file."""
 
@@ -91,6 +93,7 @@ class Part:
         self._nodes: dict[str, Any] = {}
         self._columns: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, tuple[int, int, int]] = {}
+        self._units: dict[str, str] = {}
         self._shapes: dict[str, Shape] = {}
         self._cells: dict[str, Cells] = {}
         try:
@@ -150,11 +153,13 @@ class Part:
         # pytokio's early files call the units of counts rates; the names are right.
         if (name in COUNT_OF or name in RATE_OF) and self.form == "foreign":
             return UNITS[name]
-        if not self.has(name):
-            raise KeyError(name)
-        with self.opened():
-            value = self._node(name).attrs.get("units", b"")
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        if name not in self._units:
+            if not self.has(name):
+                raise KeyError(name)
+            with self.opened():
+                value = self._node(name).attrs.get("units", b"")
+            self._units[name] = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        return self._units[name]
 
     def cells(self, name: str) -> Cells:
         """Return the cells of a dataset. Raises KeyError as shape() does; see Cells."""
@@ -265,6 +270,8 @@ def _evenly_spaced(dataset: Any, name: str) -> tuple[int, int, int]:
     """Return the first time stamp of a dataset, the seconds between two, and how many there are."""
     if dataset is None:
         raise Damaged(f"{name} has no time stamps")
+    if dataset.size is None or dataset.size > MAX_ROWS:
+        raise Damaged(f"{name} has {dataset.size} time stamps")
     if dataset.dtype == np.dtype("<i8") and len(dataset.id.shape) == 1:
         stamps = np.empty(dataset.id.shape, np.int64)
         dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, stamps)

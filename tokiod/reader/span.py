@@ -11,10 +11,11 @@ import math
 import re
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import numpy as np
 
+from tokiod.errors import nearest
 from tokiod.reader.errors import UnclearTime
 from tokiod.times import LATEST, iso
 
@@ -49,7 +50,8 @@ def zone_of(timezone: str | dt.tzinfo) -> dt.tzinfo:
     try:
         return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UnclearTime(f"unknown time zone {timezone!r}; use an IANA name such as America/Los_Angeles") from None
+        similar = nearest(timezone, available_timezones()) or "; use an IANA name such as America/Los_Angeles"
+        raise UnclearTime(f"unknown time zone {timezone!r}{similar}") from None
 
 
 def epoch(time: Time, zone: dt.tzinfo | None, *, now: float, site: dt.tzinfo | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -265,7 +265,7 @@ class _Stitching:
         runs = list(self._runs(found, step))
         if not runs:
             raise NoData(self.span, absent)
-        columns = _union([one.shape.columns for _, _, one in runs])
+        columns = _union(tuple(dict.fromkeys(one.shape.columns for _, _, one in runs)))
         stretches = self._stretches(runs, step, columns)
         return Stitched(self.dataset, self.units, step, columns, tuple(stretches), parts=self.parts)
 
@@ -302,13 +302,11 @@ class _Stitching:
 
     def _stretches(self, runs: Sequence[tuple[int, int, _Found]], step: int, columns: tuple[str, ...]) -> Iterator[Stretch]:
         """Yield what is in the span: the rows of files, and between, before and after them rows without a file."""
-        places = {name: i for i, name in enumerate(columns)}
-        positions = {names: np.array([places[name] for name in names], np.intp) for names in {one.shape.columns for _, _, one in runs}}
         first, due = 0, runs[0][0] - (runs[0][0] - self.span.start) // step * step
         for begin, rows, one in runs:
             gap = max(0, -(-(begin - due) // step))
             yield from _empty(first, gap, due)
-            yield Stretch(first + gap, rows, begin, one.path, positions[one.shape.columns], one.recipe)
+            yield Stretch(first + gap, rows, begin, one.path, _positions(one.shape.columns, columns), one.recipe)
             first, due = first + gap + rows, begin + rows * step
         yield from _empty(first, -(-(self.span.end - due) // step), due)
 
@@ -330,11 +328,20 @@ def _empty(first: int, rows: int, start: int) -> Iterator[Stretch]:
         yield Stretch(first, rows, start, None, np.array([], np.intp))
 
 
-def _union(columns: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return all names in natural order. Files share their tuples, so most days cost one comparison."""
-    different = list(dict.fromkeys(columns))
-    ordered = tuple(sorted({name for names in different for name in names}, key=natural_key))
-    return different[0] if different[0] == ordered else ordered
+# Files share their tuples, and most days have the same one: a span costs one union, and thousands of jobs cost a few.
+@lru_cache(maxsize=256)
+def _union(columns: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Return all names in natural order."""
+    ordered = tuple(sorted({name for names in columns for name in names}, key=natural_key))
+    return columns[0] if columns[0] == ordered else ordered
+
+
+@lru_cache(maxsize=256)
+def _positions(names: tuple[str, ...], columns: tuple[str, ...]) -> Columns:
+    places = {name: i for i, name in enumerate(columns)}
+    found = np.array([places[name] for name in names], np.intp)
+    found.flags.writeable = False
+    return found
 
 
 def _step(dataset: str, shapes: Sequence[Shape]) -> int:
