@@ -33,7 +33,7 @@ from tokiod.tts.layout import (
     unreadable,
 )
 from tokiod.tts.live.conversion import convert, unlimited
-from tokiod.tts.live.create import LIBVER, Plan, build, no_pause, write_attributes, write_frame
+from tokiod.tts.live.create import LIBVER, Plan, build, new_dataset, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
@@ -217,11 +217,11 @@ class _SealedWriter:
 
     def _write_counter(self, file: Any, name: str, order: NDArray[np.intp]) -> None:
         kept, proved = kept_samples(self.live, name, order)
-        file.create_dataset(own_name("kept", name), data=kept).attrs[PROVED] = proved
+        _write(file, own_name("kept", name), kept).attrs[PROVED] = proved
         begin, end = self.live.begin[name].read(0, STATE_ROWS), DayCounter.of(self.live, name).end_state()
         max_step = np.int64(self.live.spec.matrices[name].max_step)
-        file.create_dataset(own_name("begin", name), data=begin[:, order]).attrs[MAX_STEP] = max_step
-        file.create_dataset(own_name("end", name), data=end[:, order])
+        _write(file, own_name("begin", name), begin[:, order]).attrs[MAX_STEP] = max_step
+        _write(file, own_name("end", name), end[:, order])
 
     def verify(self, path: Path) -> None:
         """Compare every stored chunk, and some cells of each dataset as a reader gets them, with the live file."""
@@ -233,6 +233,13 @@ class _SealedWriter:
                 if not same or dataset[0, some].tobytes() != chunks.matrix.read(0, 1)[0, chunks.order[some]].tobytes():
                     raise SealingFailed(errno.EIO, f"{name} does not read back as it was written", str(path))
                 self.pause()
+
+
+def _write(file: Any, name: str, data: NDArray[Any]) -> h5py.Dataset:
+    """Write a small dataset as a whole."""
+    dataset = h5py.Dataset(new_dataset(file, name, data.shape, data.dtype))
+    dataset.id.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(data))
+    return dataset
 
 
 def _chunked(file: Any, name: str, chunks: Chunks) -> Any:
