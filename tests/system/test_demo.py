@@ -28,7 +28,7 @@ def directory(monkeypatch):
 
 
 def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files(directory):
-    line = [sys.executable, "-m", "tokiod.cli.tokiod", "demo", "--seconds", "12", "--directory", str(directory)]
+    line = [sys.executable, "-m", "tokiod.cli.tokiod", "demo", "--seconds", "10", "--directory", str(directory)]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=500)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"kill -9 \d+: the writer was killed, the daemon continues", done.stdout)
