@@ -142,7 +142,7 @@ def test_tail_prints_every_cell_as_csv_tells_gaps_on_stderr_and_ends_quietly_by_
     wait_for(lambda: scene.complete_to(scene.site.epoch // 60 * 60, MIDNIGHT - 900), 60, f"not complete; see {scene.log}")
     with (tmp_path / "cells.csv").open("w") as out:
         process = subprocess.Popen(
-            [str(word) for word in tail(scene, "demo/datatargets/", "--csv", "--since", "1h")],
+            [str(word) for word in tail(scene, "demo/datatargets/", "--csv", "--since", "12h")],
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,

@@ -61,7 +61,7 @@ FEED_LINGER_MS = 1000
 class Host:
     """What the writer takes from its machine; a simulation of a site has another.
 
-    files: all file operations of the archive; sqlite: those of the ledger; executor: see TtsSink; bind: makes the sockets.
+    files: all file operations of the archive; sqlite: those of the ledger; executor: see DayFiles; bind: makes the sockets.
     monotonic: real seconds, by which other processes notice that this one is alive.
     """
 
