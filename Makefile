@@ -45,7 +45,7 @@ help:
 	@echo "make simulate-ci        all seeds that ever failed, then new ones for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
 	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
-	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared"
+	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
 	@echo "make constraints  pin all dependencies with hashes in config/constraints.txt"
@@ -129,7 +129,7 @@ faults: install
 	@$(BIN)/python -m tests.faults $(NAMES)
 
 torture: install
-	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) --equal $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) --equal --tally .torture.jsonl $(if $(SEED),--seed $(SEED))
 
 soak: install
 	@$(BIN)/python tests/system/soak.py --minutes $(MINUTES) --days $(DAYS) $(if $(SEED),--seed $(SEED))

@@ -75,6 +75,14 @@ def test_a_ledger_is_believed_only_after_the_writer_that_did_not_lose_it(tmp_pat
     assert (its.said(READY), its.said(SAID)) == (2, 2)
 
 
+def test_a_tally_adds_up_the_runs_with_the_same_faults(score, tmp_path):
+    module = sys.modules["torture"]
+    runs = [("kills", 3, 0), ("all", 5, 1), ("all", 7, 0)]
+    for number, (faults, score.kills, score.lost) in enumerate(runs):
+        line = module.tally(tmp_path / "tally", score, number, faults)
+    assert line == "2 runs with faults all: kills 12 unreadable 0 lost 1 different 0"
+
+
 def test_a_night_has_fallen_and_the_day_before_it_is_sealed(tortured):
     _, directory = tortured
     forms = {}

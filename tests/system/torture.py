@@ -1,6 +1,6 @@
 """SIGKILL the writer, the collectors, both or the supervisor at random instants, again and again, and know every cell of five sources.
 
-    torture.py --kills 300 [--faults kills|all] [--equal] [--rate 60] [--seed N] [--directory DIR]
+    torture.py --kills 300 [--faults kills|all] [--equal] [--rate 60] [--seed N] [--directory DIR] [--tally FILE]
 
 The archive has a past of forty days of three systems, of which no cell may change (torture_past.py).
 
@@ -12,12 +12,13 @@ were ever acknowledged, but for those whose file a fault destroyed, and what a s
 at the end every cell must be the simulator's, the days that are over sealed, and each window of a source that can't be asked again
 stored, or lost for a reason that the ledger tells.
 --equal: and sealed files byte for byte those of an undisturbed daemon.
-Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0.
+Prints one line: kills N unreadable 0 lost 0 different 0 seconds S; exits 1 if one of them isn't 0. --tally: and one on all runs of FILE.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
 import signal
@@ -71,6 +72,7 @@ BIRTH = 1.5
 """Seconds in which a process that was waited for is killed: half of them are its start."""
 VICTIMS = {"writer": 5, "collectors": 3, "both": 3, "feed": 1, "supervisor": 1}
 """Which process to kill, and how often of thirteen."""
+COUNTED = ("kills", "unreadable", "lost", "different")
 OTHERS = 0.1
 """The share of what happens that are no kills, where all sorts of faults do."""
 
@@ -239,6 +241,16 @@ def strike(tortured: Tortured, victim: str) -> None:
         tortured.wait(lambda process=process: scene.kill(process), f"no {process} to kill")
 
 
+def tally(path: Path, score: Score, seed: int, faults: str) -> str:
+    """Add a run to a file of runs, and return a line on all those with the same faults."""
+    counts = {name: getattr(score, name) for name in COUNTED}
+    with path.open("a") as file:
+        file.write(json.dumps({"seed": seed, "faults": faults, **counts}) + "\n")
+    runs = [run for run in map(json.loads, path.read_text().splitlines()) if run["faults"] == faults]
+    sums = " ".join(f"{name} {sum(run[name] for run in runs)}" for name in COUNTED)
+    return f"{len(runs)} runs with faults {faults}: {sums}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
@@ -248,6 +260,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=RATE, help="simulated seconds in a real one")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--directory", type=Path, default=None)
+    parser.add_argument("--tally", type=Path, default=None, help="a file that keeps the line of each run; the sum of all is printed too")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="tokiod-torture-"))
@@ -260,6 +273,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     print(score.line())
+    if arguments.tally is not None:
+        print(tally(arguments.tally, score, seed, arguments.faults))
     failed = score.unreadable + score.lost + score.different > 0
     if not failed and arguments.directory is None:
         shutil.rmtree(directory)
