@@ -74,7 +74,7 @@ def missing() -> str:
         return "there is no systemd: apt-get install systemd"
     if subprocess.run([*NAMESPACES, "mount", "--make-rprivate", "/"], capture_output=True, check=False, timeout=100).returncode:
         return "a systemd of its own needs namespaces and mounts, and this root may make none"
-    if _cgroup() is None:
+    if new_cgroup() is None:
         return "a systemd of its own needs a cgroup of its own, and none can be made here"
     return ""
 
@@ -92,7 +92,7 @@ class Machine:
         """Boot one, and end it with all that runs in it. directory: for its /var, and what its systemd says."""
         log, var = directory / "log", directory / "var"
         var.mkdir()
-        group = _cgroup() or Path()
+        group = new_cgroup() or Path()
         group.mkdir()
         # unshare itself ignores SIGTERM; killed, it takes the namespace along.
         joined = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(group)]
@@ -106,7 +106,7 @@ class Machine:
         finally:
             process.kill()
             process.wait()
-            _remove(group)
+            remove_cgroup(group)
 
     def path(self, inside: str) -> Path:
         """Return a path in it, as it is seen from here."""
@@ -174,7 +174,7 @@ def _systemd(process: subprocess.Popen[bytes], log: Path) -> int:
     return int(children.read_text().split()[0])
 
 
-def _cgroup() -> Path | None:
+def new_cgroup() -> Path | None:
     """Return where a cgroup can be made: below our own, for its systemd must not see the real one's."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     mounted = next((Path(words[1]) for words in mounts if words[2] == "cgroup2"), None)
@@ -186,7 +186,7 @@ def _cgroup() -> Path | None:
     return directory / f"tokiod-boot-{os.getpid()}" if is_ours else None
 
 
-def _remove(group: Path) -> None:
+def remove_cgroup(group: Path) -> None:
     """Remove a cgroup and what systemd made below it; the last processes need a moment to be gone."""
     for _ in range(100):
         for directory, _, _ in os.walk(group, topdown=False):
