@@ -74,9 +74,10 @@ demo: install
 test: install servers
 	$(PYTEST) --durations=10
 
+# Absolute paths: processes that start in another directory are measured too.
 coverage: install servers
 	@$(BIN)/coverage erase
-	COVERAGE_PROCESS_START=pyproject.toml $(PYTEST)
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml COVERAGE_FILE=$(CURDIR)/.coverage $(PYTEST)
 	@$(BIN)/coverage combine --quiet; $(BIN)/coverage report --skip-covered --skip-empty --sort=cover | tail -n 20
 	@for package in $(COVERED); do \
 		printf '%s %s %%\n' $$package "$$($(BIN)/coverage report --include="$$package/*" --format=total --precision=1)"; \
