@@ -9,41 +9,20 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 import pytest
 from rights_table import table
+from user_site import MIDNIGHT, UserSite
 from users import ENVIRONMENT, READERS, SERVICE, USERS, need_users, open_directory, python
 from waiting import wait_for
 
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
-from tokiod.clock import SimulatedClock
-from tokiod.config import load as configuration
-from tokiod.errors import TokiodError
 
 pytestmark = pytest.mark.system
 
-MIDNIGHT = 1_517_184_000
-CONFIG = """\
-timezone = "UTC"
-[archive]
-path = "{0}/state/tts/%Y-%m-%d/{{system}}.hdf5"
-[bus]
-endpoint = "ipc://{0}/run/private/bus"
-[feed]
-endpoint = "ipc://{0}/run/feed"
-[[source]]
-name = "one-lmt"
-kind = "lmt"
-system = "one"
-url = "sqlite://{0}/source/lmt.sqlite3"
-window = "10s"
-settle = "10s"
-retention = "40m"
-"""
 SPAN = ("2018-01-28T23:50:00", "2018-01-28T23:51:00")
 REFUSED = 2
 
@@ -54,92 +33,11 @@ def cells(state):
     return [(command, user, users[user]) for command, users in rows for user in sorted(users, key=users.get)]
 
 
-class Site:
-    """A source and a daemon that run as the service's user; every user has a directory of its own, with a copy of the source."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.clock = SimulatedClock(MIDNIGHT + 900.0, time.time(), 1)
-        self.tomorrow = SimulatedClock(MIDNIGHT + 2 * 86400.0, time.time(), 1)
-        self.path = directory / "tokiod.toml"
-        self.path.write_text(CONFIG.format(directory))
-        self.config = configuration.load(self.path)
-        for name, mode in (("state", 0o750), ("run", 0o750), ("source", 0o700)):
-            (directory / name).mkdir()
-            (directory / name).chmod(mode)
-            os.chown(directory / name, SERVICE, READERS)
-        for name, user in USERS.items():
-            (directory / name).mkdir(mode=0o700)
-            os.chown(directory / name, user.uid, user.gid)
-        self.log = directory / "log"
-        self.daemon = self.simulator = None
-
-    def start(self, *words):
-        """Start a program as the service's user."""
-        command = USERS["service"].command(python(), "-P", "-m", *words)
-        with self.log.open("ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=ENVIRONMENT)
-
-    def start_source(self):
-        database = self.directory / "source" / "lmt.sqlite3"
-        options = ["--osts", "4", "--osss", "2", "--mdts", "1", "--timezone", "UTC", "--history", "30m", "--no-trouble"]
-        self.simulator = self.start("tokiod.simulator", "lmt", "--database", str(database), "--clock", str(self.clock), *options)
-        wait_for(lambda: database.exists() and database.stat().st_size > 0, 60, f"no source: {self.log}")
-        for name, user in USERS.items():
-            wait_for(lambda name=name: self.copied(name), 60, "the source can't be copied")
-            os.chown(self.directory / name / "copy.sqlite3", user.uid, user.gid)
-
-    def copied(self, name):
-        """Make a copy of the source that is complete in itself."""
-        code = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as a, sqlite3.connect(sys.argv[2]) as b: a.backup(b)"
-        target = self.directory / name / "copy.sqlite3"
-        done = subprocess.run([sys.executable, "-c", code, self.directory / "source/lmt.sqlite3", target], check=False, capture_output=True)
-        return done.returncode == 0 and target.stat().st_size > 10_000
-
-    def start_daemon(self):
-        self.daemon = self.start("tokiod.cli.tokiod", "run", "--config", str(self.path), "--clock", str(self.clock))
-        try:
-            wait_for(self.is_complete, 90, "not complete")
-        except TokiodError:
-            print(self.log.read_text()[-5000:])
-            raise
-
-    def is_complete(self):
-        """Whether the daemon is ready and the past of the source is stored."""
-        if self.run("root", "tokioctl", "ping").returncode != 0:
-            return False
-        done = self.run("root", "tokioctl", "gaps", "--json")
-        return done.returncode in {0, 1} and sum(gap["end"] - gap["start"] for gap in json.loads(done.stdout)) < 60
-
-    def stop(self):
-        for process in (self.daemon, self.simulator):
-            if process is not None:
-                process.terminate()
-                process.wait(200)
-        self.daemon = self.simulator = None
-
-    def stop_daemon(self):
-        self.daemon.terminate()
-        assert self.daemon.wait(200) == 0
-        self.daemon = None
-
-    def words(self, program, *words):
-        """The command line of one of our programs, with the configuration and the clock where it takes them."""
-        main = {"tokiod": tokiod, "tokioctl": tokioctl}[program]
-        names = {option for parameter in main.get_command(None, words[0]).params for option in parameter.opts}
-        options = ["--config", str(self.path)] if "--config" in names else []
-        options += ["--clock", str(self.clock)] if "--clock" in names else []
-        return [python(), "-P", "-m", f"tokiod.cli.{program}", *words, *options]
-
-    def run(self, user, program, *words, **options):
-        return USERS[user].run(*self.words(program, *words), **options)
-
-
 @pytest.fixture(scope="module")
 def site():
     need_users()
     with open_directory() as directory:
-        made = Site(directory)
+        made = UserSite(directory)
         try:
             made.start_source()
             made.start_daemon()
@@ -256,6 +154,8 @@ ATTACKS = {
     "replace the feed": "import os; os.rename('{0}/run/feed', '{0}/run/other')",
     "replace the copy of the ledger": "import os; os.unlink('{0}/state/tts/.tokiod-readers/ledger.sqlite3')",
     "read the running configuration": "open('{0}/run/private/running.toml')",
+    "read the environment": "open('/proc/{1}/environ').read()",
+    "read the memory": "open('/proc/{1}/mem')",
     "signal the daemon": "import os; os.kill({1}, 15)",
 }
 
@@ -272,9 +172,9 @@ def test_only_the_group_connects_to_the_feed(site):
     assert {user: USERS[user].python(code).returncode for user in USERS} == {"root": 0, "service": 0, "reader": 0, "outsider": 1}
 
 
-def writer_status(site):
+def process(site, name):
     pong = json.loads(site.run("root", "tokioctl", "ping", "--json").stdout)
-    return next(process["status"] for process in pong["processes"] if process["name"] == "writer")
+    return next(process for process in pong["processes"] if process["name"] == name)
 
 
 def test_a_window_that_the_configuration_does_not_cover_is_not_stored_even_from_the_daemons_own_user(site):
@@ -302,7 +202,7 @@ for forged in (("one", "nobody", {MIDNIGHT}), ("another", "one-lmt", {MIDNIGHT})
     assert set(files) == {"one.hdf5"}
     # The writer reports its status a few times a second.
     refused = "another system or kind 1, future day 1, unknown source 1"
-    wait_for(lambda: refused in writer_status(site), 20, "the refusals are not counted")
+    wait_for(lambda: refused in process(site, "writer")["status"], 20, "the refusals are not counted")
 
 
 def test_who_requested_a_reload_is_logged(site):
