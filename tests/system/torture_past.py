@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -62,6 +63,8 @@ class Past:
                     if number:
                         assert sink.seal(system, slots[number - 1].start)
                         assert not any(done.error for done in sink.run_maintenance())
+        # An error of the disk soon after would leave zeros in what was never synced.
+        subprocess.run(["sync", "--file-system", str(scene.config.archive.root)], check=True)
         paths = [slot.path for system in SYSTEMS for slot in _slots(calendar, scene.site.epoch, system, layout)]
         return cls({path: digest(path) for path in paths})
 
