@@ -109,12 +109,12 @@ def overwrite(tortured: Tortured) -> None:
             file.write(os.urandom(size - HEAD))
             file.flush()
             time.sleep(0.5)
-            return tortured.said(*SAID) > known
+            return tortured.said_of(path, *SAID) > known
 
-        known = tortured.said(*SAID)
+        known = tortured.said_of(path, *SAID)
         tortured.wait(is_over, f"it is not noticed that {path} was overwritten")
     time.sleep(1)
-    if tortured.said(*SAID) > known:
+    if tortured.said_of(path, *SAID) > known:
         forgotten(tortured, source, path)
 
 
@@ -124,10 +124,10 @@ def damage_while_down(tortured: Tortured) -> None:
     tortured.down()
     kinds = [kind for kind in WHILE_DOWN if has_counters(path) or kind not in {without_raw, without_span}]
     kind = tortured.rng.choice(kinds)
-    known = tortured.said(*SAID)
+    known = tortured.said_of(path, *SAID)
     kind(path, tortured)
     tortured.scene.start_daemon()
-    noticed(tortured, known, f"it is not noticed that {path} was {kind.__name__} while the daemon was down")
+    noticed(tortured, path, known, f"it is not noticed that {path} was {kind.__name__} while the daemon was down")
     forgotten(tortured, source, path)
 
 
@@ -144,14 +144,15 @@ FAULTS = (damage, overwrite, damage_while_down, damage_sealed)
 
 
 def happens(tortured: Tortured, source: Source, path: Path, kind: Callable[[Path, Tortured], None]) -> None:
-    known = tortured.said(*SAID)
+    known = tortured.said_of(path, *SAID)
     kind(path, tortured)
-    noticed(tortured, known, f"it is not noticed that {path} was {kind.__name__}")
+    noticed(tortured, path, known, f"it is not noticed that {path} was {kind.__name__}")
     forgotten(tortured, source, path)
 
 
-def noticed(tortured: Tortured, known: int, message: str) -> None:
-    tortured.wait(lambda: tortured.said(*SAID) > known, message)
+def noticed(tortured: Tortured, path: Path, known: int, message: str) -> None:
+    """Wait until it is noticed of this file: others may be reported meanwhile, and the ledger be believed too early."""
+    tortured.wait(lambda: tortured.said_of(path, *SAID) > known, message)
 
 
 def forgotten(tortured: Tortured, source: Source, path: Path) -> None:

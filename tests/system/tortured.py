@@ -149,6 +149,11 @@ class Tortured:
         text = self.scene.log.read_bytes()
         return sum(text.count(f'"{event}"'.encode()) for event in events)
 
+    def said_of(self, path: Path, *events: str) -> int:
+        """Return how often the daemon has logged something about a file."""
+        lines = [line for line in self.scene.log.read_bytes().splitlines() if f'"path": "{path}"'.encode() in line]
+        return sum(f'"event": "{event}"'.encode() in line for line in lines for event in events)
+
     def said_last(self, *events: str) -> str:
         """Return which of some events the daemon has logged last; the first of them if it has logged none."""
         text = self.scene.log.read_bytes()
