@@ -34,7 +34,6 @@ kind = "lustre"
 system = "{name}"
 watch = "{{0}}/folders/{name}"
 scan = "2s"
-max_time = "60s"
 """
 SECRET = b"what only the daemon's user may read\n"
 
