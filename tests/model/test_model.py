@@ -36,7 +36,7 @@ from tokiod.config.load import ArchiveConfig, Config
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
-from tokiod.tts.live.files import sweep
+from tokiod.tts.live.files import Files, sweep
 from tokiod.units import Duration
 from tokiod.window import Calendar
 from tokiod.writer.loop import Heartbeat, Writer
@@ -58,6 +58,8 @@ HEIGHT = 4
 
 ATTEMPTS, REFUSALS = 3, 4
 """How often a window is sent before it is left for later; after how many refusals the work that they wait for is done."""
+RARE = 12
+"""Of so many operations one is of the kind that fails, more or less."""
 MANY_DAYS, MANY_SYSTEMS = 40, 3
 """Of a large archive: more files than the writer keeps open, and more than its maintenance examines in one turn."""
 
@@ -73,11 +75,15 @@ class Kill:
 
 @dataclass(frozen=True)
 class Fault:
-    """The last of so many file operations fails."""
+    """A file operation fails: the last of so many of whatever kind, or of one kind some time later."""
 
     operations: int
     code: int
+    kind: str = ""
 
+
+OPERATIONS = [name for name, operation in vars(Files).items() if callable(operation) and not name.startswith("_")]
+"""Every kind of file operation that there is, the sync of a directory among them."""
 
 numbers = st.integers(0, 2**32 - 1)
 moments = st.integers(0, MANY_DAYS * 25)
@@ -85,7 +91,7 @@ moments = st.integers(0, MANY_DAYS * 25)
 days = st.integers(0, MANY_DAYS)
 systems = st.integers(0, MANY_SYSTEMS - 1)
 kills = st.builds(Kill, st.integers(1, 60), st.one_of(st.none(), numbers), st.booleans())
-faults = st.builds(Fault, st.integers(1, 60), st.sampled_from((errno.EIO, errno.ENOSPC, errno.ESTALE)))
+faults = st.builds(Fault, st.integers(1, 60), st.sampled_from((errno.EIO, errno.ENOSPC, errno.ESTALE)), st.sampled_from(("", *OPERATIONS)))
 fates = st.one_of(st.none(), st.none(), st.none(), kills, kills, faults)
 
 
@@ -158,6 +164,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.ledgers: list[bytes] = []
         self.in_flight: list[Collected] = []
         self.asides: set[Path] = set()
+        self.misfortunes: list[str] = []
         self.boot()
         self.fill(seed)
 
@@ -317,7 +324,10 @@ class ArchiveMachine(RuleBasedStateMachine):
             self.files.kill_at(fate.operations)
         elif fate is not None:
             self.may_fail = True
-            self.files.fail_at(fate.operations, fate.code)
+            if fate.kind:
+                self.files.fail(fate.kind, -(-fate.operations // RARE), fate.code)
+            else:
+                self.files.fail_at(fate.operations, fate.code)
 
     def deliver(self, one: System, spans: Iterable[tuple[int, int]], datasets: tuple[str, ...] = EVERYTHING, *, seam: bool = False) -> bool:
         """Let windows arrive, those again that were refused; False where the writer died, or they must come some other time."""
@@ -374,7 +384,10 @@ class ArchiveMachine(RuleBasedStateMachine):
         return next(one for one in self.systems if one.site.system == collected.meta.system)
 
     def forget_lost(self) -> None:
-        """Expect nothing any more of a file that was quarantined without a copy of what was committed."""
+        """Expect nothing any more of a file that was quarantined without a copy of what was committed.
+
+        Only a failed sync of its content ends a file, and only where making the copy fails too, or the writer is killed meanwhile.
+        """
         asides = set(self.archive.rglob("*.hdf5.aside-*"))
         new, self.asides = asides - self.asides, asides
         for one in self.systems:
@@ -383,6 +396,9 @@ class ArchiveMachine(RuleBasedStateMachine):
                 rows = set(range(*one.site.edges[day : day + 2]))
                 is_forgotten = bool((one.whole & rows) - stored) if self.ledger_is_current else not path.exists()
                 if is_forgotten and any(aside.parent == path.parent and aside.name.startswith(path.name) for aside in new):
+                    happened = [*self.misfortunes, *self.files.failures]
+                    assert "fdatasync" in happened, f"{path} was quarantined after {happened}"
+                    assert len(happened) > 1, f"{path} was quarantined without a copy after {happened}"
                     one.model.lose(rows)
                     one.whole -= rows
 
@@ -409,6 +425,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         assert self.kill is not None
         killed, self.kill = self.kill, None
         self.take_answers()
+        self.misfortunes += [*self.files.failures, "kill"]
         for collected in self.in_flight:
             self.system_of(collected).model.strand(collected)
         self.in_flight = []
@@ -441,6 +458,8 @@ class ArchiveMachine(RuleBasedStateMachine):
             one.model.check([self.held(one, day) for day in range(len(one.paths))])
             said = self.stored_rows(one)
             assert said == one.whole if self.ledger_is_current else said <= one.whole
+        self.misfortunes.clear()
+        self.files.failures.clear()
 
     def held(self, one: System, day: int) -> Held | None:
         return self.reading.held(one.paths[day])
@@ -458,7 +477,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     def end(self) -> None:
         """Send all again, in order: the archive is that of an undisturbed run."""
         self.files.kill_at(10**9)
-        self.files._fault_at.clear()
+        self.files.fail_no_more()
         self.may_fail = False
         for one in self.systems:
             one.site.late, last = set(), one.site.edges[-1]

@@ -30,7 +30,7 @@ class FaultyFiles(Files):
     fail(operation, nth, code) lets the nth call of an operation raise OSError(code), fail_at(n, code) the nth operation of any kind.
     kill_at(n) makes the nth operation of any kind the last: it does nothing (a write stores half of its cells) and raises SimulatedKill,
     and so does every later one. `operations` lists the names of all operations so far: a test can count the steps of a procedure and then
-    fail it, or kill it, at each.
+    fail it, or kill it, at each. `failures` lists the names of those that failed.
 
     revive() returns the operations of a process that starts after this one ended: it finds what the kernel has, synced or not.
 
@@ -43,6 +43,7 @@ class FaultyFiles(Files):
     def __init__(self, root: Path, disk: _Disk | None = None, *, other: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.operations: list[str] = []
+        self.failures: list[str] = []
         self._counts: Counter[str] = Counter()
         self._faults: dict[tuple[str, int], int] = {}
         self._fault_at: dict[int, int] = {}
@@ -57,6 +58,11 @@ class FaultyFiles(Files):
     def fail_at(self, n: int, code: int) -> None:
         """Let the nth operation from now on, of whatever kind, raise OSError(code)."""
         self._fault_at[len(self.operations) + n] = code
+
+    def fail_no_more(self) -> None:
+        """Let no operation fail of those that were to fail from now on."""
+        self._faults.clear()
+        self._fault_at.clear()
 
     def kill_at(self, n: int) -> None:
         """Make the nth operation from now on the last one."""
@@ -130,6 +136,7 @@ class FaultyFiles(Files):
             raise SimulatedKill(operation)
         code = self._faults.get((operation, self._counts[operation])) or self._fault_at.get(len(self.operations))
         if code is not None:
+            self.failures.append(operation)
             raise OSError(code, os.strerror(code))
 
 
