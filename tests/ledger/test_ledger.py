@@ -125,6 +125,16 @@ def test_the_watermark_is_the_end_of_the_newest_window_up_to_which_nothing_is_mi
     assert ledger.watermark("lmt") == 780
 
 
+def test_there_is_no_watermark_while_nothing_is_stored_from_the_time_on_from_which_data_is_expected(ledger):
+    ahead = 30 * 86400
+    assert ledger.register(config(), since=ahead) == ahead
+    assert ledger.watermark("lmt") == 0
+    ledger.store([entry(600, 660), entry(720, 780)], NOW)
+    assert ledger.watermark("lmt") == 0
+    assert ledger.register(config(), since=600) == 600
+    assert ledger.watermark("lmt") == 660
+
+
 def test_forgetting_a_system_forgets_its_sources_and_no_others(ledger):
     ledger.store([entry(0, 100, "a"), entry(0, 100, "b"), entry(0, 100, "c", system="other")], NOW)
     assert ledger.forget("cscratch", Window(50, 200)) == {"a": [Window(50, 100)], "b": [Window(50, 100)]}
@@ -315,7 +325,7 @@ def test_a_source_that_is_given_another_system_keeps_nothing_of_the_one_before(l
     ledger.lost("lmt", Window(60, 120), "Transient", "gone", NOW)
     since = ledger.register(config(system="escratch"), 30)
     assert (since, list(ledger.stored("lmt")), ledger.unstored("lmt")) == (30, [], [])
-    assert ledger.watermark("lmt") == 30
+    assert ledger.watermark("lmt") == 0
     assert [(one.name, one.system, one.windows) for one in ledger.sources()] == [("lmt", "escratch", 0), ("other", "cscratch", 1)]
     assert list(ledger.stored("other")) == [(0, 60)]
 

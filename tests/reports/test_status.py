@@ -66,6 +66,17 @@ def daemon(config):
 NOW = NOON + SETTLE
 
 
+def test_a_source_that_a_clock_in_the_future_registered_has_no_watermark_until_it_is_registered_again(config):
+    config.archive.ledger.parent.mkdir(parents=True)
+    with Ledger.open(config.archive.ledger) as ledger:
+        ledger.register(config.source[0], NOON + 30 * 86400)
+        before = status(config, ledger, NOW).sources[0].watermark
+        store(ledger, MIDNIGHT, NOON)
+        ahead = status(config, ledger, NOW).sources[0].watermark
+        ledger.register(config.source[0], MIDNIGHT)
+        assert (before, ahead, status(config, ledger, NOW).sources[0].watermark) == (None, None, NOON)
+
+
 def test_a_source_that_keeps_up_is_fine_with_a_complete_line(config, ledger):
     store(ledger, MIDNIGHT, NOON - WINDOW, cells=10_000, dropped={"not a number": 3})
     store(ledger, NOON - WINDOW, NOON, cells=600)

@@ -389,6 +389,16 @@ def test_while_the_watermark_can_not_be_read_windows_are_acknowledged_and_subscr
     assert [(type(one), one.dataset) for one in found] == [(Gap, COUNTER), (Update, COUNTER), (Gap, GAUGE), (Update, GAUGE)]
 
 
+def test_a_source_that_a_clock_in_the_future_registered_has_no_watermark_until_it_is_registered_again(site):
+    source = lmt.Config(name="fs-lmt", kind="lmt", system="fs", url="sqlite:///x", interval=Duration(HOUR), window=Duration(HOUR))
+    site.ledger.register(source, span(0, 30 * 24)[1])
+    site.store(rows(0, 8))
+    assert {one.watermark for one in site.published()} == {0}
+    site.ledger.register(source, span(0, 8)[0])
+    site.store(rows(8, 9))
+    assert {one.watermark for one in site.published()} == {span(0, 9)[1]}
+
+
 def unreadable(_source):
     raise sqlite3.OperationalError("disk I/O error")
 

@@ -230,12 +230,14 @@ class Ledger:
     def watermark(self, source: str, since: int | None = None) -> int:
         """Return the end of the newest window of a source up to which nothing is missing, counted from `since` on.
 
-        since: by default the time from which the source's data is expected, or any epoch second, such as the start of its retention; the
-        answer is `since` where a hole begins there. Lost spans do not count as missing: no data will follow. 0 for an unknown source.
+        Lost spans do not count as missing: no data will follow. since: any epoch second, such as the start of its retention; the answer is
+        `since` where a hole begins there. By default the time from which the source's data is expected; the answer is 0 while nothing from
+        then on is stored or lost. A clock that is ahead at the first start puts that time into the future, and what is missing before it is
+        not known until the source is registered again.
         """
-        reached = sources.since(self._database.sql, source) if since is None else since
-        for start, end in spans.settled(self._database.sql, source, reached):
+        reached = first = sources.since(self._database.sql, source) if since is None else since
+        for start, end in spans.settled(self._database.sql, source, first):
             if start > reached:
-                break
+                return reached
             reached = max(reached, end)
-        return reached
+        return 0 if since is None and reached == first else reached

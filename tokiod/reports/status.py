@@ -47,9 +47,10 @@ class Today(msgspec.Struct, frozen=True):
 class SourceLine(msgspec.Struct, frozen=True):
     """One source. Times are UTC epoch seconds.
 
-    watermark: nothing is missing before it; lag: seconds from the newest stored window's end to now, 0 where that end lies in the
-    future, as for a source that is not replayable; cells_per_second: cells of the last window by its length; empty_windows: windows in a
-    row without a record, up to the newest one that the source answered; today: None of a watched folder and before the first start.
+    watermark: nothing is missing before it, None while nothing that is expected is stored; lag: seconds from the newest stored window's
+    end to now, 0 where that end lies in the future, as for a source that is not replayable; cells_per_second: cells of the last window by
+    its length; empty_windows: windows in a row without a record, up to the newest one that the source answered; today: None of a watched
+    folder and before the first start.
     """
 
     name: str
@@ -219,11 +220,11 @@ def _folder(config: SourceConfig, known: SourceRow) -> SourceLine:
     )
 
 
-def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int, Gaps]:
-    """Return a source's watermark and its gaps in [since, due), in one pass over its spans, of which a year has thousands."""
+def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple[int | None, Gaps]:
+    """Return a source's watermark, None without one, and its gaps in [since, due), in one pass over its spans: a year has thousands."""
     lost = ledger.lost_seconds(source)
     if since is None:
-        return ledger.watermark(source), Gaps(0, 0, lost)
+        return ledger.watermark(source) or None, Gaps(0, 0, lost)
     reached, spans, seconds, empty_seconds = since, 0, 0, 0
     watermark: int | None = None
     for start, end, is_empty in ledger.answered(source, since):
@@ -235,7 +236,9 @@ def _progress(ledger: Ledger, source: str, since: int | None, due: int) -> tuple
             empty_seconds += end - max(start, since)
         reached = max(reached, end)
     spans, seconds = spans + (reached < due), seconds + max(0, due - reached)
-    return reached if watermark is None else watermark, Gaps(spans, seconds, lost, empty_seconds)
+    if watermark is None and reached > since:
+        watermark = reached
+    return watermark, Gaps(spans, seconds, lost, empty_seconds)
 
 
 def _files(config: Config, ledger: Ledger | None, calendar: Calendar, now: float) -> Iterator[FileLine]:
