@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from rights_table import table
@@ -175,6 +176,33 @@ def test_only_the_group_connects_to_the_feed(site):
 def process(site, name):
     pong = json.loads(site.run("root", "tokioctl", "ping", "--json").stdout)
     return next(process for process in pong["processes"] if process["name"] == name)
+
+
+def peak_mib(pid):
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
+
+
+def test_a_reader_that_subscribes_to_tens_of_thousands_of_topics_costs_the_writer_nothing(site):
+    code = """
+import signal, sys, zmq
+socket = zmq.Context.instance().socket(zmq.SUB)
+socket.set(zmq.SNDHWM, 0)
+socket.connect(sys.argv[1])
+for n in range(30_000):
+    socket.subscribe(b"%0190d" % n)
+signal.pause()
+"""
+    writer = process(site, "writer")["pid"]
+    before = peak_mib(writer)
+    command = USERS["reader"].command(python(), "-P", "-c", code, f"ipc://{site.directory}/run/feed")
+    with subprocess.Popen(command, cwd="/", env=ENVIRONMENT) as flood:
+        try:
+            wait_for(lambda: '"feed.overloaded"' in site.log.read_text(), 60, "the topics are not limited")
+        finally:
+            flood.kill()
+    assert process(site, "writer")["pid"] == writer
+    assert peak_mib(writer) < before + 32
+    wait_for(lambda: endless("reader", "tokioctl tail", arguments(site, "reader", "tokioctl tail"))[0], 60, "readers receive nothing")
 
 
 def test_a_window_that_the_configuration_does_not_cover_is_not_stored_even_from_the_daemons_own_user(site):
