@@ -1,5 +1,6 @@
 """The feed's process under attack: its memory and descriptors are bounded, and those of the writer are not touched."""
 
+import json
 import os
 import resource
 import signal
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import zmq
 
+from tokiod import __version__
 from tokiod.batch import Batch
 from tokiod.bus import publisher, wire
 from tokiod.bus.feed import Feed
@@ -50,7 +52,7 @@ class Running:
         self.start()
 
     def start(self):
-        command = [sys.executable, "-m", "tokiod.cli.tokiod", "feed", "--config", str(self.path), "--log-json"]
+        command = [sys.executable, "-m", "tokiod.cli.tokiod", "feed", "--config", str(self.path), "--log-format", "json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
         self.until(lambda: self.logged("feed.ready"))
@@ -241,6 +243,9 @@ def test_a_feed_without_a_writer_waits_for_one_and_ends_when_asked(running, raw)
         assert daemon.process.wait(50) == 0
         assert time.monotonic() - begun < 5
         assert daemon.logged("feed.stopped") == 1
+        first = json.loads(daemon.log.read_text().splitlines()[0])
+        named = {"version": __version__, "config": str(daemon.path), "archive": f"{daemon.path.parent}/tts", "sources": "0 sources: none"}
+        assert {name: first[name] for name in ("event", *named)} == {"event": "run.started", **named}
 
 
 @pytest.mark.system

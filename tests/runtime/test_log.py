@@ -2,17 +2,22 @@ import json
 import logging
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tokiod.metrics import catalogue
 from tokiod.runtime import log
 from tokiod.runtime import secrets as secret
+from tokiod.runtime.log_sentences import SENTENCES
 from tokiod.testing.clock import FakeClock
 
 
@@ -75,12 +80,60 @@ log.setup("debug")
 for level in ("debug", "info", "warning", "error", "critical"):
     getattr(log.get_logger(), level)("event")
 """
-    for where, wanted in (("journal", ["<7>", "<6>", "<4>", "<3>", "<2>"]), ("elsewhere", ['{"e'] * 5)):
+    for where, wanted in (("journal", ["<7>event", "<6>event", "<4>event", "<3>event", "<2>event"]), ("elsewhere", ["{"] * 5)):
         with (tmp_path / where).open("w") as err:
             subprocess.run([sys.executable, "-c", code, where], stderr=err, check=True, timeout=300)
         said = (tmp_path / where).read_text().splitlines()
-        assert [line[:3] for line in said] == wanted
-        assert all(json.loads(line[line.index("{") :])["event"] == "event" for line in said)
+        assert [line if where == "journal" else line[:1] for line in said] == wanted
+
+
+JOURNAL = """
+import os, sys
+status = os.fstat(2)
+os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
+from tokiod.runtime import journal, log
+journal.JOURNAL_SOCKET = sys.argv[1]
+log.setup("info")
+log.get_logger().warning("window.failed", source="one-lmt", window="[a, b)", error="no route\\nto host", times=12)
+try:
+    raise ValueError("bad")
+except ValueError:
+    log.get_logger().exception("backfill.broken", source="one-lmt")
+log.get_logger().info("x" * 1_000_000)
+"""
+
+
+def fields_of(datagram):
+    """Return the fields of a message of the journal's native protocol."""
+    found = {}
+    while datagram:
+        line, _, datagram = datagram.partition(b"\n")
+        key, equals, value = line.partition(b"=")
+        if not equals:
+            (length,) = struct.unpack_from("<Q", datagram)
+            value, datagram = datagram[8 : 8 + length], datagram[9 + length :]
+        found[key.decode()] = value.decode()
+    return found
+
+
+def test_the_journal_receives_a_sentence_with_fields_and_stderr_what_is_too_long_for_it(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal, (tmp_path / "err").open("w") as err:
+        journal.bind(str(tmp_path / "socket"))
+        journal.settimeout(60)
+        subprocess.run([sys.executable, "-c", JOURNAL, str(tmp_path / "socket")], stderr=err, check=True, timeout=300)
+        failed, broken = (fields_of(journal.recv(1 << 20)) for _ in range(2))
+    assert failed == {
+        "MESSAGE": "one-lmt: [a, b) failed: no route\\nto host (12 times) [window.failed]",
+        "PRIORITY": "4",
+        "SYSLOG_IDENTIFIER": "tokiod",
+        "TOKIOD_EVENT": "window.failed",
+        "TOKIOD_SOURCE": "one-lmt",
+        "TOKIOD_WINDOW": "[a, b)",
+        "TOKIOD_ERROR": "no route\nto host",
+        "TOKIOD_TIMES": "12",
+    }
+    assert broken["MESSAGE"].startswith("one-lmt: the backfill failed by a fault in tokiod [backfill.broken]\nTraceback ")
+    assert (tmp_path / "err").read_text() == "<6>" + "x" * 1_000_000 + "\n"
 
 
 def test_setup_again_replaces_what_was_set_up(capsys):
@@ -98,17 +151,55 @@ def test_what_is_bound_to_a_task_is_in_its_events(capsys):
     assert lines(capsys) == [{"event": "window.stored", "level": "info", "source": "a"}]
 
 
-def test_people_on_a_terminal_get_lines_of_keys_and_values(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    log.setup()
-    log.get_logger().info("window.stored", source="a", cells=3)
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
-    assert re.fullmatch(r"\S+Z \[info +\] window.stored +cells=3 source=a\n", plain)
+@pytest.mark.parametrize("form", [None, "text"])
+def test_people_get_a_sentence_with_time_level_and_the_name_of_the_event(capsys, monkeypatch, form):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: form is None)
+    monkeypatch.setenv("NO_COLOR", "1")
+    log.setup(form=form)
+    log.get_logger().warning("source.down", source="a", state="waiting", reason="no route\n2018-01-01 forged line \x1b[2J")
+    log.get_logger().info("unknown.event", source="a", cells=3)
+    down, unknown = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ warning  a: waiting: no route\\n2018-01-01 forged line \\x1b\[2J \[source.down\]", down
+    )
+    assert unknown[21:] == "info     unknown.event source=a cells=3"
+
+
+def test_every_event_in_the_code_has_a_sentence_of_its_own_fields():
+    pattern = re.compile(r"""(?:log|_log|get_logger\(\))\.(?:debug|info|warning|error|critical|exception)\(\s*"([a-z]+\.[a-z_]+)\"""")
+    root = Path(log.__file__).parents[2]
+    texts = [path.read_text("utf-8") for name in ("tokiod", "sinks", "collectors") for path in (root / name).rglob("*.py")]
+    named = {event for text in texts for event in pattern.findall(text)} - {"window.stored"}
+    assert named
+    assert named - SENTENCES.keys() == set()
+    composed = {f"file.{prefix}{change}" for change in catalogue.CHANGES for prefix in ("", "not_")}
+    composed |= {f"{name}.{what}" for name in ("bus", "feed") for what in ("accepted", "refused")}
+    assert SENTENCES.keys() - named - composed == {"window.stored"}
+
+
+def test_no_library_has_a_handler_of_its_own_once_the_daemons_processes_are_imported():
+    code = """
+import logging
+from tokiod.runtime import log
+log.setup()
+import tokiod.polling.process, tokiod.writer.process, tokiod.feed_proxy.process
+import tokiod.supervisor.supervisor, tokiod.supervisor.metrics_http
+import collectors.lmt, collectors.collectd_es, collectors.collectd_es.client, collectors.lmt.client_mysql, collectors.esnet_snmp.client
+import warnings
+warnings.warn("a library warns")
+loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+kept = [one.name for one in loggers for handler in one.handlers if not isinstance(handler, logging.NullHandler)]
+print(kept, logging.lastResort is not None)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.startswith("[] ")
+    (line,) = done.stderr.splitlines()
+    assert "a library warns" in json.loads(line)["event"]
 
 
 def test_json_on_request_also_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    log.setup("info", json=True)
+    log.setup("info", "json")
     log.get_logger().info("window.stored")
     assert lines(capsys) == [{"event": "window.stored", "level": "info"}]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tokiod import __version__
 from tokiod.archive.lock import ArchiveLocked, lasting_owner
 from tokiod.cli.common.base import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
 from tokiod.cli.common.examples import examples
@@ -31,7 +32,11 @@ level_option = click.option(
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Minimum log level; overrides log_level.  [default: as configured, else info]",
 )
-json_option = click.option("--log-json", is_flag=True, help="Log JSON lines on a terminal too.")
+format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="text: sentences; json: one object per line.  [default: sentences in the journal and on a terminal, else JSON]",
+)
 
 
 @click.group(cls=PlainGroup, modules=("check", "demo", "keygen"), epilog=examples("tokiod check", "tokiod run"))
@@ -43,20 +48,21 @@ def main() -> None:
 @main.command(epilog=examples("tokiod run --config ./tokiod.toml"))
 @config_option
 @level_option
-@json_option
+@format_option
 @clock_option
-def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: bool) -> None:
+def run(config_path: Path, log_level: str | None, clock: Clock, log_format: log.Form | None) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
     Exit 0 stopped, 2 could not start.
     """
     restrict_rights()
-    log.setup(log_level or "info", json=log_json)
-    config = configuration.load(config_path)
+    log.setup(log_level or "info", log_format)
+    config = _load(config_path, None, log_level)
+    _log_start(config_path, config)
     if (owner := lasting_owner(config.archive.lock)) is not None:
         raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
     arguments = ["--log-level", log_level] if log_level else []
-    arguments += ["--log-json"] if log_json else []
+    arguments += ["--log-format", log_format] if log_format else []
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
     from tokiod.supervisor.supervisor import Supervisor  # noqa: PLC0415 - the other processes do not need it
 
@@ -66,16 +72,20 @@ def run(config_path: Path, log_level: str | None, clock: Clock, *, log_json: boo
 @main.command(epilog=examples("tokiod writer"))
 @config_option
 @level_option
-@json_option
+@format_option
 @clock_option
 @parent_option
 @origin_option
-def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
+def writer(
+    config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, log_format: log.Form | None
+) -> None:
     """Run the writer alone. `tokiod run` starts it.
 
     Exit 0 stopped, 1 the ledger was lost or is not available: start it again, 2 could not start.
     """
-    _begin(log_level, parent, log_json=log_json)
+    _begin(log_level, parent, log_format)
+    if parent is None:
+        _log_start(config_path, _load(config_path, origin, log_level))
     raise_descriptor_limit()
     from tokiod.writer.process import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
@@ -86,16 +96,20 @@ def writer(config_path: Path, log_level: str | None, clock: Clock, parent: int |
 @main.command(epilog=examples("tokiod collectors"))
 @config_option
 @level_option
-@json_option
+@format_option
 @clock_option
 @parent_option
 @origin_option
-def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:
+def collectors(
+    config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, log_format: log.Form | None
+) -> None:
     """Run the collectors alone. `tokiod run` starts them.
 
     Exit 0 stopped, 2 could not start.
     """
-    _begin(log_level, parent, log_json=log_json)
+    _begin(log_level, parent, log_format)
+    if parent is None:
+        _log_start(config_path, _load(config_path, origin, log_level))
     from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
 
     load: Callable[[], Config] = partial(_load, config_path, origin, log_level)
@@ -110,20 +124,36 @@ def collectors(config_path: Path, log_level: str | None, clock: Clock, parent: i
 @main.command(epilog=examples("tokiod feed"))
 @config_option
 @level_option
-@json_option
+@format_option
 @clock_option
 @parent_option
 @origin_option
-def feed(config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, *, log_json: bool) -> None:  # noqa: ARG001 - it has the options of the other processes
+def feed(
+    config_path: Path,
+    log_level: str | None,
+    clock: Clock,  # noqa: ARG001 - it has the options of the other processes
+    parent: int | None,
+    origin: Path | None,
+    log_format: log.Form | None,
+) -> None:
     """Run the feed alone, which serves the subscribers. `tokiod run` starts it.
 
     Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
     """
-    _begin(log_level, parent, log_json=log_json)
+    _begin(log_level, parent, log_format)
+    if parent is None:
+        _log_start(config_path, _load(config_path, origin, log_level))
     from tokiod.feed_proxy.process import run as forward  # noqa: PLC0415 - as above
 
     stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
     forward(partial(_load, config_path, origin, log_level), Notifier.take(os.environ), stopping, reloading)
+
+
+def _log_start(path: Path, config: Config) -> None:
+    """Log what starts, as the first line of its log; the supervisor has logged it for its children."""
+    names = [source.name for source in config.source]
+    sources = f"{len(names)} source{'' if len(names) == 1 else 's'}: {', '.join(names) or 'none'}"
+    log.get_logger().info("run.started", version=__version__, config=str(path), archive=str(config.archive.root), sources=sources)
 
 
 def _load(path: Path, origin: Path | None, level: str | None) -> Config:
@@ -137,12 +167,12 @@ def _set_level(level: str | None, config: Config) -> None:
     log.set_level(level or config.log_level)
 
 
-def _begin(level: str | None, parent: int | None, *, log_json: bool) -> None:
+def _begin(level: str | None, parent: int | None, log_format: log.Form | None) -> None:
     if parent is not None:
         die_with_parent(parent)
     restrict_rights()
     use_one_heap()
-    log.setup(level or "info", json=log_json)
+    log.setup(level or "info", log_format)
 
 
 if __name__ == "__main__":

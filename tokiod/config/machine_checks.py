@@ -42,6 +42,9 @@ def _archive(root: Path) -> Iterator[str]:
         there = next(path for path in (root, *root.parents) if path.exists())
     except PermissionError:
         return
+    # The units of the collectors and the feed have it read-only on purpose: they never write there.
+    if os.statvfs(there).f_flag & os.ST_RDONLY:
+        return
     if not there.is_dir():
         yield f"archive.path: {there} is not a directory"
     elif there.stat().st_uid == os.geteuid() and not os.access(there, os.W_OK | os.X_OK):

@@ -1,7 +1,7 @@
-"""Logging: events with dotted, stable names and key-values, to stderr; lines on a terminal, JSON elsewhere.
+"""Logging: events with dotted, stable names and key-values, to stderr.
 
+In systemd's journal an event is a message with fields (tokiod.runtime.journal), on a terminal a sentence, elsewhere a line of JSON.
 All events go through the standard library's root logger, so events of libraries have the same form.
-Where stderr is systemd's journal, each line begins with its priority, sd-daemon(3), which the journal removes.
 Tracebacks never show locals, and log lines never contain a secret that this process has read (tokiod.runtime.secrets).
 """
 
@@ -11,28 +11,33 @@ import logging
 import os
 import sys
 from collections import OrderedDict
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from tokiod.runtime.journal import JournalHandler, priority
+from tokiod.runtime.log_sentences import SENTENCES, sentence
 from tokiod.runtime.secrets import mask
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from types import TracebackType
 
-    from structlog.typing import Processor
+    from structlog.typing import EventDict, Processor
 
     from tokiod.clock import Clock
 
 get_logger = structlog.get_logger
 
-_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_COLOURS = {"warning": 33, "error": 31, "critical": 31}
+"""SGR codes of levels on a terminal."""
+
+Form = Literal["text", "json"]
 
 
-def setup(level: str = "info", *, json: bool = False) -> None:
-    """Log events of a level and above to stderr. json: JSON lines also on a terminal.
+def setup(level: str = "info", form: Form | None = None) -> None:
+    """Log events of a level and above to stderr. form: None for what fits the place: sentences for people, JSON for programs.
 
     level: debug, info, warning, error or critical. May be called again. Raises ValueError for another level.
     """
@@ -47,8 +52,11 @@ def setup(level: str = "info", *, json: bool = False) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
     )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(foreign_pre_chain=shared, processors=_rendering(json=json or not sys.stderr.isatty())))
+    is_journal = _is_journal()
+    handler = JournalHandler(sys.stderr) if is_journal and form is None else logging.StreamHandler(sys.stderr)
+    chosen = form or ("text" if is_journal or sys.stderr.isatty() else "json")
+    handler.setFormatter(_Formatter(foreign_pre_chain=shared, processors=_rendering(chosen, has_time=not is_journal)))
+    logging.captureWarnings(capture=True)
     root = logging.getLogger()
     root.handlers = [handler]
     set_level(level)
@@ -101,12 +109,7 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = mask(super().format(record))
-        return f"<{_priority(record.levelno)}>{line}" if _is_journal() else line
-
-
-def _priority(level: int) -> int:
-    """Return the syslog priority of a level."""
-    return next((number for least, number in _PRIORITIES if level >= least), 7)
+        return f"<{priority(record.levelno)}>{line}" if _is_journal() else line
 
 
 @cache
@@ -124,9 +127,34 @@ def _log_crash(kind: type[BaseException], error: BaseException, trace: Traceback
     get_logger().critical("process.crashed", exc_info=(kind, error, trace))
 
 
-def _rendering(*, json: bool) -> list[Processor]:
+def _rendering(form: Form, *, has_time: bool) -> list[Processor]:
     strip: Processor = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    if json:
+    if form == "json":
         return [strip, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
-    lines = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
-    return [strip, lines]
+    return [strip, partial(_line, colours=sys.stderr.isatty() and not os.environ.get("NO_COLOR"), has_time=has_time)]
+
+
+def _line(_logger: Any, _method: str, event: EventDict, *, colours: bool, has_time: bool) -> str:
+    """Return an event as a sentence, with its name, and with its traceback below it."""
+    name, level, time = str(event.pop("event", "")), str(event.pop("level", "")), str(event.pop("timestamp", ""))
+    exc_info = event.pop("exc_info", None)
+    text = sentence(name, event)
+    text += f" [{name}]" if name in SENTENCES else "".join(f" {key}={value}" for key, value in event.items())
+    text = _escaped(text)
+    if has_time:
+        shown = f"\x1b[{_COLOURS[level]}m{level:<8}\x1b[0m" if colours and level in _COLOURS else f"{level:<8}"
+        text = f"{time[:19]}Z {shown} {text}"
+    return text + ("\n" + _traceback(exc_info) if exc_info else "")
+
+
+def _escaped(text: str) -> str:
+    """Return a text without characters that control a terminal or begin a line: servers and files can choose parts of it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text)
+
+
+def _traceback(exc_info: Any) -> str:
+    found = {"exc_info": exc_info}
+    text = str(structlog.processors.format_exc_info(None, "", found).get("exception", ""))
+    return "\n".join(map(_escaped, text.rstrip().split("\n")))

@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -5,6 +6,8 @@ import sys
 import lmt_database
 import pytest
 from click.testing import CliRunner
+from commanded import configured
+from users import ENVIRONMENT, SERVICE, USERS, need_users, open_directory, python
 
 import collectors
 from tokiod.cli.commands.check import check_command
@@ -164,3 +167,22 @@ def test_connect_queries_every_source_and_names_those_that_fail_or_have_no_recor
     code, out, err = run(site + LMT.format(tmp_path), *clock)
     assert (code, out.count(" cells")) == (1, 0)
     assert re.search(rf"^lmt: .*{tmp_path}/lmt.sqlite3", err, re.MULTILINE)
+
+
+def test_an_archive_that_is_read_only_here_is_no_warning_because_units_have_it_so_on_purpose():
+    """As in the unit of the collectors: the directory is the user's own, and the mount is read-only."""
+    need_users()
+    with open_directory() as directory:
+        archive = directory / "tts"
+        archive.mkdir()
+        os.chown(archive, SERVICE, SERVICE)
+        path = configured(directory)
+        check = [python(), "-P", "-m", "tokiod.cli.tokiod", "check", "--config", path]
+        script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+        line = ["unshare", "--mount", "sh", "-c", script, archive, *USERS["service"].command(*check)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, env=ENVIRONMENT)
+        assert done.returncode == 0, done.stderr
+        assert "archive.path" not in done.stderr
+        archive.chmod(0o500)
+        denied = USERS["service"].run(*check)
+        assert f"archive.path: no permission to write to {archive}" in denied.stderr

@@ -38,7 +38,7 @@ class DaemonStarted(Exception):  # noqa: N818 - says what is the case
 
 def run_alone(config: Config, config_path: Path, clock: Clock, section: SourceConfig, wanted: JobRequest, *, as_json: bool) -> None:
     """Collect a job in this process, with a writer as a child process. Raises DaemonStarted."""
-    log.setup("warning", json=False)
+    log.setup("warning")
     echo("no daemon runs on this archive: this command collects", err=True)
     began = time.monotonic()
     with suppress(asyncio.CancelledError, KeyboardInterrupt):

@@ -1,0 +1,123 @@
+"""The sentence of each log event, for people who read the journal or a terminal. Programs use the event's name and its fields.
+
+A sentence begins with the source, if the event has one, and ends with how often the event occurred since the last line about it.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SENTENCES = {
+    "archive.rights_changed": "{files} files and {directories} directories of {path} got new owners or modes, {failed} could not: {reason}",
+    "backfill.broken": "the backfill failed by a fault in tokiod",
+    "backfill.cancelled": "backfill {job} was cancelled",
+    "backfill.done": "backfill {job} is done",
+    "backfill.failed": "backfill {job} failed: {error}",
+    "backfill.started": "backfill {job} of {span} has started",
+    "backfill.waiting": "backfill {job} waits with {window}: {error}",
+    "bus.accepted": "a client of the bus at {address} was accepted",
+    "bus.access_denied": "the writer can't be reached: {reason}",
+    "bus.connected": "connected to the writer, {in_flight} windows in flight",
+    "bus.lost": "the connection to the writer was lost: {reason}; {in_flight} windows in flight",
+    "bus.refused": "a client of the bus at {address} was refused: {reason}",
+    "child.died": "{child} ended with code {code}; it is started again in {restart_in} s",
+    "child.hung": "{child} made no progress for {silent_for} s and was killed; its last status: {status}",
+    "child.killed": "{child} did not stop within {after} s and was killed",
+    "child.started": "{child} was started as process {pid}",
+    "clock.jumped": "the wall clock jumped by {seconds} s",
+    "collectors.ready": "the collectors are ready, {sources} sources",
+    "collectors.stopped": "the collectors stopped; {unanswered} windows were not acknowledged",
+    "collectors.stuck": "the collectors make no progress: {reason}",
+    "config.failed": "the new configuration could not be applied: {error}",
+    "config.refused": "the new configuration was refused and the old one stays: {faults}",
+    "config.reloaded": "the configuration was reloaded: added {added}, removed {removed}, changed {changed}, restarted {restarted}",
+    "config.warning": "configuration: {warning}",
+    "control.failed": "the control socket {path} can't be served: {error}",
+    "disk.low": "{free_mib} MiB are free at {path}, {daily_mib} MiB are used per day, {days_left} days are left: {reason}",
+    "feed.accepted": "a subscriber at {address} was accepted",
+    "feed.ended": "the feed ended: {reason}",
+    "feed.overloaded": "the feed is overloaded: {reason}; {action}",
+    "feed.ready": "the feed is ready at {endpoint}",
+    "feed.refused": "a subscriber at {address} was refused: {reason}",
+    "feed.stopped": "the feed stopped",
+    "file.collected": "{path} was collected: {cells} cells, dropped {dropped}",
+    "file.converted": "{path} was converted",
+    "file.failed": "{path} can't be collected now: {error}",
+    "file.gone": "{path} is gone: {reason}",
+    "file.grown": "{path} has more columns",
+    "file.made": "{path} was created",
+    "file.not_converted": "{path} can't be converted: {error}",
+    "file.not_grown": "{path} can't get more columns: {error}",
+    "file.not_made": "{path} can't be created: {error}",
+    "file.not_moved": "{path} can't be moved to the rejected files: {error}",
+    "file.not_opened": "{path} can't be reopened: {error}",
+    "file.not_sealed": "{path} can't be sealed: {error}",
+    "file.not_synced": "{path} can't be synced: {error}",
+    "file.opened": "{path} was reopened",
+    "file.rejected": "{path} was rejected: {reason}",
+    "file.sealed": "{path} was sealed",
+    "file.set_aside": "{path} was quarantined as {aside}: {reason}",
+    "file.skipped": "{path} is left alone: {error}",
+    "folder.broken": "the watched folder failed by a fault in tokiod",
+    "folder.failed": "the watched folder can't be read: {error}",
+    "folder.incomplete": "{path} is not watched completely: {reason}",
+    "ledger.completed": "the ledger records {seconds} s more, of which nothing can be asked",
+    "ledger.failed": "the ledger can't be read or written: {error}",
+    "ledger.file_skipped": "{path} proves nothing for the ledger: {error}",
+    "ledger.lost": "the ledger {path} was lost: {reason}",
+    "ledger.not_published": "the readers' copy of the ledger {path} can't be written: {error}",
+    "ledger.rebuilt": "the ledger was rebuilt from {files} files, {windows} windows: {reason}",
+    "ledger.set_aside": "the ledger {path} was quarantined as {aside}: {reason}",
+    "maintenance.failed": "maintenance failed at {task} {path}: {error}",
+    "metrics.connection_ended": "a connection to the metrics was ended: {reason}",
+    "metrics.failed": "metrics: {reason}",
+    "metrics.serving": "metrics are served at {address}",
+    "orphan.killed": "process {pid} was left over and was killed: {command}",
+    "process.crashed": "the process ended by a fault in tokiod",
+    "reader.not_isolated": "{reason}",
+    "recount.failed": "the recount failed: {error}",
+    "reload.requested": "a reload was requested by process {pid} of user {uid}",
+    "run.started": "tokiod {version}, configuration {config}, archive {archive}, {sources}",
+    "secret.exposed": "{path} has mode {mode}: {hint}",
+    "source.down": "{state}: {reason}",
+    "source.empty": "{reason}",
+    "source.fatal": "the source can't run: {reason}",
+    "source.up": "running again",
+    "window.collected": "{window} was collected",
+    "window.failed": "{window} failed: {error}",
+    "window.grown": "{window} has {found} records instead of {records} and is collected again",
+    "window.lost": "{window} is lost: {reason}",
+    "window.not_yet": "{window} is not available yet: {reason}",
+    "window.overcounted": "{window} has {found} records by count and returned {records}",
+    "window.postponed": "{window} waits: {reason}",
+    "window.refused": "the writer refused {window}: {reason}",
+    "window.shrunk": "{window} has {found} records instead of {records}; nothing is replaced",
+    "window.stored": "{window} was stored, {cells} cells",
+    "writer.failed": "the writer can't start: {error}; {reason}",
+    "writer.ready": "the writer is ready, archive {archive}",
+    "writer.stopped": "the writer stopped",
+}
+
+
+class _Absent(string.Formatter):
+    """Formats fields that an event does not have as a dash."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002 - of string.Formatter
+        value = kwargs.get(str(key))
+        if isinstance(value, dict):
+            return ", ".join(f"{count} {name}" for name, count in value.items()) or "nothing"
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return ", ".join(map(str, value)) or "nothing"
+        return "-" if value is None else value
+
+
+def sentence(event: str, fields: Mapping[str, Any]) -> str:
+    """Return the sentence of an event, of a library its own text. fields: of the event."""
+    text = _Absent().vformat(SENTENCES[event], (), fields) if event in SENTENCES else event
+    source, times = fields.get("source"), fields.get("times", 1)
+    text = f"{source}: {text}" if source and event in SENTENCES else text
+    return f"{text} ({times} times)" if isinstance(times, int) and times > 1 else text
