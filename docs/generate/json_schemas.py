@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tokiod.analysis.export import Exported
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.ls import Listing
@@ -24,6 +25,7 @@ from tokiod.supervisor.control_socket import Pong, Reloaded
 PRINTED: dict[str, Any] = {
     "archive": Archived,
     "backfill": Backfill | list[Backfill],
+    "export": Exported,
     "gaps": list[Gap],
     "job": dict[str, float | int | str | None],
     "ls": Listing,

@@ -64,6 +64,7 @@ def arguments(site, user, command):
         "backfill": [] if rest else ["one-lmt", *SPAN, "--force"],
         "completion": ["bash"],
         "demo": ["--seconds", "10", "--directory", own / "demo"],
+        "export": ["one:2018-01-28", "datatargets/readbytes"],
         "job": ["--system", "one", "--start", SPAN[0], "--end", SPAN[1]],
         "keygen": [own, "key"],
         "once": ["one-lmt"],

@@ -99,6 +99,10 @@ class Archive:
         stored = self._stored()
         return tuple(sorted(stored | derivable(stored)))
 
+    def is_stored(self, dataset: str) -> bool:
+        """Return whether a file of the span has the dataset itself. Raises NoData."""
+        return dataset in self._stored()
+
     def columns(self, name: str) -> tuple[str, ...]:
         """Return the columns of a dataset, or those of all datasets of a group, in natural order. Raises as array()."""
         if "/" in name:

@@ -16,9 +16,9 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def echo(text: object = "", *, err: bool = False) -> None:
-    """Print a line to stdout or stderr."""
-    click.echo(printable(str(text)), err=err)  # noqa: TID251 - the one place
+def echo(text: object = "", *, err: bool = False, newline: bool = True) -> None:
+    """Print a line, or a piece of one, to stdout or stderr."""
+    click.echo(printable(str(text)), err=err, nl=newline)  # noqa: TID251 - the one place
 
 
 def echo_json(value: Any) -> None:

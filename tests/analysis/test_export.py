@@ -1,0 +1,128 @@
+"""Exported datasets are the cells of tokiod.open, in every form; a missing cell is null, NaN or empty."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+from stitched_days import READ, save, slot
+
+import tokiod
+from tokiod.cli.tokioctl import main
+
+RATES = "datatargets/readrates"
+ZONE = "America/Los_Angeles"
+CLOCK = "1600000000@0x0"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Two days of a system, a sealed and a live one with another column, and a day without a file between them."""
+    generator = np.random.default_rng(5)
+    (tmp_path / "tts").mkdir()
+    for day, columns in ((1, ["OST0000", 'a,"b']), (3, ["OST0000", "OST0001"])):
+        values = np.round(generator.random((24, 2)) * 1e6)
+        values[generator.random(values.shape) < 0.3] = np.nan
+        values[0] = 0
+        save(tmp_path, day, columns, values, is_sealed=day == 1).path.rename(tmp_path / "tts" / f"fs-2018-01-0{day}.hdf5")
+    path = tmp_path / "tokiod.toml"
+    path.write_text(
+        f'timezone = "{ZONE}"\n[archive]\npath = "{tmp_path}/tts/{{system}}-%Y-%m-%d.hdf5"\n'
+        '[[source]]\nname = "lmt"\nkind = "lmt"\nsystem = "fs"\nurl = "mysql://u@db/filesystem_fs"\n'
+    )
+    return path
+
+
+def exported(site, *arguments, code=0):
+    done = CliRunner().invoke(main, ["export", *map(str, arguments), "--config", str(site), "--clock", CLOCK], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.stderr
+
+
+def cells(site, dataset=READ):
+    return tokiod.open("fs", "2018-01-01", "2018-01-04", config=site).frame(dataset, timezone="UTC")
+
+
+SPAN = ("fs", "--start", "2018-01-01", "--end", "2018-01-04")
+
+
+def test_csv_is_a_line_for_each_row_with_its_time_in_utc(site, tmp_path):
+    expected = cells(site)
+    text = exported(site, *SPAN, READ)
+    assert text.splitlines()[:2] == ['time,OST0000,OST0001,"a,""b"', "2018-01-01T08:00:00Z,0,,0"]
+    exported(site, *SPAN, READ, "--csv", tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text() == text
+    found = pd.read_csv(tmp_path / "x.csv", index_col="time", parse_dates=True)
+    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+    assert list(found.columns) == list(expected.columns)
+    assert list(found.index) == list(expected.index)
+
+
+def test_json_is_one_object_on_one_line_with_null_for_missing_cells(site, tmp_path):
+    expected, text = cells(site), exported(site, *SPAN, "--json")
+    assert text.count("\n") == 1
+    found = json.loads(text)
+    assert (found["system"], list(found["datasets"])) == ("fs", [READ])
+    one = found["datasets"][READ]
+    assert (one["units"], one["step"], one["columns"]) == ("bytes", 3600, list(expected.columns))
+    assert one["times"] == [int(time.timestamp()) for time in expected.index]
+    np.testing.assert_array_equal(np.array(one["values"], float), expected.to_numpy())
+    exported(site, *SPAN, READ, RATES, "--json", tmp_path / "x.json")
+    both = json.loads((tmp_path / "x.json").read_text())["datasets"]
+    assert both[READ] == one
+    np.testing.assert_array_equal(np.array(both[RATES]["values"], float), expected.to_numpy() / 3600)
+
+
+def test_parquet_is_a_file_for_each_day_of_the_site_that_has_one(site, tmp_path):
+    shown = exported(site, *SPAN, "--parquet", tmp_path / "out")
+    paths = sorted((tmp_path / "out").rglob("*.parquet"))
+    names = [f"system=fs/group=datatargets/dataset=readbytes/date=2018-01-0{day}/part.parquet" for day in (1, 3)]
+    assert [str(path.relative_to(tmp_path / "out")) for path in paths] == names
+    assert shown.splitlines() == [f"{path}: 24 rows, 3 columns" for path in paths]
+    expected = cells(site)
+    for path, day in zip(paths, (1, 3), strict=True):
+        table = pq.read_table(path, partitioning=None)
+        assert str(table.schema.field("time").type) == "timestamp[ms, tz=UTC]"
+        midnight = pd.Timestamp(dt.date(2018, 1, day), tz=ZONE)
+        wanted = expected[(expected.index >= midnight) & (expected.index < midnight + pd.Timedelta(days=1))]
+        frame = table.to_pandas().set_index("time")
+        assert list(frame.index) == list(wanted.index)
+        np.testing.assert_array_equal(frame.to_numpy(), wanted.to_numpy())
+        assert [table.column(name).null_count for name in wanted.columns] == wanted.isna().sum().tolist()
+        column = pq.ParquetFile(path).metadata.row_group(0).column(1)
+        assert (column.compression, "BYTE_STREAM_SPLIT" in column.encodings) == ("ZSTD", True)
+    before = paths[0].stat().st_ino
+    exported(site, *SPAN, "--parquet", tmp_path / "out")
+    assert paths[0].stat().st_ino != before
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path not in paths] == []
+
+
+def test_zarr_is_read_by_xarray(site, tmp_path):
+    exported(site, *SPAN, "--rates", "--zarr", tmp_path / "out")
+    expected = cells(site, RATES)
+    with xr.open_zarr(tmp_path / "out" / "datatargets" / "readrates", consolidated=False) as found:
+        np.testing.assert_array_equal(found.readrates.values, expected.to_numpy())
+        assert found.datatarget.to_numpy().tolist() == list(expected.columns)
+        assert list(found.time.to_numpy()) == list(expected.index.tz_localize(None).to_numpy())
+    assert "the directory is not empty" in exported(site, *SPAN, "--zarr", tmp_path / "out", code=2)
+
+
+def test_a_file_needs_no_configuration_and_gives_its_name(tmp_path):
+    place = save(tmp_path, 1, ["a"], [[1.5]])
+    missing = tmp_path / "none.toml"
+    found = json.loads(exported(missing, place.path, "--json"))
+    assert (found["system"], found["datasets"][READ]["values"][:2]) == ("1", [[1.5], [None]])
+    assert json.loads(exported(missing, place.path, "--system", "fs", "--json"))["system"] == "fs"
+
+
+def test_what_can_not_be_exported_is_a_sentence(site, tmp_path):
+    assert "has no 'datatargets/readbyte', did you mean datatargets/readbytes" in exported(site, *SPAN, "datatargets/readbyte", code=2)
+    assert "--csv holds one dataset; name one of: " in exported(site, *SPAN, READ, RATES, code=2)
+    assert "give one of --parquet, --zarr, --csv, --json, not 2" in exported(site, *SPAN, "--csv", "-", "--json", code=2)
+    assert "would replace a file of an archive" in exported(site, "fs", "--csv", slot(tmp_path, 1).path, code=2)
+    assert "can't be part of a path" in exported(site, *SPAN, "--system", "../x", "--json", code=2)
+    assert "No such file or directory" in exported(site, *SPAN, READ, "--csv", tmp_path / "none" / "x.csv", code=2)

@@ -1,0 +1,150 @@
+"""Datasets of a span in the forms that other programs read: Parquet, Zarr, CSV, JSON. At most a day of cells is in memory.
+
+A row is a time step, named by its left edge in UTC; a missing cell is null, NaN or empty.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from tokiod.reader.errors import NotInstalled
+from tokiod.times import iso
+from tokiod.tts.parquet import part_path, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tokiod.reader.archive import Archive
+    from tokiod.reader.stitched import Stitched
+
+ROWS_AT_ONCE = 720
+DAY_SECONDS = 86400
+CHUNK = (720, 32)
+"""Rows and columns, as in a sealed file."""
+ZARR_FORMAT = 2
+"""Version 3 has no specification of text yet, and columns have names."""
+
+
+class ExportedDataset(msgspec.Struct, frozen=True):
+    """A dataset: times are UTC epoch seconds of the rows' left edges; values [rows, columns], null where missing; step: seconds."""
+
+    units: str
+    step: int
+    columns: list[str]
+    times: list[int]
+    values: list[list[float | None]]
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What is exported of a system, by dataset."""
+
+    system: str
+    datasets: dict[str, ExportedDataset]
+
+
+def csv_lines(matrix: Stitched) -> Iterator[str]:
+    """Yield a dataset as the lines of a CSV file: time (ISO 8601) and each component."""
+    yield ",".join(["time", *map(_quoted, matrix.columns)])
+    for first, last in _pieces(matrix):
+        values = matrix.read(first, last)
+        for time, row in zip(matrix.times[first:last].tolist(), values.tolist(), strict=True):
+            yield ",".join([iso(time), *(_number(value) for value in row)])
+
+
+def json_pieces(system: str, matrices: list[Stitched]) -> Iterator[str]:
+    """Yield pieces of one JSON object on one line: system, and of each dataset units, step, columns, times (epoch seconds) and values."""
+    yield f'{{"system":{_json(system)},"datasets":{{'
+    for i, matrix in enumerate(matrices):
+        head = {"units": matrix.units, "step": matrix.step, "columns": matrix.columns, "times": matrix.times.tolist()}
+        yield f'{"," if i else ""}{_json(matrix.dataset)}:{_json(head)[:-1]},"values":['
+        for first, last in _pieces(matrix):
+            yield f"{',' if first else ''}{_json(matrix.read(first, last).tolist())[1:-1]}"
+        yield "]}"
+    yield "}}\n"
+
+
+def parquet_files(system: str, matrices: list[Stitched], directory: Path, zone: dt.tzinfo) -> Iterator[tuple[Path, int, int]]:
+    """Write a Parquet file for each dataset and each day of a zone that has a file; yield its path, rows and columns.
+
+    See tokiod.tts.parquet. Raises NotInstalled, OSError.
+    """
+    _need("a Parquet file", "pyarrow", "parquet")
+    for matrix in matrices:
+        attributes = {"system": system, "dataset": matrix.dataset, "units": matrix.units, "step": str(matrix.step)}
+        for date, first, last in _days(matrix, zone):
+            path = part_path(directory, system, matrix.dataset, date)
+            write_part(path, matrix.times[first:last], matrix.columns, matrix.read(first, last), attributes)
+            yield path, last - first, len(matrix.columns)
+
+
+def zarr_stores(archive: Archive, names: list[str], directory: Path) -> Iterator[tuple[Path, int, int]]:
+    """Write a Zarr store for each dataset, a day at a time; yield each dataset's path, rows and columns.
+
+    Raises NotInstalled without xarray and zarr, FileExistsError for a directory that is not empty, OSError.
+    """
+    _need("a Zarr store", "zarr", "zarr")
+    if directory.exists() and any(directory.iterdir()):
+        raise FileExistsError(17, "the directory is not empty", str(directory))
+    for name in names:
+        lazy, (group, _, short) = archive[name], name.partition("/")
+        rows = max(1, DAY_SECONDS // int(lazy.attrs["step"]))
+        store, chunks = directory / group / short, tuple(map(min, CHUNK, lazy.shape))
+        encoding = {"time": {"units": "seconds since 1970-01-01", "dtype": "int64"}, short: {"chunks": chunks}}
+        for first, last in pairwise([*range(0, lazy.shape[0], rows), lazy.shape[0]]):
+            piece = lazy.isel(time=slice(first, last)).load().to_dataset(name=short)
+            how = {"append_dim": "time"} if first else {"mode": "w", "encoding": encoding}
+            piece.to_zarr(store, zarr_format=ZARR_FORMAT, consolidated=False, **how)
+        yield store, lazy.shape[0], lazy.shape[1]
+
+
+def _need(form: str, package: str, extra: str) -> None:
+    if find_spec(package) is None:
+        raise NotInstalled(form, package, "export to CSV or JSON", f"pip install '.[{extra}]' in a checkout of tokiod")
+
+
+def _pieces(matrix: Stitched) -> Iterator[tuple[int, int]]:
+    return pairwise([*range(0, matrix.rows, ROWS_AT_ONCE), matrix.rows])
+
+
+def _days(matrix: Stitched, zone: dt.tzinfo) -> Iterator[tuple[dt.date, int, int]]:
+    """Yield each date of a zone on which a file has the dataset, and its rows [first, last)."""
+    present = np.zeros(matrix.rows, np.bool_)
+    for one in matrix.stretches:
+        present[one.first : one.first + one.rows] = one.path is not None
+    first = 0
+    while first < matrix.rows:
+        date = dt.datetime.fromtimestamp(int(matrix.times[first]), zone).date()
+        midnight = dt.datetime.combine(date + dt.timedelta(days=1), dt.time(), zone).timestamp()
+        last = int(np.searchsorted(matrix.times, midnight))
+        if present[first:last].any():
+            yield date, first, last
+        first = last
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _json(value: object) -> str:
+    """Return JSON in ASCII, null for NaN."""
+    text = msgspec.json.encode(value).decode()
+    return text if text.isascii() else "".join(one if one.isascii() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,0 +1,125 @@
+"""`tokioctl export`: datasets of a file, a day or a span as Parquet, Zarr, CSV or JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokiod.analysis.export import csv_lines, json_pieces, parquet_files, zarr_stores
+from tokiod.cli.commands.completion import system_or_file_names
+from tokiod.cli.common.base import Failed, clock_option, config_option
+from tokiod.cli.common.examples import examples
+from tokiod.cli.common.named_files import Limits, named_files
+from tokiod.cli.common.output import echo
+from tokiod.reader.archive import Archive
+from tokiod.reader.derived import COUNT_OF, RATE_OF
+from tokiod.reader.errors import NoSuchDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tokiod.clock import Clock
+
+FORMS = ("parquet", "zarr", "csv", "json")
+STDOUT = "-"
+
+
+@click.command(
+    "export",
+    epilog=examples(
+        "tokioctl export cscratch:2026-11-20 --parquet /data/parquet",
+        "tokioctl export day.hdf5 datatargets/readbytes --rates --csv reads.csv",
+        "tokioctl export cscratch fullness/bytes --start 7d --json",
+    ),
+)
+@click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
+@click.argument("datasets", metavar="[DATASET]...", nargs=-1)
+@click.option(
+    "--start", metavar="TIME|SPAN", help="Start time: ISO 8601, or a time span before now such as 1h or 30d.  [default: the day's]"
+)
+@click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.  [default: now, or the file's]")
+@click.option("--parquet", metavar="DIR", help="Write system=S/group=G/dataset=D/date=YYYY-MM-DD/part.parquet below a directory.")
+@click.option("--zarr", metavar="DIR", help="Write a Zarr store for each dataset, GROUP/DATASET below a new directory.")
+@click.option("--csv", metavar="FILE", help="Write one dataset as CSV; - is stdout.  [default: -]")
+@click.option("--rates", is_flag=True, help="Write rates instead of counts.")
+@click.option("--system", metavar="NAME", help="The name of the system.  [default: that of a FILE without its suffix]")
+@click.option("--timezone", metavar="ZONE", help="IANA time zone of all times and dates.  [default: the configuration's, else UTC]")
+@click.option("--json", metavar="[FILE]", is_flag=False, flag_value=STDOUT, help="Write one line of JSON; - or no FILE is stdout.")
+@config_option
+@clock_option
+def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[str, ...], **given: Any) -> None:
+    """Export datasets to files that other programs read.
+
+    DATE: YYYY-MM-DD at the site. DATASET: all by default. A FILE needs no configuration. Missing cells are null, NaN or empty. Files are
+    replaced when they are complete. Exit 0 exported, 2 failed.
+    """
+    chosen = [form for form in FORMS if given[form] is not None]
+    if len(chosen) > 1:
+        raise Failed(f"give one of {', '.join(f'--{form}' for form in FORMS)}, not {len(chosen)}")
+    form, target = (chosen[0], given[chosen[0]]) if chosen else ("csv", STDOUT)
+    if target.endswith((".hdf5", ".h5")):
+        raise Failed(f"--{form}: {target} would replace a file of an archive")
+    files = named_files(what, Limits(given["start"], given["end"], given["timezone"]), config_path, clock)
+    system = given["system"] or (Path(files.name).stem if [Path(what)] == list(files.paths) else files.name)
+    _check_name(system)
+    with Archive(system, files.span, files.paths, zone=files.zone) as archive:
+        try:
+            _export(archive, _names(archive, datasets, rates=given["rates"]), form, target)
+        except OSError as error:
+            if error.filename is None or isinstance(error, (PermissionError, BrokenPipeError)):
+                raise
+            raise Failed(f"{error.filename}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise Failed(str(error)) from error
+
+
+def _check_name(system: str) -> None:
+    if not system or "/" in system or system.startswith("."):
+        raise Failed(f"--system: {system!r} can't be part of a path")
+
+
+def _names(archive: Archive, datasets: tuple[str, ...], *, rates: bool) -> list[str]:
+    """Return the datasets that are written: with `rates`, the rate of each count. Raises NoSuchDataset, NoData."""
+    known = archive.datasets()
+    for name in datasets:
+        if name not in known:
+            raise NoSuchDataset(name, known, f"{archive.system} has no")
+    names = datasets or [name for name in known if archive.is_stored(name)]
+    return list(dict.fromkeys(RATE_OF.get(name, name) if rates and name not in COUNT_OF else name for name in names))
+
+
+def _export(archive: Archive, names: list[str], form: str, target: str) -> None:
+    if form == "csv":
+        if len(names) != 1:
+            raise Failed(f"--csv holds one dataset; name one of: {', '.join(names)}")
+        _write(target, (f"{line}\n" for line in csv_lines(archive.array(names[0]))))
+    elif form == "json":
+        _write(target, json_pieces(archive.system, [archive.array(name) for name in names]))
+    elif form == "parquet":
+        matrices = [archive.array(name) for name in names]
+        _report(parquet_files(archive.system, matrices, Path(target), archive.zone))
+    else:
+        _report(zarr_stores(archive, names, Path(target)))
+
+
+def _write(target: str, pieces: Iterator[str]) -> None:
+    if target == STDOUT:
+        for piece in pieces:
+            echo(piece, newline=False)
+        return
+    from tokiod.tts.live.files import replacing  # noqa: PLC0415 - for files alone
+
+    with replacing(Path(target)) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _report(written: Iterator[tuple[Path, int, int]]) -> None:
+    with click.progressbar(written, label="export", file=sys.stderr, hidden=not sys.stderr.isatty()) as parts:
+        for path, rows, columns in parts:
+            echo(f"{path}: {rows} rows, {columns} columns")
