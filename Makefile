@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 NAMES  ?=
 
 .PHONY: help demo test coverage lint bench docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
-.PHONY: read-while-writing install servers clean constraints sbom wheel deb packages
+.PHONY: read-while-writing install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -48,8 +48,8 @@ help:
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
-	@echo "make deb       a wheel, an sdist and the Debian package, in dist"
-	@echo "make packages  it is tried: on a bare Debian 12 without a network, in a booted systemd, as process 1 of a container (as root; long)"
+	@echo "make deb rpm   a wheel, an sdist and the packages, in dist"
+	@echo "make packages  both, tried: on a bare Debian 12 without a network, in a booted systemd, as process 1 of a container (as root; long)"
 	@echo "make constraints  pin all dependencies with hashes in config/constraints.txt"
 	@echo "make sbom      the installed dependencies as CycloneDX, dist/tokiod.cdx.json"
 
@@ -160,8 +160,8 @@ sbom: install
 	@rm -rf dist/sbom
 	@echo dist/tokiod.cdx.json
 
-# What is released: a wheel, an sdist and a Debian package, which bundles what config/constraints.txt pins.
-deb: export PIP = $(CURDIR)/$(BIN)/python -m pip
+# What is released: a wheel, an sdist, a Debian package and an RPM. The last two bundle what config/constraints.txt pins.
+deb rpm: export PIP = $(CURDIR)/$(BIN)/python -m pip
 
 wheel: install docs
 	@rm -f dist/tokiod-*.whl dist/tokiod-*.tar.gz
@@ -172,10 +172,16 @@ deb: wheel
 	@rm -f dist/tokiod_*.deb
 	@sh packaging/build-deb.sh dist/tokiod-*.whl dist
 
-packages: deb
+rpm: wheel
+	@$(PYTHON) tests/system/packages.py rpm
+	@rm -rf dist/$(shell uname -m)
+	@sh packaging/build-rpm.sh dist/tokiod-*.whl dist
+
+packages: deb rpm
 	@$(PYTHON) tests/system/packages.py debootstrap
 	@$(BIN)/python -m tests.packages deb dist/tokiod_*.deb
 	@$(BIN)/python -m tests.packages container dist/tokiod_*.deb
+	@$(BIN)/python -m tests.packages rpm dist/*/tokiod-*.rpm dist/tokiod_*.deb
 
 clean:
 	rm -rf $(VENV) .venv-pytokio .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

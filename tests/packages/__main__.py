@@ -1,13 +1,15 @@
-"""Try the Debian package on bare roots of Debian 12, without a network. Needs root and debootstrap.
+"""Try the packages on bare roots of Debian 12, without a network. Needs root, debootstrap and rpm.
 
 python -m tests.packages deb FILE          dpkg -i, tokiod check, the service in a booted systemd, apt-get purge
 python -m tests.packages container FILE    the package's daemon as process 1 of namespaces, as packaging/Containerfile starts it
+python -m tests.packages rpm FILE DEB      the contents of the RPM, compared with the Debian package's
 
 Prints one line of what was found in each step. Raises AssertionError at the first that fails.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -204,6 +207,25 @@ def filled(root: Path) -> float:
     return max(shares)
 
 
+def try_rpm(package: Path, deb: Path) -> None:
+    """Compare the contents with the Debian package's."""
+    listed = run("rpm", "-qlp", str(package)).stdout.splitlines()
+    packed = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(deb)], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        theirs = {name.removeprefix(".") for name in archive.getnames()}
+    theirs = {f"/usr{path}" if path.startswith("/lib") else path for path in theirs}
+    of_files = {path for path in theirs if not any(other.startswith(f"{path}/") for other in theirs)}
+    missing, added = of_files - set(listed), set(listed) - theirs
+    assert not missing, sorted(missing)[:10]
+    assert not added, sorted(added)[:10]
+    say("rpm -qlp", f"{len(listed)} paths, those of the Debian package")
+    requires = run("rpm", "-qp", "--requires", str(package)).stdout.split("\n")
+    assert {"python3.11", "systemd"} <= set(requires)
+    assert run("rpm", "-qp", "--configfiles", str(package)).stdout == "/etc/tokiod/tokiod.toml\n"
+    assert "systemd-sysusers" in run("rpm", "-qp", "--scripts", str(package)).stdout
+    say("rpm -qp", "requires python3.11 and systemd; one configuration file; scriptlets")
+
+
 FOUND: list[str] = []
 
 
@@ -213,5 +235,5 @@ def say(step: str, found: str) -> None:
 
 
 if __name__ == "__main__":
-    {"deb": try_deb, "container": try_container}[sys.argv[1]](*(Path(name).resolve() for name in sys.argv[2:]))
+    {"deb": try_deb, "container": try_container, "rpm": try_rpm}[sys.argv[1]](*(Path(name).resolve() for name in sys.argv[2:]))
     print(f"{sys.argv[1]}: {'; '.join(FOUND)}")

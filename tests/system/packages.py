@@ -21,6 +21,7 @@ PRESENT = {
     "mariadb-server": lambda: any(shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin") for n in ("mariadbd", "mysqld")),
     "hdf5-tools": lambda: shutil.which("h5dump") is not None,
     "dpkg": lambda: shutil.which("dpkg-deb") is not None,
+    "rpm": lambda: shutil.which("rpmbuild") is not None,
     "debootstrap": lambda: shutil.which("debootstrap", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
     "systemd": lambda: shutil.which("systemd-analyze") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
