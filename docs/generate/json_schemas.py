@@ -13,6 +13,7 @@ from tokiod.analysis.export import Exported
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.ls import Listing
+from tokiod.cli.commands.report import Report
 from tokiod.cli.commands.seal import Sealed
 from tokiod.cli.commands.summarize import Summary
 from tokiod.cli.commands.tail import Line
@@ -32,6 +33,7 @@ PRINTED: dict[str, Any] = {
     "once": Once,
     "ping": Pong,
     "reload": Reloaded,
+    "report": Report,
     "seal": list[Sealed],
     "status": Status,
     "summarize": Summary,

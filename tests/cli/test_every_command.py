@@ -58,6 +58,7 @@ CALLS = {
     "tokioctl ping": [],
     "tokioctl plot": [f"fs:{DAY}", "datatargets/readbytes"],
     "tokioctl reload": [],
+    "tokioctl report": ["--output", "{directory}/report.tar.gz"],
     "tokioctl seal": [DAY],
     "tokioctl status": [],
     "tokioctl summarize": [f"fs:{DAY}"],

@@ -69,6 +69,7 @@ def arguments(site, user, command):
         "keygen": [own, "key"],
         "once": ["one-lmt"],
         "plot": ["one:2018-01-28", "datatargets/readbytes"],
+        "report": ["--output", own / f"report-{time.monotonic_ns()}.tar.gz"],
         "seal": ["2018-01-28" if site.daemon else "2018-01-29"],
         "summarize": ["one:2018-01-28"],
         "tail": ["--since", "5m"],

@@ -1,0 +1,111 @@
+"""`tokioctl report`: what is in it, what never is, and that one part never stops the others."""
+
+import os
+import stat
+import tarfile
+
+import pytest
+from click.testing import CliRunner
+
+from tokiod.cli.tokioctl import main
+
+SECRET = "correct-horse-battery"
+CONFIG = """\
+timezone = "UTC"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[[source]]
+name = "one"
+kind = "collectd_es"
+system = "fs"
+url = "https://search.example:9200"
+index = "cori-collectd-*"
+user = "reader"
+password_file = "password"
+"""
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    (tmp_path / "tts").mkdir()
+    (tmp_path / "tokiod.toml").write_text(CONFIG.format(directory=tmp_path))
+    (tmp_path / "password").write_text(SECRET + "\n")
+    (tmp_path / "password").chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def report(directory, *options):
+    words = ["report", "--config", str(directory / "tokiod.toml"), "--clock", "1517212800@0x0", *options]
+    return CliRunner().invoke(main, words, prog_name="tokioctl")
+
+
+def contents(path):
+    with tarfile.open(path) as packed:
+        return {entry.name.removeprefix("tokiod-report/"): packed.extractfile(entry).read().decode() for entry in packed}
+
+
+def test_it_lists_its_contents_and_writes_one_file_for_this_user_alone(directory):
+    done = report(directory)
+    assert done.exit_code == 0, done.output
+    path = directory / "tokiod-report-2018-01-29T080000Z.tar.gz"
+    found = contents(path)
+    assert list(found) == [line.split()[0] for line in done.stdout.splitlines()[1:-1]]
+    assert list(found) == [
+        "versions.txt", "configuration.toml", "check.txt", "status.json", "gaps.json", "files.txt", "units.txt", "log.txt"
+    ]  # fmt: skip
+    assert "Python 3." in found["versions.txt"]
+    assert 'password_file = "password"' in found["configuration.toml"]
+    assert '"name": "one"' in found["status.json"]
+    assert found["gaps.json"] == "not available: there is no ledger yet\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = report(directory)
+    assert (again.exit_code, again.stderr) == (2, f"tokioctl: {path.name} exists already: name another file with --output\n")
+
+
+# A stand-in for journalctl: the log of a program that printed a secret.
+JOURNALCTL = f"""\
+#!/bin/sh
+echo "$@"
+echo 'login of reader with {SECRET} failed'
+"""
+
+
+def test_a_secret_is_masked_wherever_it_occurs(directory, monkeypatch):
+    (directory / "bin").mkdir()
+    (directory / "bin" / "journalctl").write_text(JOURNALCTL)
+    (directory / "bin" / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory / 'bin'}:{os.environ['PATH']}")
+    (directory / "tts" / SECRET).write_text("")
+    done = report(directory, "--output", "r.tar.gz", "--lines", "7")
+    assert done.exit_code == 0, done.output
+    found = contents(directory / "r.tar.gz")
+    assert "--lines=7" in found["log.txt"]
+    assert "login of reader with *** failed" in found["log.txt"]
+    assert f"{directory}/tts/***" in found["files.txt"]
+    assert [name for name, text in found.items() if SECRET in text] == []
+
+
+def test_a_configuration_that_can_not_be_read_is_a_part_like_others(directory):
+    (directory / "tokiod.toml").write_text("timezon = 1\n")
+    done = report(directory, "--output", "r.tar.gz")
+    assert done.exit_code == 0, done.output
+    found = contents(directory / "r.tar.gz")
+    assert "timezon" in found["configuration.txt"]
+    assert set(found) == {"versions.txt", "configuration.txt", "units.txt", "log.txt"}
+
+
+def test_a_part_that_can_not_be_made_says_why_and_stops_no_other(directory):
+    ledger = directory / "tts" / ".tokiod" / "ledger.sqlite3"
+    ledger.parent.mkdir()
+    ledger.write_bytes(b"no database" * 1000)
+    found = contents(directory / "r.tar.gz") if report(directory, "--output", "r.tar.gz").exit_code == 0 else {}
+    assert found["gaps.json"].startswith("not available: ")
+    assert str(ledger) in found["files.txt"]
+
+
+def test_a_place_that_can_not_be_written_is_a_sentence(directory):
+    done = report(directory, "--output", "/proc/report.tar.gz")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("tokioctl: cannot write /proc/report.tar.gz: ")
+    assert done.stderr.count("\n") == 1
