@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import shutil
-import sqlite3
 import stat
 import subprocess
 import tarfile
@@ -103,7 +102,7 @@ def pack(chosen: list[Member], now: float) -> tuple[bytes, dict[str, int]]:
 def _content(member: Member) -> str:
     try:
         return member.content()
-    except (OSError, TokiodError, sqlite3.Error, subprocess.SubprocessError) as error:
+    except (OSError, TokiodError, subprocess.SubprocessError) as error:
         return f"not available: {error}"
 
 
@@ -117,7 +116,7 @@ def _version_lines() -> Iterator[str]:
     yield platform.platform()
     with suppress(OSError):
         yield platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    yield f"{os.cpu_count()} processors, SQLite {sqlite3.sqlite_version}"
+    yield f"{os.cpu_count()} processors"
     with suppress(metadata.PackageNotFoundError):
         names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in metadata.requires("tokiod") or []}
         for name in sorted(names):
