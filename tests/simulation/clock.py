@@ -37,3 +37,20 @@ class MachineClock:
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
         await asyncio.sleep(max(seconds, self.tick) if seconds > 0 else 0)
+
+
+class WriterClock:
+    """The clock of the writer: its monotonic seconds are longer, so that it scans the files as often for each window as at a real site,
+    where windows are shorter.
+    """
+
+    SCALE = 30.0
+
+    def __init__(self, machine: MachineClock) -> None:
+        self.time = machine.time
+        self.sleep = machine.sleep
+        self._machine = machine
+
+    def monotonic(self) -> float:
+        """Return longer seconds that never jump."""
+        return self._machine.monotonic() / self.SCALE

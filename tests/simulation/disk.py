@@ -12,10 +12,10 @@ import errno
 import os
 import sqlite3
 import struct
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tests.support.manual_executor import Job
 from tokiod.ledger.database import BUSY_SECONDS, Sqlite
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 PRIVATE = frozenset({".tokiod", ".tokiod-readers"})
 """Directories of the archive whose files are not the sink's."""
 FREE_BYTES = 1 << 40
+INJECTED = "injected by the simulation"
+"""The note of each error that the simulation raises."""
+
+
+def is_injected(error: BaseException | None) -> bool:
+    """Return whether an error, or one from which it followed, is the simulation's: a process may end because of it, and of no other."""
+    if error is None:
+        return False
+    return INJECTED in getattr(error, "__notes__", ()) or is_injected(error.__cause__) or is_injected(error.__context__)
 
 
 class MachineFiles(FaultyFiles):
@@ -122,6 +131,9 @@ class MachineFiles(FaultyFiles):
             if not was_dead:
                 self._died()
             raise
+        except OSError as error:
+            error.add_note(INJECTED)
+            raise
 
 
 # ---- long work
@@ -139,7 +151,7 @@ class LateExecutor:
         job = _LateJob(work, self._rng, self._died)
         self._jobs.append(job)
         seconds = self._seconds * self._rng.random() * (1 if urgent else 10)
-        self._loop.call_later(seconds, job.run)
+        self._loop.call_later(seconds, job.run_late)
         return job
 
     def close(self) -> None:
@@ -148,42 +160,22 @@ class LateExecutor:
             job.cancel()
 
 
-class _LateJob:
+class _LateJob(Job):
     def __init__(self, work: Work, rng: random.Random, died: Callable[[], None]) -> None:
-        self._work, self._rng, self._died = work, rng, died
-        self._future: Future[None] = Future()
-        self._cancelled = False
+        super().__init__(work)
+        self._rng, self._died = rng, died
 
-    def run(self) -> None:
-        """Do the work, unless it was done or cancelled."""
+    def run_late(self) -> None:
+        """Do the work between other tasks; a kill there ends the process."""
         try:
-            self._run()
+            self.run()
         except SimulatedKill:
             self._died()
 
     def is_done(self, seconds: float = 0.0) -> bool:
         if seconds >= 0.1 or (seconds and self._rng.random() < 0.5):
-            self._run()
-        return self._future.done()
-
-    def error(self) -> BaseException | None:
-        return self._future.exception()
-
-    def result(self) -> None:
-        self._future.result()
-
-    def cancel(self) -> None:
-        self._cancelled = True
-
-    def _run(self) -> None:
-        if self._cancelled or self._future.done():
-            return
-        try:
-            self._work(lambda: None)
-        except Exception as error:  # noqa: BLE001 - result() raises it
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(None)
+            self.run()
+        return super().is_done()
 
 
 # ---- the ledger
@@ -315,6 +307,7 @@ class ProcessSqlite(Sqlite):
         if (code := self._fail_at.pop(self.statements, 0)) != 0:
             error = sqlite3.OperationalError("disk I/O error" if code == sqlite3.SQLITE_IOERR else "database or disk is full")
             error.sqlite_errorcode = code
+            error.add_note(INJECTED)
             raise error
 
 

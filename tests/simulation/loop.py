@@ -81,7 +81,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         future = self.create_future()
         try:
             future.set_result(function(*arguments))
-        except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
+        except Exception as error:  # noqa: BLE001 - the await raises it
             future.set_exception(error)
         return future
 

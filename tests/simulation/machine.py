@@ -8,7 +8,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.simulation.disk import PRIVATE, LateExecutor, LedgerDisk, MachineFiles, ProcessSqlite
+from tests.simulation.clock import WriterClock
+from tests.simulation.disk import PRIVATE, LateExecutor, LedgerDisk, MachineFiles, ProcessSqlite, is_injected
 from tests.simulation.oracle import Wrong
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
@@ -20,6 +21,7 @@ from tokiod.writer import process as writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.simulation.clock import MachineClock
     from tests.simulation.journal import Journal
@@ -105,7 +107,7 @@ class Writer(Process):
         executor = LateExecutor(machine.loop, random.Random(machine.rng.random()), JOB_SECONDS, self.die)
         host = writing.Host(files, self.sqlite, executor, machine.network.bind, lambda: machine.loop.now / machine.scale)
         try:
-            process = writing.WriterProcess(machine.load, machine.clock, NO_NOTIFIER, host)
+            process = writing.WriterProcess(machine.load, WriterClock(machine.clock), NO_NOTIFIER, host)
             self.process = process
             self._listen(process)
             machine.on_writer_started()
@@ -116,7 +118,7 @@ class Writer(Process):
             machine.journal.note(f"writer ends: {type(error).__name__} {error}")
         except (OSError, LedgerError, TokiodError) as error:
             machine.journal.note(f"writer crashes: {type(error).__name__} {error}")
-            if not machine.may_crash:
+            if not is_injected(error):
                 raise
         finally:
             self.process = None
@@ -228,7 +230,7 @@ class Collectors(Process):
 class Machine:
     """The machine. scale: seconds of the bus's time are so many of the site's, which costs fewer heartbeats a day.
 
-    on_writer_started: called after each start. may_crash: an operation of the disk has failed by our hand, so that a process may end.
+    on_writer_started: called after each start. damaged: the inodes of the files that another program damaged.
     """
 
     def __init__(
@@ -249,8 +251,8 @@ class Machine:
         self.ledger_disk = LedgerDisk(config.archive.ledger)
         self.has_power = asyncio.Event()
         self.has_power.set()
-        self.may_crash = False
         self.power_fails_with_writer = False
+        self.damaged: dict[Path, int] = {}
         self._held: dict[str, bytes] = {}
         self._recovering: asyncio.Task[None] | None = None
         self.files = MachineFiles(config.archive.root, other=PRIVATE)
@@ -261,6 +263,10 @@ class Machine:
     def load(self) -> Config:
         """Return the configuration."""
         return self.config
+
+    def is_damaged(self, path: Path) -> bool:
+        """Return whether a file was damaged by another program and not replaced since."""
+        return path in self.damaged and path.exists() and path.stat().st_ino == self.damaged[path]
 
     def lose_power(self) -> None:
         """Stop everything at once, and come back with what the disk held."""
@@ -278,7 +284,9 @@ class Machine:
     async def _recover(self) -> None:
         await self.writer.is_down.wait()
         await self.collectors.is_down.wait()
+        damaged = [path for path in self.damaged if self.is_damaged(path)]
         self.files.power_loss(self.rng.randrange(2**32))
+        self.damaged |= {path: path.stat().st_ino for path in damaged if path.exists()}
         lost = self.ledger_disk.lose_power(self._held, self.rng)
         self.counts["transactions lost"] += lost
         self.files = MachineFiles(self.config.archive.root, other=PRIVATE).setup(self.clock, self.writer.die)

@@ -196,7 +196,7 @@ def _compare_sealed(sink: TtsSink, system: str, day: Day, made: Path, right: Pat
 
 
 def read(path: Path) -> Held | None:
-    """Read a file; None where there is none."""
+    """Read a file; None for a missing one."""
     try:
         file = h5py.File(path, "r", locking=False)
     except FileNotFoundError:

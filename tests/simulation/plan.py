@@ -45,6 +45,10 @@ KINDS = {
     "older ledger": 1,
 }
 """What may happen, and how often of all."""
+SWARM = (0.0, 0.0, 0.5, 1.0, 8.0)
+"""Factors of these shares, drawn for each kind and seed: a seed in which a few kinds are frequent goes deeper into their combinations."""
+AROUND_MIDNIGHT = frozenset({"seal", "source sick", "correction", "remove file", "reopen", "kill writer"})
+"""What matters most where one day follows another: half of these happen within two hours of a midnight that is simulated."""
 
 
 @dataclass(frozen=True, order=True)
@@ -96,8 +100,9 @@ class Plan:
         # Most of what is intricate happens at midnight.
         begin = last.end - int(rng.random() * min(hours, 20) * 3600) if hours < 48 else last.start + rng.randrange(80000)
         count = min(MAX_EVENTS, max(MIN_EVENTS, int(hours * EVENTS_PER_HOUR * rng.choice((0.3, 1, 1, 3)))))
-        chosen = rng.choices(tuple(KINDS), tuple(KINDS.values()), k=count)
-        events = sorted(Event(rng.random() * hours * 3600, kind, rng.randrange(2**32)) for kind in chosen)
+        weights = [weight * rng.choice(SWARM) for weight in KINDS.values()]
+        chosen = rng.choices(tuple(KINDS), weights if any(weights) else tuple(KINDS.values()), k=count)
+        events = sorted(Event(_when(rng, kind, hours, last.end - begin), kind, rng.randrange(2**32)) for kind in chosen)
         # Out of reach of polling, which goes back as far as it is simulated, and half a day more.
         gap = 4 + int(hours / 24)
         old = calendar.day(day.start - gap * 86400 + 43200).start if rng.random() < 0.4 else None
@@ -125,3 +130,10 @@ class Plan:
     def end(self) -> int:
         """Epoch seconds after which nothing happens and the sources hold no more: the end of a window."""
         return Calendar(self.zone).window(int(self.begin + self.hours * 3600), self.window).end
+
+
+def _when(rng: random.Random, kind: str, hours: float, midnight: float) -> float:
+    """Return when an event happens. midnight: seconds after the beginning."""
+    if kind in AROUND_MIDNIGHT and rng.random() < 0.5 and 0 < midnight < hours * 3600:
+        return min(hours * 3600, max(0.0, midnight + rng.uniform(-3600, 7200)))
+    return rng.random() * hours * 3600

@@ -6,6 +6,7 @@ its time. Both are known to the oracle, which expects in the end what the dictio
 
 from __future__ import annotations
 
+import asyncio
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from tokiod.window import Window
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulation.clock import MachineClock
     from tokiod.window import Calendar
 
@@ -37,7 +40,8 @@ class Source:
     """One source. origin: the first midnight of which it holds anything; end: epoch seconds after which it holds no more.
 
     live: the midnight from which its data are polled; old: an earlier day that only a backfill reaches, with nothing between the two but
-    the first row after it; is_old_wanted: an operator has asked for that day.
+    the first row after it; is_old_wanted: an operator has asked for that day. At the `kill_at_query`th query of that day or of the row
+    after it from now on, `kill` is called.
 
     reports_progress: it reports that it has not reached a window (NotYet), as databases do; others return what there is, as Elasticsearch
     does. lag: seconds after a row's end at which the row can be had. born: the first day of a component, by its number.
@@ -62,6 +66,8 @@ class Source:
     born: dict[str, int] = field(default_factory=dict)
     sick: list[tuple[float, float, str]] = field(default_factory=list)
     is_old_wanted: bool = False
+    kill_at_query: int = 0
+    kill: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"{self.seed}/{self.name}")
@@ -100,6 +106,13 @@ class Source:
     def row(self, time: int) -> int:
         """Return the row of a time."""
         return (time - self.origin) // self.step
+
+    def note_query(self, window: Window) -> None:
+        """Note that a window is queried."""
+        if self.kill_at_query and window.start < self.live:
+            self.kill_at_query -= 1
+            if not self.kill_at_query:
+                self.kill()
 
     def value(self, dataset: str, name: str, row: int, now: float) -> int:
         """Return what the source says of a sample at a time of the world."""
@@ -151,6 +164,7 @@ class SourceCollector:
 
     async def collect(self, window: Window) -> WindowData:
         """Return what the source has, after some seconds; raise where it is sick."""
+        self._source.note_query(window)
         await self._answer()
         now = self._clock.true_time()
         if self._source.reports_progress and window.end > min(now - self._source.lag, self._source.end):
@@ -167,12 +181,12 @@ class SourceCollector:
 
     async def _answer(self) -> None:
         source = self._source
-        await self._clock.sleep(LATENCY_SECONDS * source.rng.random())
+        await asyncio.sleep(LATENCY_SECONDS * source.rng.random())
         now = self._clock.true_time()
         for start, end, how in source.sick:
             if start <= now < end:
                 if how == "hangs":
-                    await self._clock.sleep(end - now)
+                    await asyncio.sleep(end - now)
                 elif how == "fails" or source.rng.random() < 0.5:
                     raise Transient(f"{source.name} is down")
 

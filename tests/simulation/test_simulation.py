@@ -13,11 +13,12 @@ import pytest
 from sinks.tts.seams import Seams
 from sinks.tts.sink import TtsSink
 from tests.simulation.clock import MachineClock
-from tests.simulation.disk import LedgerDisk, ProcessSqlite
+from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import KINDS, Event, Plan
 from tests.simulation.site import Site, play
+from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -76,6 +77,22 @@ def test_an_old_day_that_is_backfilled_has_its_last_cell():
 def test_a_window_that_is_published_before_a_change_is_found(monkeypatch):
     monkeypatch.setattr(TtsSink, "_note_changes", lambda *_: None)
     assert "a subscriber has" in play(replace(NIGHT, events=())).wrong
+
+
+def test_a_clock_that_is_a_month_ahead_at_the_first_start_moves_no_watermark():
+    ahead, backfill = Event(0.0, "clock jump", 0), Event(600.0, "backfill", 1)
+    assert not play(replace(NIGHT, events=(ahead, backfill))).wrong
+
+
+def test_a_process_may_end_only_because_of_an_error_that_was_injected(tmp_path):
+    sqlite = ProcessSqlite(LedgerDisk(tmp_path / "ledger.sqlite3"), lambda: None)
+    sqlite.fail_at(1, sqlite3.SQLITE_FULL)
+    with pytest.raises(TokiodError) as injected:
+        Ledger.open(tmp_path / "ledger.sqlite3", sqlite=sqlite)
+    with pytest.raises(TokiodError) as real:
+        Ledger.open_readonly(tmp_path / "other.sqlite3")
+    assert is_injected(injected.value)
+    assert not is_injected(real.value)
 
 
 def test_each_kind_of_event_can_happen():
