@@ -376,7 +376,12 @@ IN_PROSE = {
     "tokioctl reload": "above",
     "tokioctl plot": "tests/system/test_tutorial.py",
     "tokioctl plot --output": "tests/cli/commands/test_plot.py",
-    "tokiod check": "above",
+    "/opt/tokiod/bin/tokiod check": "above",
+    "tokioctl verify SOURCE START END": "tests/system/test_upgrade.py",
+    "pip install": "above",
+    "make deb": "tests/packages",
+    "make rpm": "tests/packages",
+    "make packages": "tests/packages",
     "systemd-analyze security tokiod": "tests/system/test_systemd_units.py",
 }
 """Commands within sentences, and where each one is run."""
