@@ -20,6 +20,7 @@ CONFIG = """\
 timezone = "UTC"
 [archive]
 path = "{0}/state/tts/%Y-%m-%d/{{system}}.hdf5"
+keep_live_days = 30  # so that only commands seal
 [bus]
 endpoint = "ipc://{0}/run/private/bus"
 [feed]
