@@ -264,6 +264,7 @@ def test_it_stops_in_time_with_every_cell_right(site):
     assert time.monotonic() - begun < 20
     shown = {name: site.machine.show("tokiod", name) for name in ("ActiveState", "Result", "ExecMainStatus")}
     assert shown == {"ActiveState": "inactive", "Result": "success", "ExecMainStatus": "0"}
+    wait(lambda: site.as_user(next(iter(USERS)), "tokioctl gaps")[0] == 1, 120)
     assert_users_are_answered(site, "after it stops")
     site.assert_every_cell_is_right()
 
