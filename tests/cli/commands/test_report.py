@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 
 import pytest
@@ -109,3 +111,13 @@ def test_a_place_that_can_not_be_written_is_a_sentence(directory):
     assert done.exit_code == 2
     assert done.stderr.startswith("tokioctl: cannot write /proc/report.tar.gz: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_disk_that_fills_up_is_a_sentence_and_leaves_no_part_of_a_report(directory):
+    words = [sys.executable, "-m", "tokiod.cli.tokioctl", "report", "--config", "tokiod.toml", "--output", "r.tar.gz"]
+    limited = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *words]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2
+    assert done.stderr.endswith(": cannot write r.tar.gz: File too large; name another file with --output\n")
+    assert done.stderr.count("\n") == 1
+    assert not (directory / "r.tar.gz").exists()

@@ -59,9 +59,14 @@ def report_command(config_path: Path, clock: Clock, output: Path | None, lines: 
 def _write(path: Path, content: bytes) -> None:
     """Write a file that only this user can read. It replaces none: its path may be a mistake."""
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
     except FileExistsError:
         raise Failed(f"{path} exists already: name another file with --output") from None
     except OSError as error:
+        raise Failed(f"cannot write {path}: {error.strerror}; name another file with --output") from error
+    try:
+        with file:
+            file.write(content)
+    except OSError as error:
+        path.unlink()
         raise Failed(f"cannot write {path}: {error.strerror}; name another file with --output") from error
