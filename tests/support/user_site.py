@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 from users import ENVIRONMENT, READERS, SERVICE, USERS, python
 from waiting import wait_for
@@ -59,6 +60,16 @@ class UserSite:
             os.chown(directory / name, user.uid, user.gid)
         self.log = directory / "log"
         self.daemon = self.simulator = None
+
+    @contextmanager
+    def running(self):
+        """Run source and daemon."""
+        try:
+            self.start_source()
+            self.start_daemon()
+            yield self
+        finally:
+            self.stop()
 
     def start(self, *words):
         """Start a program as the service's user."""

@@ -113,11 +113,9 @@ def site():
         for path in (secret.parent, secret):
             os.chown(path, SERVICE, READERS)
         try:
-            made.start_source()
-            made.start_daemon()
-            yield made
+            with made.running():
+                yield made
         finally:
-            made.stop()
             subprocess.run(["rm", "-rf", directory / "folders"], check=True)  # Python can't delete directories as deep as that
 
 

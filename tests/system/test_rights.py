@@ -37,14 +37,8 @@ def cells(state):
 @pytest.fixture(scope="module")
 def site():
     need_users()
-    with open_directory() as directory:
-        made = UserSite(directory)
-        try:
-            made.start_source()
-            made.start_daemon()
-            yield made
-        finally:
-            made.stop()
+    with open_directory() as directory, UserSite(directory).running() as made:
+        yield made
 
 
 @pytest.fixture
