@@ -81,7 +81,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key. kind: its type; values: its range; default: as TOML, empty if it is required or there is none; example: as TOML."""
+    """A key. kind: its type; values: its range; default: as TOML, empty for a key that is required or has no default; example: as TOML."""
 
     name: str
     kind: str

@@ -3,8 +3,8 @@
     python -m tests.fuzz.damaged_days [--inputs N] [--seed X]
 
 A read of a damaged file either has cells or raises a TokiodError or an OSError. Each input is read by tokiod.open in every way: datasets,
-columns, cells, reductions, completeness. It prints one line, damaged days N read R refused F crashes 0 seed X, and exits 1 unless there
-are none.
+columns, cells, reductions, completeness. It prints one line, damaged days N read R refused F crashes 0 seed X, and exits 1 after a
+crash.
 """
 
 from __future__ import annotations

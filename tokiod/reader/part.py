@@ -195,7 +195,7 @@ class Part:
             yield self._node(name)
 
     def _node(self, name: str) -> Any:
-        """Return a dataset of h5py, None if there is none of this name."""
+        """Return a dataset of h5py, None for an unknown name."""
         if name not in self._nodes:
             self._nodes[name] = _dataset(self._file, name)
         return self._nodes[name]
@@ -248,7 +248,7 @@ def _close(file: Any, fd: int) -> None:
 
 
 def _dataset(file: Any, name: str) -> Any:
-    """Return a dataset of a file, None if there is none of this name."""
+    """Return a dataset of a file, None for an unknown name."""
     try:
         found = h5py.h5o.open(file.id, name.encode())
     except KeyError as error:
