@@ -124,7 +124,7 @@ def test_cori_has_the_sizes_of_cori(monkeypatch):
     async def serve(site, *_):
         served.append(site)
 
-    monkeypatch.setattr("tokiod.simulator.__main__.serve", serve)
+    monkeypatch.setattr("tokiod.simulator.elastic.server.serve", serve)
     result = CliRunner().invoke(
         simulator, ["collectd", "--listen", "127.0.0.1:1", "--clock", f"{MIDNIGHT}@0x1", "--cori", "--history", "1d"]
     )

@@ -11,12 +11,6 @@ import click
 
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
-from tokiod.simulator import fake_commands as commands
-from tokiod.simulator.elastic.server import serve
-from tokiod.simulator.esnet import server as esnet_server
-from tokiod.simulator.gpfs.mmperfmon import Mmperfmon
-from tokiod.simulator.lmt.database import simulate
-from tokiod.simulator.lustre.commands import LustreCommands
 from tokiod.simulator.site import CORI, STEP, Site
 from tokiod.units import Duration
 
@@ -58,6 +52,8 @@ def simulator() -> None:
 @click.option("--trouble/--no-trouble", default=True, show_default=True, help="Late rows, resets, dips, gaps, NULLs.")
 def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int, **sizes: Any) -> None:
     """Keep an LMT database in SQLite that grows every 5 s of the clock."""
+    from tokiod.simulator.lmt.database import simulate  # noqa: PLC0415 - each kind starts alone, and often in tests
+
     try:
         site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
         asyncio.run(_until_terminated(simulate(database, site, clock)))
@@ -87,6 +83,8 @@ def lmt(database: Path, clock: SimulatedClock, saved: Path | None, history: int,
 )
 def collectd(listen: tuple[str, int], clock: SimulatedClock, saved: Path | None, history: int, cori: bool, **sizes: Any) -> None:  # noqa: FBT001
     """Serve collectd's documents as Elasticsearch does."""
+    from tokiod.simulator.elastic.server import serve  # noqa: PLC0415 - as above
+
     try:
         sizes |= CORI if cori else {}
         site = Site.read(saved) if saved else Site(epoch=(int(clock.epoch) - history) // STEP * STEP, **sizes)
@@ -109,6 +107,8 @@ _SITE = click.option("--site", "saved", type=click.Path(path_type=Path, exists=T
 @_SITE
 def esnet(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
     """Serve the rates of routers' interfaces as ESnet does."""
+    from tokiod.simulator.esnet import server as esnet_server  # noqa: PLC0415 - as above
+
     _run(lambda: esnet_server.serve(Site.read(saved), clock, *listen))
 
 
@@ -118,6 +118,9 @@ def esnet(listen: tuple[str, int], clock: SimulatedClock, saved: Path) -> None:
 @_SITE
 def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     """Write a program mmperfmon to a directory and serve its calls."""
+    from tokiod.simulator import fake_commands as commands  # noqa: PLC0415 - as above
+    from tokiod.simulator.gpfs.mmperfmon import Mmperfmon  # noqa: PLC0415 - as above
+
     _run(lambda: commands.serve(Mmperfmon(Site.read(saved)), clock, ("mmperfmon",), directory))
 
 
@@ -127,6 +130,9 @@ def mmperfmon(directory: Path, clock: SimulatedClock, saved: Path) -> None:
 @_SITE
 def lustre(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     """Write programs lfs and lctl to a directory and serve their calls."""
+    from tokiod.simulator import fake_commands as commands  # noqa: PLC0415 - as above
+    from tokiod.simulator.lustre.commands import LustreCommands  # noqa: PLC0415 - as above
+
     _run(lambda: commands.serve(LustreCommands(Site.read(saved)), clock, ("lfs", "lctl"), directory))
 
 

@@ -20,14 +20,13 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 VERSION = "1"
 MISSING = -0.0
-ABSENT = int(np.iinfo(np.int64).min)
+ABSENT = -(1 << 63)
 NO_ROW = -1
 
 GROUPS = ("datatargets", "mdtargets", "dataservers", "mdservers", "fullness", "failover")
@@ -77,7 +76,8 @@ def group_of(dataset: str) -> str:
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where f8 cells are missing or i8 raw values absent; +0.0 and 0 are measured values."""
-    absent: NDArray[np.bool_] = values.view(np.int64) == ABSENT
+    # By name: processes that only read names and units don't import numpy.
+    absent: NDArray[np.bool_] = values.view("i8") == ABSENT
     return absent
 
 
