@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 RESTRICTED = """
-import os, subprocess, sys
+import os, subprocess, sys, time
 from pathlib import Path
 from tokiod.runtime.landlock import restrict_files
 place = Path(sys.argv[1])
@@ -27,7 +27,9 @@ other.mkdir()
 (mine / "file").write_text("x")
 (other / "file").write_text("x")
 with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env={"PASSWORD": "planted"}) as other_process:
-    before = outcome(lambda: Path(f"/proc/{other_process.pid}/environ").read_bytes())
+    # Empty until the kernel has set up the memory of the new program.
+    while not (before := outcome(lambda: Path(f"/proc/{other_process.pid}/environ").read_bytes())):
+        time.sleep(0.01)
     reason = restrict_files([other / "file", Path("/proc"), place / "missing"], [mine])
     print((reason, before, {
         "read": outcome((other / "file").read_text),
