@@ -8,7 +8,9 @@ that this user can reach (pytest's directories are root's alone). While it start
 """
 
 import argparse
+import base64
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -103,13 +105,19 @@ class SearchServer(SearchClient):
             program.chmod(0o755)
         if self.login:
             self._certify()
+            self._add_user(*self.login)
         self._configure()
         if os.geteuid() == 0:
             for path in (self._temporary, *self._temporary.rglob("*")):
                 os.chown(path, NOBODY, NOBODY)
-        if self.login:
-            user, password = self.login
-            self._run(["elasticsearch-users", "useradd", user, "-p", password, "-r", "superuser"], subprocess.run, check=True)
+
+    def _add_user(self, user, password):
+        """Write the files of the file realm, as elasticsearch-users does: that is a Java program of its own."""
+        salt = os.urandom(32)
+        digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 1000, 32)
+        encoded = [base64.b64encode(part).decode() for part in (salt, digest)]
+        (self.home / "config" / "users").write_text(f"{user}:{{PBKDF2}}1000${'$'.join(encoded)}\n")
+        (self.home / "config" / "users_roles").write_text(f"superuser:{user}\n")
 
     def _configure(self):
         config = self.home / "config"
@@ -131,7 +139,12 @@ class SearchServer(SearchClient):
     def _run(self, command, how, **options):
         """Run one of its programs as a user other than root, in its environment; the kernel kills it when this process ends."""
         tmp = self._temporary / "tmp"
-        variables = {"HOME": self.home, "ES_TMPDIR": tmp, "OPENSEARCH_TMPDIR": tmp, "CLI_JAVA_OPTS": f"-Djava.io.tmpdir={tmp}"}
+        variables = {
+            "HOME": self.home,
+            "ES_TMPDIR": tmp,
+            "OPENSEARCH_TMPDIR": tmp,
+            "CLI_JAVA_OPTS": f"-Djava.io.tmpdir={tmp} -XX:TieredStopAtLevel=1",
+        }
         variables |= {FLAVOURS[self.flavour].java: self._java, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
         who = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
         with (self._temporary / "console.log").open("ab") as log:
