@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 PROGRAM = """\
 #!{python} -IS
-import socket, struct, sys
-client = socket.socket(socket.AF_UNIX)
+import sys
+from _socket import AF_UNIX, SHUT_WR, socket  # the module socket takes as long to import as Python to start
+client = socket(AF_UNIX)
 client.connect({address!r})
 client.sendall(b"".join(part.encode() + b"\\0" for part in ({name!r}, *sys.argv[1:])))
-client.shutdown(socket.SHUT_WR)
-with client.makefile("rb") as answer:
-    code, length = struct.unpack("!ii", answer.read(8))
-    sys.stderr.buffer.write(answer.read(length))
-    sys.stdout.buffer.write(answer.read())
+client.shutdown(SHUT_WR)
+answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+code, length = int.from_bytes(answer[:4], "big"), int.from_bytes(answer[4:8], "big")
+sys.stderr.buffer.write(answer[8 : 8 + length])
+sys.stdout.buffer.write(answer[8 + length :])
 sys.exit(code)
 """
 
