@@ -7,11 +7,13 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ from tests.support.faulty_scene import FaultyScene
 from tokiod.archive.lock import lock_owner
 from tokiod.clock import SimulatedClock
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
-from tokiod.simulator.site import Site
+from tokiod.simulator.lmt.database import Database
+from tokiod.simulator.site import STEP, Site
 from tokiod.simulator.sources import COLLECTD, LMT
 from tokiod.window import Window, iso
 
@@ -35,12 +38,24 @@ RETENTION = 1200
 BEGIN = DAY.end + 7200
 
 
+SITE = Site(EPOCH, osts=3, osss=2, mdts=1, hosts=3, devices=2, cores=2, timezone="UTC")
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """The LMT database of the site until BEGIN, filled once for all tests."""
+    path = tmp_path_factory.mktemp("history") / "lmt.sqlite3"
+    with closing(Database(path, SITE)) as database:
+        database.fill((BEGIN - EPOCH) // STEP + 1)
+    return path
+
+
 @pytest.fixture
-def scene():
-    site = Site(EPOCH, osts=3, osss=2, mdts=1, hosts=3, devices=2, cores=2, timezone="UTC")
+def scene(history):
     with tempfile.TemporaryDirectory(prefix="backfill-") as directory:
+        shutil.copy(history, directory)
         clock = SimulatedClock(float(BEGIN), time.time(), 4)
-        scene = FaultyScene(Path(directory), site, clock, retention=RETENTION, sources=(LMT, COLLECTD), log_level="debug")
+        scene = FaultyScene(Path(directory), SITE, clock, retention=RETENTION, sources=(LMT, COLLECTD), log_level="debug")
         scene.prepare()
         try:
             scene.start_simulator()
