@@ -97,6 +97,11 @@ def outcome(site, user, command):
     return done.returncode != REFUSED, done.stdout + done.stderr
 
 
+def sign_of(user, command):
+    """Return what a command prints when it does its work. A whole demo is played by the user with the fewest rights alone."""
+    return "a daemon archives them in" if command == "tokiod demo" and user != "outsider" else ENDLESS[command]
+
+
 def endless(user, command, words):
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
@@ -108,7 +113,7 @@ def endless(user, command, words):
             output.seek(0)
             return output.read()
 
-        begun, sign = time.monotonic(), ENDLESS[command]
+        begun, sign = time.monotonic(), sign_of(user, command)
         try:
             while process.poll() is None and not (sign and sign in printed()):
                 if not sign and time.monotonic() - begun > SILENT_SECONDS:
