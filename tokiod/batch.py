@@ -1,6 +1,7 @@
 """Batch: one dataset's samples, and Rows: which of them are whole rows. Collectors make batches; the writer, sinks and clients take them.
 
 Whole rows are samples that hold every column once and in order, row after row. Nearly all data has this form, and it is the fast case.
+Processes that pass batches on without their arrays import this module, so the functions that need numpy import it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import numpy as np
 
 from tokiod.window import LATEST
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
@@ -87,6 +88,8 @@ def even_rows(batch: Batch) -> Rows | None:
 
 def row_times(batch: Batch) -> NDArray[np.int64] | None:
     """Return the time of each row, i8[rows], at any distance from each other; None unless the samples of a batch are whole rows."""
+    import numpy as np  # noqa: PLC0415 - see above
+
     time, column, width = batch.time, batch.column, len(batch.columns)
     n = len(time)
     if not width or not n or n % width or column[width - 1] != width - 1 or time[0] != time[width - 1]:
@@ -99,11 +102,15 @@ def row_times(batch: Batch) -> NDArray[np.int64] | None:
 # The datasets of a window mostly have the same rows, and a source's windows are equally long.
 @lru_cache(maxsize=4)
 def _times(start: int, count: int, step: int, width: int) -> NDArray[np.int64]:
+    import numpy as np  # noqa: PLC0415 - see above
+
     return _read_only(np.arange(start, start + count * step, step, dtype=np.int64).repeat(width))
 
 
 @lru_cache(maxsize=16)
 def _columns(count: int, width: int) -> NDArray[np.uint32]:
+    import numpy as np  # noqa: PLC0415 - see above
+
     return _read_only(np.tile(np.arange(width, dtype=np.uint32), count))
 
 

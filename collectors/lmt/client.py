@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from urllib.parse import unquote, urlsplit
 
-from collectors.lmt.client_mysql import Mysql, Server
 from collectors.lmt.client_sqlite import Sqlite
 from collectors.lmt.config import SQLITE
 from tokiod.toolkit.tls import client_context
@@ -107,6 +106,8 @@ def database(text: str, access: Config | Saved, site: Site, *, finished: bool) -
     url = urlsplit(text)
     if url.scheme == SQLITE:
         return Sqlite(Path(unquote(url.path)), finished=finished)
+    from collectors.lmt.client_mysql import Mysql, Server  # noqa: PLC0415 - asyncmy takes 60 ms, for servers only
+
     server = Server(
         host=url.hostname or "",
         port=url.port or DEFAULT_PORT,

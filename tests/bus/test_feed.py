@@ -9,8 +9,8 @@ import zmq
 from tokiod.batch import Batch
 from tokiod.bus import wire
 from tokiod.bus.feed import Feed
+from tokiod.bus.header import Stored
 from tokiod.bus.publisher import MAX_SUBSCRIPTIONS_PER_POLL
-from tokiod.bus.wire import Stored
 from tokiod.errors import TokiodError
 
 EPOCH = "this-run"

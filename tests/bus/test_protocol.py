@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokiod.bus import protocol
+from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
-from tokiod.bus.wire import Piece
 from tokiod.errors import Malformed, Refusal
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokiod.batch import Batch
+from tokiod.bus.header import Header, Piece
 from tokiod.bus.reassembly import MAX_SETTLED_WINDOWS, PIECE_OVERHEAD_BYTES, Reassembly
-from tokiod.bus.wire import Header, Piece
 from tokiod.errors import Malformed, Refusal
 from tokiod.window import Window
 

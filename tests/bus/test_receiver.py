@@ -7,9 +7,9 @@ import pytest
 import zmq
 
 from tokiod.bus import protocol, wire
+from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import MAX_MESSAGES_PER_POLL, SILENCE_SECONDS, Receiver
-from tokiod.bus.wire import Piece
 from tokiod.errors import Refusal, TokiodError
 
 EPOCH = "this-run"

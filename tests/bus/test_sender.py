@@ -9,6 +9,7 @@ import zmq
 import zmq.asyncio
 
 from tokiod.bus import protocol, wire
+from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.sender import MIN_REFUSALS, REFUSED, ConnectionLost, Sender, Stored
 
@@ -46,7 +47,7 @@ class FakeWriter:
         async with asyncio.timeout(5):
             while len(found) < count:
                 _, message = await self.read()
-                if isinstance(message, wire.Piece):
+                if isinstance(message, Piece):
                     found.append(message)
         return found
 

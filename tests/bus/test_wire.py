@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
-from tokiod.bus.wire import Piece, Stored
+from tokiod.bus.header import Piece, Stored, decode_header, encode_heartbeat
 from tokiod.errors import Malformed
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -125,7 +125,7 @@ def test_a_window_without_data_is_two_frames(system, piece):
 
 @given(names, names, names, stored)
 def test_a_heartbeat_names_its_dataset_and_repeats_what_was_stored(system, group, dataset, mark):
-    header, batch = wire.decode(wire.encode_heartbeat(system, f"{group}/{dataset}", mark))
+    header, batch = wire.decode(encode_heartbeat(system, f"{group}/{dataset}", mark))
     assert (header.system, header.dataset, header.stored, batch) == (system, f"{group}/{dataset}", mark, None)
 
 
@@ -284,7 +284,7 @@ def test_a_header_can_be_decoded_independently_of_the_arrays():
     damaged = [*frames[:3], b"", b"", b""]
     with pytest.raises(Malformed, match="shape"):
         wire.decode(damaged)
-    assert wire.decode_header(damaged).piece == Piece("src", "lmt", 0, 60, 7, 0, 1)
+    assert decode_header(damaged).piece == Piece("src", "lmt", 0, 60, 7, 0, 1)
 
 
 def test_an_unknown_field_is_ignored():

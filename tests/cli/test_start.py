@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = {"aiohttp", "elasticsearch", "h5py", "numpy", "rich"}
+HEAVY = {"aiohttp", "asyncmy", "elasticsearch", "h5py", "numpy", "rich"}
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,8 @@ HEAVY = {"aiohttp", "elasticsearch", "h5py", "numpy", "rich"}
         ("tokiod.cli.tokiod, tokiod.supervisor.supervisor", set()),
         ("tokiod.cli.tokiod, tokiod.polling.process", {"numpy"}),
         ("tokiod.cli.tokiod, tokiod.writer.process", {"h5py", "numpy"}),
+        ("tokiod.cli.tokiod, tokiod.polling.process, collectors.lmt.collector", {"numpy"}),
+        ("tokiod.cli.tokiod, tokiod.feed_proxy.process", set()),
         ("tokiod.cli.tokioctl, tokiod.config.load", set()),
         ("tokiod.simulator.__main__, tokiod.simulator.lmt.database", {"numpy"}),
     ],

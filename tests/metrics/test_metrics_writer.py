@@ -13,9 +13,9 @@ from counted import configured, counting_here, values
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
+from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Hello, Reject
 from tokiod.bus.receiver import Receiver
-from tokiod.bus.wire import Piece
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue
 from tokiod.sink import FileChange

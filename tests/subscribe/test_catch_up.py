@@ -15,7 +15,7 @@ from keyed import wait
 from tokiod.batch import Batch
 from tokiod.bus import wire
 from tokiod.bus.feed import Feed
-from tokiod.bus.wire import Stored
+from tokiod.bus.header import Stored, encode_heartbeat
 from tokiod.errors import TokiodError
 from tokiod.subscribe import catch_up
 from tokiod.subscribe.catch_up import Archive
@@ -57,7 +57,7 @@ class Published:
 
     def beat(self):
         for dataset, stored in self.last.items():
-            self.receive(wire.encode_heartbeat("fs", dataset, stored))
+            self.receive(encode_heartbeat("fs", dataset, stored))
 
     def receive(self, frames):
         for event in self.follower.read([bytes(frame) for frame in frames]):

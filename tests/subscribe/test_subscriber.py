@@ -18,7 +18,7 @@ from tokiod import subscribe
 from tokiod.batch import Batch
 from tokiod.bus import wire
 from tokiod.bus.feed import Feed
-from tokiod.bus.wire import Stored
+from tokiod.bus.header import Stored, encode_heartbeat
 from tokiod.subscribe.subscriber import Gap, Reader, Stalled, Subscriber, Update
 
 DOCS = Path(__file__).parents[2] / "docs" / "feed.md"
@@ -34,7 +34,7 @@ def update(sequence, watermark, epoch="one", dataset=READ):
 
 
 def heartbeat(sequence, watermark, epoch="one", dataset=READ):
-    return [bytes(frame) for frame in wire.encode_heartbeat("cscratch", dataset, Stored(epoch, sequence, watermark))]
+    return [bytes(frame) for frame in encode_heartbeat("cscratch", dataset, Stored(epoch, sequence, watermark))]
 
 
 def plain(event):

@@ -19,9 +19,9 @@ from collectors import lmt
 from tokiod.batch import Batch
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
+from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
 from tokiod.bus.receiver import Receiver
-from tokiod.bus.wire import Piece
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.ledger.ledger import Ledger
 from tokiod.subscribe.subscriber import Gap, Reader, Update

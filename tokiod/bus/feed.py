@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokiod.bus import wire
+from tokiod.bus.header import Stored
 from tokiod.bus.pieces import cut
 from tokiod.bus.publisher import Publisher
-from tokiod.bus.wire import Stored
 
 if TYPE_CHECKING:
     from typing import Any

@@ -15,14 +15,14 @@ import numpy as np
 
 from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
-from tokiod.bus.wire import Piece
+from tokiod.bus.header import Piece, decode_header
 from tokiod.errors import Malformed, Refusal
 from tokiod.window_data import MAX_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tokiod.bus.wire import Frame
+    from tokiod.bus.header import Frame
     from tokiod.window_data import Collected
 
 MAX_FRAME_BYTES = (2 << 20) - 4096
@@ -47,7 +47,7 @@ def refusal(collected: Collected) -> Refusal | None:
     if len(meta.dropped) > MAX_REASONS:
         return Refusal(f"source {meta.source}: {len(meta.dropped)} reasons for dropped records, the limit is {MAX_REASONS}", "never")
     try:
-        wire.decode_header(wire.encode(meta.system, None, Piece.of(meta, 1, 0, 1)))
+        decode_header(wire.encode(meta.system, None, Piece.of(meta, 1, 0, 1)))
         for batch in collected.batches:
             wire.check_dataset(meta.system, batch.dataset, batch.columns)
     except Malformed as error:

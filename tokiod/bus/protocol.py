@@ -19,7 +19,7 @@ import msgspec
 from tokiod.errors import Malformed, Refusal
 
 if TYPE_CHECKING:
-    from tokiod.bus.wire import Frame, Piece
+    from tokiod.bus.header import Frame, Piece
 
 VERSION = 1
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import structlog
 import zmq
 
-from tokiod.bus import wire
+from tokiod.bus.header import encode_heartbeat
 from tokiod.bus.server_socket import PRIVATE_SOCKET_MODE, ServerSocket
 from tokiod.metrics import catalogue
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tokiod.bus.curve import ServerKeys
-    from tokiod.bus.wire import Frame, Stored
+    from tokiod.bus.header import Frame, Stored
 
 log = structlog.get_logger()
 
@@ -117,7 +117,7 @@ class Publisher:
         """Repeat the last number and watermark of every topic."""
         if self.subscriptions:
             for (system, dataset), stored in self._last.items():
-                self.send(wire.encode_heartbeat(system, dataset, stored))
+                self.send(encode_heartbeat(system, dataset, stored))
 
     def send(self, message: Sequence[Frame | zmq.Frame]) -> None:
         """Send to all subscribers with room for it.

@@ -12,7 +12,7 @@ from tokiod.window_data import Collected
 
 if TYPE_CHECKING:
     from tokiod.batch import Batch
-    from tokiod.bus.wire import Header, Piece
+    from tokiod.bus.header import Header, Piece
     from tokiod.window_data import WindowMeta
 
 MAX_SETTLED_WINDOWS = 1024

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from tokiod.bus import protocol, wire
+from tokiod.bus.header import decode_header
 from tokiod.bus.reassembly import Arrived, Reassembly
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import Malformed, Refusal
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tokiod.bus.curve import ServerKeys
-    from tokiod.bus.wire import Frame, Piece
+    from tokiod.bus.header import Frame, Piece
 
 __all__ = ["Arrived", "Receiver"]
 
@@ -151,7 +152,7 @@ class Receiver:
         if peer not in self._peers:
             raise Malformed("hello", "a piece on a connection without a Hello, or on a replaced one")
         self._peers[peer].last_message = self._monotonic()
-        header = wire.decode_header(message)
+        header = decode_header(message)
         try:
             arrived = self._reassembly.add(peer, header, wire.decode_batch(header, message))
         except (Malformed, Refusal) as error:

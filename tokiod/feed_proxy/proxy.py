@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import zmq
 
-from tokiod.bus import wire
+from tokiod.bus.header import decode_header
 from tokiod.bus.publisher import MAX_WAITING_MESSAGES, Publisher
 from tokiod.errors import Malformed
 from tokiod.metrics import catalogue
@@ -87,7 +87,7 @@ class FeedProxy:
                 frames = self._inner.recv_multipart(zmq.NOBLOCK, copy=False)
                 count += 1
                 try:
-                    header = wire.decode_header([frame.buffer for frame in frames])
+                    header = decode_header([frame.buffer for frame in frames])
                 except Malformed:
                     self.malformed += 1
                     continue

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tokiod.batch import Batch
     from tokiod.bus.curve import ClientKeys
-    from tokiod.bus.wire import Frame, Stored
+    from tokiod.bus.header import Frame, Stored
 
 __all__ = ["Archive", "Event", "Gap", "Reader", "Stalled", "Subscriber", "Update"]
 
