@@ -12,12 +12,9 @@ IDIOMS = re.compile(
     r"|was had|be had|been had|in vain|at the latest who|gone mad|goes on with"
     r"|how it does|how they do|a stranger's|opened up|opens it up)\b"
 )
-TEXTS = sorted(
-    path
-    for pattern in ("README.md", "docs/*.md", "docs/sources/*.md", "config/**/*", "systemd/**/*", "*/**/*.py")
-    for path in ROOT.glob(pattern)
-    if path.is_file() and path.relative_to(ROOT).parts[0] in {"README.md", "docs", "config", "systemd", "tokiod", "collectors", "sinks"}
-)
+PATTERNS = ("README.md", "docs/*.md", "docs/sources/*.md", "docs/**/*.py", "config/**/*", "systemd/**/*")
+CODE = ("tokiod/**/*.py", "collectors/**/*.py", "sinks/**/*.py")
+TEXTS = sorted(path for pattern in (*PATTERNS, *CODE) for path in ROOT.glob(pattern) if path.is_file())
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+from forked import ForkedPrograms
 from users import ENVIRONMENT, READERS, SERVICE, USERS, python
 from waiting import wait_for
 
@@ -60,6 +61,7 @@ class UserSite:
             os.chown(directory / name, user.uid, user.gid)
         self.log = directory / "log"
         self.daemon = self.simulator = None
+        self.programs = ForkedPrograms(python(), ENVIRONMENT)
 
     @contextmanager
     def running(self):
@@ -114,6 +116,7 @@ class UserSite:
                 process.terminate()
                 process.wait(200)
         self.daemon = self.simulator = None
+        self.programs.close()
 
     def stop_daemon(self):
         self.daemon.terminate()
@@ -121,12 +124,12 @@ class UserSite:
         self.daemon = None
 
     def words(self, program, *words):
-        """The command line of one of our programs, with the configuration and the clock where it takes them."""
+        """The arguments of one of our programs, with the configuration and the clock where it takes them."""
         main = {"tokiod": tokiod, "tokioctl": tokioctl}[program]
         names = {option for parameter in main.get_command(None, words[0]).params for option in parameter.opts}
         options = ["--config", str(self.path)] if "--config" in names else []
         options += ["--clock", str(self.clock)] if "--clock" in names else []
-        return [python(), "-P", "-m", f"tokiod.cli.{program}", *words, *options]
+        return [*words, *options]
 
-    def run(self, user, program, *words, **options):
-        return USERS[user].run(*self.words(program, *words), **options)
+    def run(self, user, program, *words):
+        return self.programs.run(USERS[user], program, *self.words(program, *words))

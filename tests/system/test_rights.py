@@ -50,7 +50,7 @@ def down(site):
 
 
 def arguments(site, user, command):
-    """Return the whole command line of a row of the table."""
+    """Return the program of a row of the table, and its arguments."""
     program, name, *rest = command.split()
     own = site.directory / user
     more = {
@@ -71,7 +71,7 @@ def arguments(site, user, command):
     }
     words = site.words(program, name, *rest, *map(str, more.get(name, [])))
     # Without a daemon another day is sealed, which is over a day later.
-    return [*words, "--clock", str(site.tomorrow)] if name == "seal" and not site.daemon else words
+    return program, *words, *(("--clock", str(site.tomorrow)) if name == "seal" and not site.daemon else ())
 
 
 ENDLESS = {
@@ -88,10 +88,10 @@ SILENT_SECONDS = 8.0
 
 def outcome(site, user, command):
     """Run a row of the table; return whether it is allowed and what it printed."""
-    words = arguments(site, user, command)
+    program, *words = arguments(site, user, command)
     if command in ENDLESS:
-        return endless(user, command, words)
-    done = USERS[user].run(*words)
+        return endless(user, command, program, *words)
+    done = site.programs.run(USERS[user], program, *words)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode in {0, 1, REFUSED}, done.stderr
     return done.returncode != REFUSED, done.stdout + done.stderr
@@ -102,11 +102,11 @@ def sign_of(user, command):
     return "a daemon archives them in" if command == "tokiod demo" and user != "outsider" else ENDLESS[command]
 
 
-def endless(user, command, words):
+def endless(user, command, program, *words):
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            USERS[user].command(*words), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", env=ENVIRONMENT,
-            start_new_session=True,
+            USERS[user].command(python(), "-P", "-m", f"tokiod.cli.{program}", *words), stdin=subprocess.DEVNULL, stdout=output,
+            stderr=output, cwd="/", env=ENVIRONMENT, start_new_session=True,
         )  # fmt: skip
 
         def printed():
@@ -203,7 +203,7 @@ signal.pause()
             flood.kill()
     assert process(site, "writer")["pid"] == writer
     assert peak_mib(writer) < before + 32
-    wait_for(lambda: endless("reader", "tokioctl tail", arguments(site, "reader", "tokioctl tail"))[0], 60, "readers receive nothing")
+    wait_for(lambda: endless("reader", "tokioctl tail", *arguments(site, "reader", "tokioctl tail"))[0], 60, "readers receive nothing")
 
 
 def test_a_window_that_the_configuration_does_not_cover_is_not_stored_even_from_the_daemons_own_user(site):
