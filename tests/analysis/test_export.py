@@ -4,10 +4,7 @@ import datetime as dt
 import json
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-import xarray as xr
 from click.testing import CliRunner
 from stitched_days import READ, save, slot
 
@@ -51,6 +48,8 @@ SPAN = ("fs", "--start", "2018-01-01", "--end", "2018-01-04")
 
 
 def test_csv_is_a_line_for_each_row_with_its_time_in_utc(site, tmp_path):
+    import pandas as pd  # noqa: PLC0415 - collected without it
+
     expected = cells(site)
     text = exported(site, *SPAN, READ)
     assert text.splitlines()[:2] == ['time,OST0000,OST0001,"a,""b"', "2018-01-01T08:00:00Z,0,,0"]
@@ -78,6 +77,9 @@ def test_json_is_one_object_on_one_line_with_null_for_missing_cells(site, tmp_pa
 
 
 def test_parquet_is_a_file_for_each_day_of_the_site_that_has_one(site, tmp_path):
+    import pandas as pd  # noqa: PLC0415 - collected without it
+    import pyarrow.parquet as pq  # noqa: PLC0415 - collected without it
+
     shown = exported(site, *SPAN, "--parquet", tmp_path / "out")
     paths = sorted((tmp_path / "out").rglob("*.parquet"))
     names = [f"system=fs/group=datatargets/dataset=readbytes/date=2018-01-0{day}/part.parquet" for day in (1, 3)]
@@ -102,6 +104,8 @@ def test_parquet_is_a_file_for_each_day_of_the_site_that_has_one(site, tmp_path)
 
 
 def test_zarr_is_read_by_xarray(site, tmp_path):
+    import xarray as xr  # noqa: PLC0415 - collected without it
+
     exported(site, *SPAN, "--rates", "--zarr", tmp_path / "out")
     expected = cells(site, RATES)
     with xr.open_zarr(tmp_path / "out" / "datatargets" / "readrates", consolidated=False) as found:

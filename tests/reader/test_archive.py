@@ -7,9 +7,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pandas as pd
 import pytest
-import xarray as xr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stitched_days import READ, SITE, save, slot
@@ -129,6 +127,8 @@ def test_columns_are_selected_by_name(days):
 
 
 def test_a_frame_has_an_aware_index_and_the_columns_in_natural_order(days):
+    import pandas as pd  # noqa: PLC0415 - collected without it
+
     archive = opened(days, "2018-01-01", "2018-01-03", timezone=ZONE)
     frame = archive.frame(READ)
     assert (str(frame.index.tz), frame.index[0], len(frame)) == (ZONE, pd.Timestamp("2018-01-01", tz=ZONE), 2 * ROWS)
@@ -150,6 +150,8 @@ def test_xarray_selects_lazily_by_name_and_time(days):
 
 
 def test_xarray_opens_a_file(days):
+    import xarray as xr  # noqa: PLC0415 - collected without it
+
     with xr.open_dataset(slot(days, 1).path, engine="tts", group="datatargets") as found:
         assert list(found.data_vars) == ["readbytes"]
         np.testing.assert_array_equal(found.readbytes.values, opened(days, BEGIN, BEGIN + 86400).array(READ)[...])

@@ -1,6 +1,7 @@
 """The picture holds the cells, the same units and scale as the terminal's map, and a legend for what is missing."""
 
 import re
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from mapped import mapped
 
 from tokiod.reports.heat_map_figure import draw_figure, save_figure
 
-pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is an extra")
 NAN = np.nan
 GIB = 2**30
 CAPTION = """\
