@@ -27,8 +27,8 @@ other.mkdir()
 (mine / "file").write_text("x")
 (other / "file").write_text("x")
 with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env={"PASSWORD": "planted"}) as other_process:
-    # Empty until the kernel has set up the memory of the new program.
-    while not (before := outcome(lambda: Path(f"/proc/{other_process.pid}/environ").read_bytes())):
+    # Empty or denied until the kernel has set up the memory of the new program.
+    while (before := outcome(lambda: Path(f"/proc/{other_process.pid}/environ").read_bytes())) != b"PASSWORD=planted\\0":
         time.sleep(0.01)
     reason = restrict_files([other / "file", Path("/proc"), place / "missing"], [mine])
     print((reason, before, {
