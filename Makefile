@@ -26,8 +26,10 @@ PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE :=
 
 NAMES  ?=
+COMMIT ?= 7988c9c
+ONLY   ?=
 
-.PHONY: help demo test coverage lint bench docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
+.PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
 .PHONY: read-while-writing install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -36,6 +38,7 @@ help:
 	@echo "make coverage  all tests, and the share of lines and branches that they run; at least 95 % of four packages; takes longer"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
+	@echo "make bench-against  COMMIT=7988c9c [ONLY='storage lmt']: the benchmarks of an older commit and of this tree in turns; what is more than 5 % slower"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
@@ -93,6 +96,9 @@ lint: install
 
 bench: install
 	@$(BIN)/python -m tests.bench
+
+bench-against: install
+	@$(BIN)/python -m tests.bench.against $(COMMIT) $(foreach part,$(ONLY),--only $(part))
 
 docs: install
 	@$(BIN)/python -m docs.generate.cli > docs/cli.md

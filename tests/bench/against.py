@@ -1,0 +1,90 @@
+"""`make bench-against COMMIT=7988c9c`: the benchmarks of this tree and of an older commit, in turns in one run.
+
+    python -m tests.bench.against COMMIT [--rounds 3] [--only PART]...
+
+Each version runs the benchmarks that it has, in its own tree, with this environment's packages. A row is compared if both have it: its best
+figure over all rounds, because other work on the machine only ever makes a figure worse. Exits 1 where a row is more than 5 % slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.__main__ import PARTS
+
+LIMIT = 1.05
+ROOT = Path(__file__).parents[2]
+NEW_PARTS = {"reading"}
+"""Parts that 7988c9c does not have."""
+
+Figures = dict[str, list[float]]
+"""What each row measured, in each round."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=sorted(PARTS.keys() - NEW_PARTS), action="append")
+    arguments = parser.parse_args()
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="tokiod-against-") as directory:
+        old = Path(directory) / "old"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(old), arguments.commit], cwd=ROOT, check=True)
+        try:
+            before, after, units = defaultdict(list), defaultdict(list), {}
+            for number in range(arguments.rounds):
+                for part in arguments.only or [part for part in PARTS if part not in NEW_PARTS]:
+                    turns = [(old, before), (ROOT, after)]
+                    for tree, figures in turns if number % 2 == 0 else reversed(turns):
+                        with console.status(f"round {number + 1}: {part} of {'now' if tree == ROOT else arguments.commit}"):
+                            units |= measure(tree, part, figures, Path(directory))
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=ROOT, check=True)
+    slower = report(console, before, after, units)
+    return int(slower > 0)
+
+
+def measure(tree: Path, part: str, figures: Figures, directory: Path) -> dict[str, str]:
+    """Run a part of a tree's benchmarks; add its rows to the figures and return their units."""
+    command = [sys.executable, "-m", "tests.bench", "--only", part]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False, env=None)
+    if done.returncode != 0:
+        raise SystemExit(f"{tree}: {' '.join(command[1:])}: {done.stderr.strip() or done.stdout.strip()}")
+    (tree / "bench.json").replace(directory / "bench.json")
+    rows = [row for row in json.loads((directory / "bench.json").read_text()) if row["ours"] is not None]
+    for row in rows:
+        figures[row["what"]].append(row["ours"])
+    return {row["what"]: row["unit"] for row in rows}
+
+
+def report(console: Console, before: Figures, after: Figures, units: dict[str, str]) -> int:
+    """Print the table and a closing line; return how many rows are slower."""
+    table = Table("what", "unit", "before", "now", "ratio", "", box=None)
+    slower = 0
+    for what in [what for what in after if what in before]:
+        is_rate = units[what].endswith("/s")
+        best = max if is_rate else min
+        one, other = best(before[what]), best(after[what])
+        ratio = one / other if is_rate else other / one
+        slower += ratio > LIMIT
+        table.add_row(what, units[what], f"{one:.4g}", f"{other:.4g}", f"{ratio:.2f}", "SLOWER" if ratio > LIMIT else "")
+    console.print(table)
+    alone = sorted(before.keys() ^ after.keys())
+    if alone:
+        console.print(f"in one version only: {'; '.join(alone)}")
+    console.print(f"{len(table.rows)} rows, {slower} more than 5 % slower", highlight=False)
+    return slower
+
+
+if __name__ == "__main__":
+    sys.exit(main())
