@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Property tests are limited by their number of examples, and play the same ones in each run. A busy machine is not a failure, so an
 # example has no time limit. `--hypothesis-profile=explore` plays new ones, and unshrunk ends at the first failure (tests/faults).
-settings.register_profile("tokiod", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("tokiod", deadline=None, derandomize=True, print_blob=True, max_examples=60)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.register_profile("unshrunk", deadline=None, derandomize=True, report_multiple_bugs=False, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("tokiod")
@@ -35,6 +36,7 @@ MARIADB = tuple(f"tests/system/test_{name}.py" for name in ("golden", "lmt_maria
 FAST = tuple(f"tests/system/test_{name}.py" for name in ("torture", "five_sources", "soak", "midnight", "demo", "healing", "watchdog"))
 """Modules with a fast simulated clock and limits in real time: one at a time, and before all others on the processor."""
 OTHERS_NICE = 5
+GC_THRESHOLD_OBJECTS = 50_000
 FIRST = (FAST, "tests/model/", "tests/system/", "")
 """What takes longest begins first. The modules outside tests/system are short, and fill the workers evenly at the end."""
 
@@ -58,6 +60,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """Look at new objects alone from now on, and less often: thousands of tests and their modules stay anyway."""
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD_OBJECTS)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

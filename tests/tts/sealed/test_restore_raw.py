@@ -60,7 +60,7 @@ RISING = st.lists(st.integers(0, 9), min_size=RAW_ROWS, max_size=RAW_ROWS).map(l
 PIECES = st.lists(st.tuples(st.integers(0, RAW_ROWS - 1), st.integers(1, 8)), max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.tuples(COLUMN, COLUMN | RISING), PIECES, st.sampled_from([4, 10, 10**6]), st.sampled_from([0, 2, 2**50, ABSENT]))
 @example(([2**54 * row for row in range(RAW_ROWS)], [ABSENT] * RAW_ROWS), [(7, 3)], 10**6, 2)
 @example(([0] * RAW_ROWS, [2**53 + 2 * row - 1 if row else 0 for row in range(RAW_ROWS)]), [], 4, ABSENT)
