@@ -223,7 +223,7 @@ def test_a_disk_that_hangs_is_told_to_systemd_and_all_is_right_when_it_goes_on(s
 
 
 def test_a_source_that_is_down_for_hours_restarts_nothing(monkeypatch):
-    monkeypatch.setenv("WATCHDOG_USEC", "1500000")
+    monkeypatch.setenv("WATCHDOG_USEC", "5000000")
     with tempfile.TemporaryDirectory(prefix="tokiod-watchdog-") as directory, small_scene(directory, rate=900) as scene:
         start(scene)
         (scene.directory / "lmt.sqlite3").rename(scene.directory / "away")
