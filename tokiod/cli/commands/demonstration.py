@@ -71,12 +71,15 @@ def is_right(scene: Scene, console: Console) -> bool:
 
 
 def _play(scene: Scene, seconds: int, console: Console) -> None:
-    """Show the status live, from the first stored windows on for so many seconds. Kill the writer after half of them."""
+    """Show the status live, from the first stored windows of all sources on for so many seconds. Kill the writer after half of them.
+
+    A source of the present alone may store nothing on a machine that is too busy for the rate: the demo does not wait for it for ever.
+    """
     start = SystemClock().monotonic()
     has_begun = killed = False
     with Live(rendered(gathered(scene.config, scene.clock)), console=console, auto_refresh=False) as live:
-        while (passed := SystemClock().monotonic() - start) < (seconds if has_begun else MAX_START_SECONDS):
-            if not has_begun and all(map(scene.stored, scene.sources)):
+        while (passed := SystemClock().monotonic() - start) < seconds or not has_begun:
+            if not has_begun and (passed > MAX_START_SECONDS or all(map(scene.stored, scene.sources))):
                 has_begun, start, passed = True, SystemClock().monotonic(), 0.0
             if has_begun and not killed and passed > seconds / 2 and (pid := scene.pid("writer")) is not None:
                 killed = scene.kill("writer")
