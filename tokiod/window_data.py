@@ -101,6 +101,13 @@ class Collected:
         """Whether the source had no sample for the window."""
         return not any(map(len, self.batches)) and not any(map(len, self.tables))
 
+    @property
+    def samples_end(self) -> int | None:
+        """When the step of the newest sample ends, at most the window's end; None without a sample."""
+        ends = [int(batch.time.max()) + batch.step for batch in self.batches if len(batch)]
+        ends += [int(rows.values[0].max()) + 1 for rows in self.tables if len(rows)]
+        return min(max(ends), self.meta.window.end) if ends else None
+
 
 def tables_unstored(collected: Collected) -> Refusal:
     """Return the refusal of a window that has rows of tables, which neither the bus nor a sink can store yet."""

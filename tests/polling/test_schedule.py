@@ -18,7 +18,7 @@ UTC = Calendar("UTC")
 def schedule(*, replayable=True, zone="UTC", window=LENGTH, settle=SETTLE, retention=RETENTION, stored=(), lost=(), since=0):
     config = SourceConfig(name="s", kind="k", system="y", window=Duration(window), settle=Duration(settle), retention=Duration(retention))
     made = Schedule(config, Calendar(zone), replayable=replayable)
-    made.load(Ranges(stored), lost, since)
+    made.load(Ranges(stored), lost, since, data_end=max((end for _, end in stored), default=None))
     return made
 
 
@@ -194,6 +194,7 @@ def test_a_leased_window_is_overdue_only_when_it_is_released_unstored():
         one.acquire(window)
     assert one.overdue(NOW + 120, 0.0) == []
     one.store(next_oldest)
+    one.note_samples(next_oldest.end)
     one.postpone(oldest, 5.0)
     assert one.overdue(NOW + 120, 0.0) == []
     assert one.overdue(NOW + 120, 1200.0) == [oldest]
@@ -218,7 +219,23 @@ def test_after_a_long_downtime_a_stored_window_proves_that_the_time_has_passed()
     later = NOW + 2 * RETENTION
     assert one.overdue(later, 0.0) == []
     one.store(Window(later - 120, later - 60))
+    one.note_samples(later - 60)
     assert one.overdue(later, 0.0) == [Window(NOW, later - 60 - RETENTION)]
+
+
+def test_a_window_without_samples_proves_no_time():
+    month = 30 * 86400
+    one = schedule(stored=[(NOW - 1000, NOW)], since=NOW - 1000)
+    one.store(Window(NOW + month - 120, NOW + month - 60))
+    assert one.overdue(NOW + month, 0.0) == []
+
+
+def test_while_a_source_has_had_no_sample_at_all_nothing_is_overdue():
+    month = 30 * 86400
+    one = schedule(since=NOW - 1000)
+    one.store(Window(NOW - 1000, NOW))
+    one.store(Window(NOW + month - 120, NOW + month - 60))
+    assert one.overdue(NOW + month, 0.0) == []
 
 
 def test_a_span_was_expected_only_after_a_stored_window():

@@ -159,7 +159,7 @@ class Poller:
         since = self._ledger.register(self._config, since)
         unstored = self._ledger.unstored(name)
         lost, empty = ([one.window for one in unstored if one.state == state] for state in ("lost", "empty"))
-        self._schedule.load(self._ledger.stored(name), lost, since, empty)
+        self._schedule.load(self._ledger.stored(name), lost, since, empty, data_end=self._ledger.data_end(name))
         self._backoff.restore(one for one in unstored if one.state != "empty")
         self._silence.load()
         self._status.write()
@@ -207,6 +207,8 @@ class Poller:
             self._failed(window, error)
             return
         self._log.debug("window.collected", window=str(window), cells=sum(map(len, collected.batches)))
+        if (samples_end := collected.samples_end) is not None:
+            self._schedule.note_samples(samples_end)
         if self._has_ended_silence(collected):
             self._schedule.release_empty()
         if self._silence.doubts(collected) and self._status.empty_window(window):

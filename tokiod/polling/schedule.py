@@ -101,6 +101,7 @@ class Schedule:
         self._heal_due = float("-inf")
         self._live_run = 0
         self._proven: float | None = None
+        self._samples_until: int | None = None
 
     def reach(self, now: float) -> tuple[int, int]:
         """Return the span [since, until) in which windows may be queried: at least the newest closed one."""
@@ -110,11 +111,15 @@ class Schedule:
         until = self._window(int(now - self._config.settle)).start
         return min(self._window(int(now) - self._config.retention - 1).end, self._window(until - 1).start), until
 
-    def load(self, stored: Ranges, lost: Iterable[Window], since: int, empty: Iterable[Window] = ()) -> None:
+    def load(
+        self, stored: Ranges, lost: Iterable[Window], since: int, empty: Iterable[Window] = (), *, data_end: int | None = None
+    ) -> None:
         """Start from the ledger; leased and postponed windows stay so. since: the time from which data is expected.
 
-        Empty windows are due, unless they are postponed, and can't be lost.
+        Empty windows are due, unless they are postponed, and can't be lost. data_end: the end of the newest stored window with a sample.
         """
+        if data_end is not None and self._samples_until is None:
+            self._samples_until = data_end
         self._stored = stored
         self._accounted = stored.copy()
         self._empty = Ranges((window.start, window.end) for window in empty)
@@ -259,22 +264,26 @@ class Schedule:
     def proven_time(self, now: float, tick: float) -> float:
         """Return the latest time, at most `now`, that has certainly passed.
 
-        That is the end of the newest stored window, and the monotonic time since it was. Before anything expected is stored, nothing can be
-        lost, and `now` is good enough. A source that is not replayable proves nothing, because its windows get their times from the same
-        clock: of its clock only the first time counts.
+        That is the end of the newest samples, and the monotonic time since they came. A window without samples proves nothing: a source
+        answers so for a time that has not come yet, too. Before anything expected is stored, nothing can be lost, and `now` is good enough.
+        A source that is not replayable proves nothing, because its windows get their times from the same clock: of its clock only the first
+        time counts.
         """
-        newest = self._newest_stored(int(now)) if self.replayable else now
+        newest = self._newest_proof(int(now)) if self.replayable else now
         if newest is None:
             return now
         if self._proven is None or (self.replayable and newest - tick > self._proven):
             self._proven = newest - tick
         return min(now, self._proven + tick)
 
-    def _newest_stored(self, now: int) -> float | None:
-        hole = self._stored.newest_hole(self._since, now)
-        if hole is None or hole.end < now:
-            return now
-        return hole.start if hole.start > self._since else None
+    def _newest_proof(self, now: int) -> float | None:
+        if not self._stored.within(self._since, max(now, self._since)):
+            return None
+        return min(now, max(self._samples_until or 0, self._since))
+
+    def note_samples(self, until: int) -> None:
+        """Note that the source has returned samples up to a time, which has thus passed."""
+        self._samples_until = max(self._samples_until or 0, until)
 
     def write_off(self, span: Window) -> None:
         """Leave out a span from overdue(): the ledger records its state."""
