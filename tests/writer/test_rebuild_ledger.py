@@ -207,6 +207,31 @@ def test_files_older_than_the_retention_are_not_looked_at(site):
         assert one.stored(ledger) == [(48, 100 - SURE)]
 
 
+def test_of_the_window_in_which_the_retention_ends_an_old_copy_is_believed_for_it_cannot_be_queried(site, tmp_path):
+    one = site(Past(retention=2 * 86400))
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 100)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(100).start()) as ledger:
+        one.at(100 + 3 * GENERATION_SECONDS / HOUR).store(ledger, 100, 101)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    shutil.rmtree(one.directory / "2018-01-31")
+    with closing(one.at(101.5).start()) as ledger:
+        first, *_ = ledger.stored("past")
+        assert first == (model.EPOCH, model.EPOCH + 54 * HOUR)  # the retention begins at 53.5 hours
+
+
+def test_a_rebuilt_ledger_has_no_watermark_before_the_whole_retention_was_queried(site):
+    one = site(Past(retention=2 * 86400))
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 30)
+    one.at(31).lose()
+    with closing(one.start()) as ledger:
+        assert one.stored(ledger) == [(0, 30 - SURE)]
+        assert ledger.watermark("past") == model.EPOCH - 17 * HOUR
+
+
 def test_a_ledger_of_before_there_were_stamps_is_believed(site):
     one = site()
     with closing(Ledger.open(one.path)) as ledger:

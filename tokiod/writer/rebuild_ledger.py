@@ -64,7 +64,9 @@ def _complete_tail(config: Config, ledger: Ledger, source: SourceConfig, now: fl
 
 
 def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calendar, now: float) -> None:
-    name, since, until = source.name, int(now - source.retention), calendar.window(int(now), source.window).start
+    name, until = source.name, calendar.window(int(now), source.window).start
+    # The window in which the retention ends can't be queried any more: what an older ledger records of it stays as it is.
+    since = calendar.window(int(now - source.retention) - 1, source.window).end
     # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
     _forget_unproven(ledger, source, found.stored[name], since, until)
     stored, known = found.stored[name], ledger.stored(name)
@@ -74,7 +76,10 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
     for start, end in known:
         stored.remove(start, end)
     ledger.store(_entries(source, stored, calendar), now)
-    if not source.replayable:
+    if source.replayable:
+        # The writer stores windows before the collectors come: without this the watermark would begin at whatever is stored.
+        ledger.register(source, since)
+    else:
         _record_lost(ledger, source, since, until, now)
 
 
