@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -21,11 +22,12 @@ FAULTS = frozenset({"backfill.broken", "folder.broken", "process.crashed", "sour
 
 
 class Journal:
-    """The lines so far. faults: what was logged as a fault of tokiod."""
+    """The lines so far. faults: what was logged as a fault of tokiod; events: how often each event was logged."""
 
     def __init__(self, directory: Path, clock: MachineClock) -> None:
         self.lines: list[str] = []
         self.faults: list[str] = []
+        self.events: Counter[str] = Counter()
         self._directory = re.compile(re.escape(str(directory)))
         self._clock = clock
 
@@ -37,6 +39,7 @@ class Journal:
         """Take what a process logs."""
         fields = " ".join(f"{key}={value}" for key, value in sorted(event.items()) if key not in {"event", *LEFT_OUT})
         self.note(f"log {event['event']} {fields}")
+        self.events[event["event"]] += 1
         if event["event"] in FAULTS or (event.get("exc_info") and event["event"] in {"window.failed", "recount.failed"}):
             self.faults.append(f"{event['event']} {fields} {_trace(event.get('exc_info'))}")
         raise structlog.DropEvent
