@@ -97,7 +97,10 @@ class JobLine(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The status of all sources, files and jobs at a time. writer: the process that locks the archive, None when the daemon is down."""
+    """The status of all sources, files and jobs at a time. writer: the process that locks the archive, None when the daemon is down.
+
+    has_ledger: False before the first start, and where the ledger was deleted; the sources are all new then.
+    """
 
     time: float
     archive: str
@@ -106,6 +109,7 @@ class Status(msgspec.Struct, frozen=True):
     sources: list[SourceLine]
     files: list[FileLine]
     jobs: list[JobLine] = []
+    has_ledger: bool = True
 
 
 def status(config: Config, ledger: Ledger | None, now: float) -> Status:
@@ -117,7 +121,7 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
     healthy = not any(line.state == "empty" or _is_stale(line, source) for line, source in zip(sources, config.source, strict=True))
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
     files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
-    return Status(now, str(config.archive.root), writer, health, sources, files, jobs)
+    return Status(now, str(config.archive.root), writer, health, sources, files, jobs, has_ledger=ledger is not None)
 
 
 def read(config: Config, now: float) -> Status:

@@ -37,6 +37,14 @@ def test_an_archive_that_never_was_is_down_with_exit_2_and_every_source_new(path
     told = json.loads(done.stdout)
     assert (done.exit_code, told["health"], told["writer"], told["files"]) == (2, "down", None, [])
     assert [(line["name"], line["state"]) for line in told["sources"]] == [("one", "new")]
+    assert told["has_ledger"] is False
+
+
+def test_before_the_first_start_it_reports_that_there_is_no_ledger_and_how_to_start(path):
+    done = run(path)
+    assert done.exit_code == 2
+    wanted = "the daemon is down and there is no ledger: start it by systemctl start tokiod, or tokiod run"
+    assert wanted in " ".join(done.stdout.split())
 
 
 def test_with_the_daemon_down_the_ledger_is_told_and_that_it_is_the_ledger(path, ledger):

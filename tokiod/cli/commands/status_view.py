@@ -105,9 +105,15 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _head(now: Status) -> Text:
-    text = f"{iso(now.time)}  {now.archive}  "
-    text += "the daemon is down; from the ledger" if now.writer is None else f"writer {now.writer}, {now.health}"
-    return line(text, style="bold red" if now.writer is None else "bold")
+    return line(f"{iso(now.time)}  {now.archive}  {_daemon(now)}", style="bold red" if now.writer is None else "bold")
+
+
+def _daemon(now: Status) -> str:
+    if now.writer is not None:
+        return f"writer {now.writer}, {now.health}"
+    if now.has_ledger:
+        return "the daemon is down; from the ledger"
+    return "the daemon is down and there is no ledger: start it by systemctl start tokiod, or tokiod run"
 
 
 def _sources(now: Status) -> Table:
