@@ -9,9 +9,11 @@ from pathlib import Path
 
 import archive_model as model
 import msgspec
+import numpy as np
 import pytest
 from counted import configured, counting_here, values
 
+from tokiod.batch import Batch
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.sender import Sender
 from tokiod.errors import Fatal, NotYet, Refusal, Transient
@@ -66,19 +68,21 @@ def test_no_label_is_data():
 
 
 class Source:
-    """Answers after two seconds as a list says, then as its last says for ever."""
+    """Answers after two seconds as a list says, then as its last says for ever; a window of data has a sample in each of its minutes."""
 
     replayable = True
 
     def __init__(self, clock, answers):
         self.clock, self.answers = clock, list(answers)
 
-    async def collect(self, _window):
+    async def collect(self, window):
         await self.clock.sleep(2)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
-        return WindowData(records=7)
+        minutes = np.arange(window.start, window.end, 60)
+        gauges = Batch("datatargets/readrates", "gauge", 60, ("OST0000",), minutes, np.zeros(len(minutes), "u4"), np.ones(len(minutes)))
+        return WindowData([gauges], records=7)
 
     async def count(self, window):
         return sum(50 if minute == NOON - 60 else 10 for minute in range(window.start, window.end, 60))
