@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from tokiod.collector import SourceConfig
-from tokiod.config import checks, plugins
+from tokiod.config import checks, plugins, site
 from tokiod.config import convert as shape
 from tokiod.config import toml_lines as places
+from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
 from tokiod.option import option
@@ -183,6 +184,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     bus: BusConfig = BusConfig()
     feed: FeedConfig = FeedConfig()
     metrics: MetricsConfig | None = None
+    site: SiteConfig = SiteConfig()
     source: tuple[SourceConfig, ...] = ()
     secrets: Annotated[
         Path,
@@ -195,6 +197,16 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         Literal["debug", "info", "warning", "error"],
         option("Minimum log level. `tokiod run --log-level` overrides it.", effect="reload"),
     ] = "info"
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The path templates of all files that commands read: of the archive, and of where it was before."""
+        return (self.archive.path, *self.site.archives)
+
+    @property
+    def systems(self) -> frozenset[str]:
+        """The systems that sources fill, and those that [site] names: their sources may be gone."""
+        return frozenset(source.system for source in self.source) | self.site.systems
 
     @property
     def run(self) -> Path:
@@ -312,6 +324,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
         zone = None
     if "archive" in values:
         yield from checks.template(values["archive"].path, ("archive", "path"), {config.system for config in sources.values()})
+    yield from site.faults(values.get(site.KEY, SiteConfig()), {config.system for config in sources.values()})
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
     yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
     yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})

@@ -54,7 +54,7 @@ def open_archive(  # noqa: PLR0913 - what a span is named by
     own = zone or (None if site is None else zone_of(site.timezone))
     now = dt.datetime.now(dt.UTC).timestamp()
     span = Span(*(epoch(time, zone, now=now, site=own) for time in (start, end)))
-    templates = Templates(_templates(path) if site is None else (site.archive.path,))
+    templates = Templates(_templates(path) if site is None else site.templates)
     paths = templates.paths(system, span) if site is None else _site_paths(site, templates, system, span)
     return Archive(system, span, paths, zone=own or dt.UTC, config=site, templates=templates)
 

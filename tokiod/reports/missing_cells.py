@@ -62,7 +62,7 @@ def missing_cells(config: Config, system: str, dataset: str, span: Span, now: fl
     unstored = _Unstored.read(config, source, span, now)
     found: list[Gap] = []
     start = span.start
-    for path in Templates((config.archive.path,)).paths(system, span, calendar):
+    for path in Templates(config.templates).paths(system, span, calendar):
         end = min(span.end, calendar.day(start).end)
         try:
             found += _of_file(Part(path), dataset, Span(start, end), unstored, source.name)

@@ -78,13 +78,13 @@ class ConfigCopy:
 def changes(old: Config, new: Config) -> Reloaded:
     """Return the differences between two configurations, and whether they need a restart of the processes.
 
-    Every key but the sources and the log level needs one, and so does the first or last source that is not replayable, because the
+    Every key but the sources, the log level and [site] needs one, and so does the first or last source that is not replayable, because the
     ledger is synced more often for it.
     """
     before, after = ({source.name: source for source in config.source} for config in (old, new))
     both = before.keys() & after.keys()
     changed = {name for name in both if before[name] != after[name]}
-    fields = [field for field in Config.__struct_fields__ if field not in {"source", "log_level"}]
+    fields = [field for field in Config.__struct_fields__ if field not in {"source", "log_level", "site"}]
     are_replayable = [all(source.replayable for source in config.source) for config in (old, new)]
     return Reloaded(
         sorted(after.keys() - before.keys()),

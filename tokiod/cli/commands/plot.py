@@ -91,7 +91,7 @@ def plot_command(
 
 
 def _heat_map(files: NamedFiles, dataset: str, fold: How) -> HeatMap:
-    title = f"{files.name} {dataset}"
+    title = f"{files.label} {dataset}"
     try:
         matrix = stitch(files.paths, dataset, files.span)
         with click.progressbar(length=matrix.rows, label="reading", file=sys.stderr, hidden=not _is_long(matrix)) as bar:

@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """name: of the system or the file; paths: of all days that may have rows in the span, existing or not; zone: of texts."""
+    """name: of the system or the file; paths: of all days that may have rows in the span, existing or not; zone: of texts.
+
+    label: the name in pictures.
+    """
 
     name: str
     paths: Sequence[Path]
     span: Span
     zone: dt.tzinfo
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +54,19 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
         zone = zone_of(limits.timezone or _timezone(config_path))
         whole = _span_of_file(Path(what))
         span = _span(limits, zone, now, Span(whole.start, min(whole.end, max(now, whole.start + 1))))
-        return NamedFiles(Path(what).name, [Path(what)], span, zone)
+        return NamedFiles(Path(what).name, [Path(what)], span, zone, Path(what).name)
     config = configuration.load(config_path)
     zone, calendar = zone_of(limits.timezone or config.timezone), Calendar(config.timezone)
     system, _, date = what.partition(":")
-    systems = {source.system for source in config.source}
-    if system not in systems:
-        raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, systems)}")
+    if system not in config.systems:
+        raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, config.systems)}")
     if date:
         day = calendar.day_of_date(date_of(date, calendar.zone, now))
         span = _span(limits, zone, now, Span(day.start, min(day.end, max(now, day.start + 1))))
     else:
         end = now if limits.end is None else moment("--end", limits.end, zone, now)
         span = _span(limits, zone, now, Span(min(calendar.day(end - 1).start, end - 1), end))
-    return NamedFiles(system, Templates((config.archive.path,)).paths(system, span, calendar), span, zone)
+    return NamedFiles(system, Templates(config.templates).paths(system, span, calendar), span, zone, config.site.names.get(system, system))
 
 
 def _is_path(what: str) -> bool:
