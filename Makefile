@@ -34,7 +34,7 @@ ONLY   ?=
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
-	@echo "make test      all tests, against real servers (installs MariaDB, hdf5-tools and Maven where it may), with WORKERS=6"
+	@echo "make test      all tests, against real servers (installs MariaDB, Slurm, hdf5-tools and Maven where it may), with WORKERS=6"
 	@echo "make coverage  all tests, and the share of lines and branches that they run; at least 95 % of four packages; takes longer"
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
@@ -67,7 +67,8 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 servers:
-	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless
+	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless \
+	    slurmctld slurmd slurmdbd slurm-client munge
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 	@$(PYTHON) tests/support/promtool.py fetch
 

@@ -1,9 +1,11 @@
 """Real servers for the tests that need one."""
 
+import asyncio
 import itertools
 import os
 
 import pytest
+import slurm_site
 from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
 from mariadb_server import MariaDb, installed
 
@@ -20,6 +22,17 @@ def mariadb(tmp_path_factory):
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory, mariadb):
+    """A running Slurm of one node, with its accounting."""
+    if sentence := slurm_site.missing():
+        absent(sentence)
+    slurm = slurm_site.Slurm(tmp_path_factory.mktemp("slurm"), mariadb)
+    asyncio.run(slurm.fill())
+    with slurm:
+        yield slurm
 
 
 @pytest.fixture(scope="session", params=["elasticsearch", "opensearch"])

@@ -1,6 +1,7 @@
 """Install missing Debian packages where that is allowed; otherwise report them. Standard library only.
 
-packages.py python3-venv gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless
+packages.py python3-venv gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools slurmctld slurmd slurmdbd
+    slurm-client munge systemd maven default-jre-headless
 """
 
 import importlib.util
@@ -24,6 +25,11 @@ PRESENT = {
     "rpm": lambda: shutil.which("rpmbuild") is not None,
     "debootstrap": lambda: shutil.which("debootstrap", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
     "systemd": lambda: shutil.which("systemd-analyze") is not None,
+    "slurmctld": lambda: shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "slurmd": lambda: shutil.which("slurmd", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "slurmdbd": lambda: shutil.which("slurmdbd", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "slurm-client": lambda: shutil.which("sacct") is not None,
+    "munge": lambda: shutil.which("munge") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     # Java 17 in Debian 12, 21 in Debian 13: both will do for Elasticsearch and OpenSearch.
     "default-jre-headless": lambda: shutil.which("java") is not None,

@@ -1,0 +1,107 @@
+"""Records of sacct: jobs, steps and tasks, text of users, times with and without a zone. tests/system/test_slurm.py has a real Slurm."""
+
+import sys
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, jobs_of, parsed
+from tokiod.reader.errors import UnclearTime
+
+ZONE = ZoneInfo("America/Los_Angeles")
+USUAL = {
+    "JobID": "7", "JobIDRaw": "7", "JobName": "vasp", "User": "ann", "State": "COMPLETED", "Start": "1517126460", "End": "1517126520",
+    "NNodes": "2", "NodeList": "nid[001-002]", "WorkDir": "/scratch/ann", "ElapsedRaw": "60",
+}  # fmt: skip
+
+
+def text(*records, names=FIELDS):
+    lines = [SEPARATOR.join(names), *(SEPARATOR.join({**USUAL, **record}[name] for name in names) for record in records)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_fields_are_found_by_their_names_in_any_order():
+    (job,) = parsed(text({}, names=(*reversed(FIELDS[:-1]), FIELDS[-1])), ZONE)
+    assert (job.jobid, job.name, job.user, job.state, job.nodes) == ("7", "vasp", "ann", "COMPLETED", 2)
+    assert (job.start, job.end, job.nodelist, job.directory) == (1517126460, 1517126520, "nid[001-002]", "/scratch/ann")
+
+
+def test_a_header_without_a_field_names_it():
+    with pytest.raises(SacctFailed, match="sacct printed no WorkDir; its first line must name the fields"):
+        parsed(text({}, names=[name for name in FIELDS if name != "WorkDir"]), ZONE)
+    with pytest.raises(SacctFailed, match="sacct printed no JobID, JobIDRaw"):
+        parsed("", ZONE)
+
+
+def test_line_breaks_and_bars_in_names_end_no_record_and_one_with_too_many_fields_is_left_out():
+    names = ["a|b\nc", f"x\n8{SEPARATOR}8", "\xe9\u2028 "]
+    found = parsed(text(*({"JobName": name} for name in names)), ZONE)
+    assert [job.name for job in found] == [names[0], names[2]]
+
+
+@pytest.mark.parametrize(("start", "end"), [("Unknown", "Unknown"), ("None", ""), ("", "Unknown")])
+def test_a_job_that_has_not_started_has_no_times(start, end):
+    (job,) = parsed(text({"State": "PENDING", "Start": start, "End": end, "NNodes": "", "ElapsedRaw": ""}), ZONE)
+    assert (job.start, job.end, job.nodes) == (None, None, None)
+
+
+def test_local_times_are_those_of_the_zone_and_an_hour_that_occurs_twice_is_known_by_what_elapsed():
+    def times(start, end, elapsed):
+        (job,) = parsed(text({"Start": start, "End": end, "ElapsedRaw": str(elapsed)}), ZONE)
+        return job.start, job.end
+
+    first = int(datetime(2017, 11, 5, 0, 50, tzinfo=ZONE).timestamp())
+    assert times("2018-01-28T00:01:00", "2018-01-28T00:02:00", 60) == (1517126460, 1517126520)
+    assert times("2017-11-05T00:50:00", "2017-11-05T01:10:00", 1200) == (first, first + 1200)
+    assert times("2017-11-05T00:50:00", "2017-11-05T01:10:00", 4800) == (first, first + 4800)
+    assert times("2017-11-05T01:50:00", "2017-11-05T01:10:00", 1200) == (first + 3600, first + 4800)
+    with pytest.raises(UnclearTime, match=r"job 7: .* occurs twice in America/Los_Angeles; let sacct print epoch seconds"):
+        times("2017-11-05T01:10:00", "2017-11-05T01:20:00", 600)
+    with pytest.raises(UnclearTime, match="occurs twice"):
+        times("2017-11-05T01:10:00", "Unknown", 600)
+    with pytest.raises(SacctFailed, match="the time 'soon', which is neither"):
+        times("soon", "Unknown", 0)
+
+
+@pytest.fixture
+def sacct(tmp_path):
+    """A command like sacct, which records how it was run and prints what a test wants."""
+
+    def printing(*records, message=""):
+        (tmp_path / "out").write_text(text(*records))
+        program = f"""
+import os, sys
+open({str(tmp_path / "call")!r}, "w").write(repr((sys.argv[1:], os.environ["SLURM_TIME_FORMAT"], os.environ["TZ"])))
+sys.stdout.write(open({str(tmp_path / "out")!r}, newline="").read())
+sys.exit({message!r} or 0)
+"""
+        return [sys.executable, "-c", program]
+
+    return printing
+
+
+def test_a_job_is_the_record_without_a_step_and_a_step_the_one_with_it(sacct, tmp_path):
+    job, batch = {}, {"JobID": "7.batch", "JobIDRaw": "7.batch", "WorkDir": ""}
+    assert [one.jobid for one in jobs_of("7", sacct(job, batch), ZONE)] == ["7"]
+    assert [one.jobid for one in jobs_of("7.batch", sacct(batch), ZONE)] == ["7.batch"]
+    tasks = [{"JobID": f"7_{n}", "JobIDRaw": str(7 + n)} for n in (1, 2)]
+    assert [one.jobid for one in jobs_of("7", sacct(*tasks, batch), ZONE)] == ["7_1", "7_2"]
+    options = ["--jobs=7", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
+    assert (tmp_path / "call").read_text() == repr((options, "%s", "America/Los_Angeles"))
+
+
+@pytest.mark.parametrize("jobid", ["", "-j", "7 8", "7;8", "all", "7.", "_1", "7\n"])
+def test_what_is_no_id_of_a_job_is_refused_before_sacct_is_run(sacct, tmp_path, jobid):
+    with pytest.raises(NoSuchJob, match="is not an ID of a Slurm job"):
+        jobs_of(jobid, sacct({}), ZONE)
+    assert not (tmp_path / "call").exists()
+
+
+def test_a_job_without_a_record_and_a_command_that_fails_or_is_missing_are_sentences(sacct, tmp_path):
+    with pytest.raises(NoSuchJob, match="has no record of job 7"):
+        jobs_of("7", sacct(), ZONE)
+    with pytest.raises(SacctFailed, match="failed with exit code 1: Slurm accounting storage is disabled"):
+        jobs_of("7", sacct(message="Slurm accounting storage is disabled"), ZONE)
+    with pytest.raises(SacctFailed, match=r"can't be run: No such file or directory.*site\.sacct in the configuration"):
+        jobs_of("7", [str(tmp_path / "sacct")], ZONE)

@@ -1,0 +1,94 @@
+"""Which jobs `tokioctl job` summarizes: by times, by Slurm's ID, or of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokiod.cli.common.base import Failed
+from tokiod.errors import TokiodError
+from tokiod.reader.span import Span, epoch
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator
+
+    from tokiod.analysis.slurm import SlurmJob
+    from tokiod.config.site import SiteConfig
+
+    Value = float | int | str | None
+
+COLUMNS = ("jobid", "start", "end", "system")
+FACTS = ("_job_name", "_job_user", "_job_state", "_job_nodes", "_job_nodelist")
+"""Keys of what the scheduler knows of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job: [start, end) in epoch seconds on a system. reason: why it can't be looked up, "" if it can; facts: by FACTS."""
+
+    jobid: str
+    system: str
+    span: Span | None
+    reason: str = ""
+    facts: dict[str, Value] = field(default_factory=dict)
+
+
+def of_slurm(jobid: str, site: SiteConfig, system: str | None, only: str | None, zone: dt.tzinfo, now: float) -> list[Job]:
+    """Return the job, or the tasks of the array, that Slurm has by this ID.
+
+    system: as the user gave it; only: the one system of the site, if it has one. A job that still runs ends now. Raises TokiodError.
+    """
+    from tokiod.analysis.slurm import jobs_of  # noqa: PLC0415 - asyncio is slow to import, and the other inputs need none
+
+    return [_of_slurm(one, system or site.system_of(one.directory) or only, now) for one in jobs_of(jobid, site.sacct, zone)]
+
+
+def _of_slurm(one: SlurmJob, system: str | None, now: float) -> Job:
+    values: tuple[Value, ...] = (one.name, one.user, one.state, one.nodes, one.nodelist)
+    facts = dict(zip(FACTS, values, strict=True))
+    if one.start is None:
+        reason = f"job {one.jobid} has not started; its state is {one.state}"
+    elif system is None and not one.directory:
+        reason = f"sacct has no directory of job {one.jobid}, so its system is unknown; give --system"
+    elif system is None:
+        reason = f"job {one.jobid} ran in {one.directory}, which no pattern of site.mounts matches; give --system"
+    elif (end := int(now) if one.end is None else one.end) <= one.start:
+        reason = f"job {one.jobid} ended in the second in which it started"
+    else:
+        return Job(one.jobid, system, Span(one.start, end), facts=facts)
+    return Job(one.jobid, system or "", None, reason, facts)
+
+
+def of_csv(path: str, zone: dt.tzinfo, now: float) -> Iterator[Job]:
+    """Yield the jobs of a CSV file with a line of names. zone: of times without one. Raises Failed."""
+    try:
+        with click.open_file(path, encoding="utf-8", errors="replace") as file:
+            rows = csv.DictReader(file)
+            absent = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+            if absent:
+                raise Failed(f"--csv: {path}: its first line has no {', '.join(absent)}; it must name {', '.join(COLUMNS)}")
+            for row in rows:
+                yield _of_row(row, zone, now)
+    except OSError as error:
+        raise Failed(f"--csv: {path}: {error.strerror or error}") from error
+    except csv.Error as error:
+        raise Failed(f"--csv: {path}: {error}") from error
+
+
+def _of_row(row: dict[str, Any], zone: dt.tzinfo, now: float) -> Job:
+    jobid, system = (row[name] or "" for name in ("jobid", "system"))
+    nodes = row.get("nodes") or ""
+    facts: dict[str, Value] = {"_job_nodes": int(nodes)} if nodes.isdecimal() else {}
+    try:
+        start, end = (_time(row[name] or "", zone, now) for name in ("start", "end"))
+        return Job(jobid, system, Span(start, end), facts=facts)
+    except TokiodError as error:
+        return Job(jobid, system, None, str(error), facts)
+
+
+def _time(text: str, zone: dt.tzinfo, now: float) -> int:
+    return epoch(float(text) if text.replace(".", "", 1).isdigit() else text, zone, now=now)
