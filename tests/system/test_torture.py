@@ -20,6 +20,7 @@ from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import LUSTRE, SOURCES
 from tokiod.tts.layout import form_of, open_for_reading
+from tokiod.tts.live.files import Files
 from tokiod.window import Window
 
 pytestmark = pytest.mark.system
@@ -121,6 +122,44 @@ def test_a_disk_is_repaired_though_another_process_has_copied_the_mounts_of_this
             printed, _ = script.communicate("\n")
             copy.stdin.close()
     assert printed == "repaired\n"
+
+
+OPERATIONS = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from tokiod.tts.live.files import Files
+path, data, files = Path(sys.argv[1], "file"), np.zeros(1), Files()
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+arguments = {
+    "open": (path,), "create": (path,), "write": (fd, b"x"), "pwrite": (fd, data, 0), "pread_into": (fd, data, 0),
+    "allocate": (fd, 8), "rename": (path, path), "unlink": (path,), "listdir": (path.parent,), "free_space": (path.parent,),
+    "fsync_directory": (path.parent,), "make_directory": (path.parent,), "stat": (path,),
+}
+for name, operation in vars(Files).items():
+    while callable(operation) and not name.startswith("_"):
+        try:
+            operation(files, *arguments.get(name, (os.dup(fd) if name == "close" else fd,)))
+        except OSError as error:
+            if error.filename == "a torture":
+                print(name)
+                break
+"""
+
+
+@pytest.mark.usefixtures("score")
+def test_every_kind_of_file_operation_fails_in_a_writer_while_it_is_to(tmp_path):
+    from torture_operations import failing, failures, flag  # noqa: PLC0415 - as below
+
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\n" + failing(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(TORTURE.parents[2])])}
+    flag(tmp_path).touch()
+    command = [sys.executable, "-c", OPERATIONS, str(tmp_path), "writer"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    kinds = {name for name, operation in vars(Files).items() if callable(operation) and not name.startswith("_")}
+    assert (set(done.stdout.split()), "fsync_directory" in kinds) == (kinds, True)
+    counted = set(re.findall(r"(\w+) \d+", failures(tmp_path)))
+    assert kinds - {"make_directory"} <= counted <= kinds  # which may fail in the sync that it does
 
 
 def test_a_file_of_the_past_that_is_lost_or_has_changed_is_noticed(tmp_path, score):  # noqa: ARG001 - it finds torture_past

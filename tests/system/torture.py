@@ -6,7 +6,8 @@ The archive has a past of forty days of three systems, of which no cell may chan
 
 A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
 autumn's change of the clocks. --faults all: between kills, processes and sources stand still or die, files and ledger are damaged or
-taken away, and, for root, the archive has a disk that fails (torture_faults.py, torture_files.py, torture_ledger.py, torture_disk.py).
+taken away, every kind of file operation fails in the writer, and, for root, the archive has a disk that fails (torture_faults.py,
+torture_files.py, torture_ledger.py, torture_operations.py, torture_disk.py).
 After each kill every file must open, live or sealed, and those of one system, in turn, hold every cell that follows from windows that
 were ever acknowledged, but for those whose file a fault destroyed, and what a source that can't be asked again did not tell while dead;
 at the end every cell must be the simulator's, the days that are over sealed, and each window of a source that can't be asked again
@@ -34,6 +35,7 @@ import h5py
 from torture_disk import disk
 from torture_faults import Deck
 from torture_files import is_sealed
+from torture_operations import failures
 from torture_past import Past
 from tortured import Tortured, survivors
 from undisturbed import unequal
@@ -150,6 +152,8 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
             look(tortured, score, determined=False)
             write_offs(tortured, score)
             print(f"{score.untold} cells that a dead source did not tell", file=sys.stderr)
+            if deck is not None:
+                print(failures(directory), file=sys.stderr)
             if equal:
                 found = unequal(scene)
                 score.different += len(found)

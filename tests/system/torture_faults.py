@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torture_disk
 import torture_files
 import torture_ledger
+import torture_operations
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ def crash_writer(tortured: Tortured) -> None:
 
 
 def let_crash(tortured: Tortured) -> None:
-    """Have crash_writer() work, for all that is started from now on."""
-    site = tortured.scene.directory / "site"
+    """Have crash_writer() and fail_operations() work, for all that is started from now on."""
+    directory = tortured.scene.directory
+    site = directory / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text(CRASHING.format(flag=tortured.scene.directory / "crash"))
+    (site / "sitecustomize.py").write_text(CRASHING.format(flag=directory / "crash") + torture_operations.failing(directory))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
@@ -105,7 +107,7 @@ class Deck:
         let_crash(tortured)
         self._tortured = tortured
         self._faults: list[Fault] = [freeze, stop_source, kill_source, crash_writer, wrong_clock]
-        self._faults += [*torture_files.FAULTS, *torture_ledger.FAULTS]
+        self._faults += [*torture_files.FAULTS, *torture_ledger.FAULTS, *torture_operations.FAULTS]
         self._faults += torture_disk.FAULTS if tortured.disk is not None else ()
         self._left: list[Fault] = []
         self.counts = {fault.__name__: 0 for fault in self._faults}
