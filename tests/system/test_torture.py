@@ -30,8 +30,8 @@ WITHIN = ["timeout", "800"]
 """Ends the script by SIGTERM: killed, it would leave its daemon running."""
 KILLS = 7
 RATE = 120
-"""Simulated seconds in a real one: so few kills see a night only if it comes quickly. The retention, in which nothing was at most of the
-time, is the longer, the quicker the clock is."""
+"""Simulated seconds in a real one: the kills go on until a day is over, so it shall come quickly. The retention, in which nothing was at
+most of the time, is the longer, the quicker the clock is."""
 SEED = 20_180_129
 
 
@@ -60,7 +60,8 @@ def test_a_few_kills_leave_no_file_unreadable_no_cell_lost_or_different_and_seal
     done, _ = tortured
     assert done.returncode == 0, done.stderr + done.stdout
     assert f"seed {SEED}" in done.stderr
-    assert re.fullmatch(rf"kills {KILLS} unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
+    line = re.fullmatch(r"kills (\d+) unreadable 0 lost 0 different 0 seconds \d+\n", done.stdout)
+    assert int(line[1]) >= KILLS
 
 
 @pytest.mark.usefixtures("score")

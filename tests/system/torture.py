@@ -165,9 +165,10 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
 
 
 def tear(tortured: Tortured, deck: Deck | None, score: Score, kills: int, others: float) -> None:
-    """Kill, or let something else happen, until there were so many kills."""
+    """Kill, or let something else happen, until there were so many kills and the first day is over."""
     scene, rng = tortured.scene, tortured.rng
-    while score.kills < kills:
+    midnight = Calendar(scene.site.timezone).day(BEGIN).end
+    while score.kills < kills or scene.clock.time() < midnight:
         time.sleep(rng.expovariate(1 / BETWEEN))
         if deck is not None and rng.random() < others:
             deck.strike()
@@ -257,7 +258,7 @@ def tally(path: Path, score: Score, seed: int, faults: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--kills", type=int, default=300, help="at least; a day ends among them")
     parser.add_argument("--faults", choices=("kills", "all"), default="kills")
     parser.add_argument("--others", type=float, default=OTHERS, help="with all faults, the share of what happens that are no kills")
     parser.add_argument("--equal", action="store_true", help="hold sealed files against those of an undisturbed run, byte for byte")
