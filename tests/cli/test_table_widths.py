@@ -52,7 +52,7 @@ def tables():
     yield "once", once._table(Once(SOURCE, "fs", NOON, NOON + 60, [filled], 10**6, {}, 1.0))
     backfill = Job(12345, SOURCE, NOON, NOON + 60, (), False, 1, NOON, "running", REASON, 123456, 10**10, NOON)
     yield "backfill_view", backfill_view._table([backfill], _NoJobs)
-    yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15})
+    yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15}, {})
     yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
     yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})
     yield "summarize", summarize._total(summarize.Total(1e15, 1e15, 123, 10**9, 12.3, 17279, 17279))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from rich.table import Table
+
     from tokiod.cli.commands.job_inputs import Value
     from tokiod.clock import Clock
     from tokiod.config.load import Config
@@ -174,12 +176,18 @@ class _Lines:
 
 
 def _show(row: dict[str, Value], names: Mapping[str, str]) -> None:
-    from tokiod.cli.common.tables import show, table  # noqa: PLC0415 - slow to import, and --json needs none
+    from tokiod.cli.common.tables import show  # noqa: PLC0415 - slow to import, and --json needs none
+
+    show(_table(row, names))
+
+
+def _table(row: dict[str, Value], names: Mapping[str, str]) -> Table:
+    from tokiod.cli.common.tables import table  # noqa: PLC0415 - as above
 
     shown = table("key", "value", right={"value"})
     for key, value in row.items():
         shown.add_row(key, names.get(str(value), str(value)) if key == "_file_system" else _text(value))
-    show(shown)
+    return shown
 
 
 def _text(value: Value) -> str:
