@@ -53,10 +53,11 @@ def test_the_first_row_is_known_where_whole_rows_follow_one_another_in_the_file(
     is_stored = all(WINDOW.start <= time < WINDOW.end for time in times)
     is_consecutive = rows == list(range(rows[0], rows[0] + len(rows)))
     assert cells.first == (rows[0] if is_stored and is_consecutive else None)
+    assert not cells.are_aligned or (is_stored and all((time - start) % STEP == 0 for time in times))
 
 
 def plain(cells, dropped):
-    return [array.tobytes() for array in (cells.time, cells.column, cells.value)], cells.first, dropped
+    return [array.tobytes() for array in (cells.time, cells.column, cells.value)], cells.first, cells.are_aligned, dropped
 
 
 strange = [-0.0, -1.5, 5e-324, 1.7976931348623157e308, np.inf, -np.inf, np.nan, -np.nan], [0, -1, LEAST, MOST]

@@ -115,5 +115,5 @@ def _columns(count: int, width: int) -> NDArray[np.uint32]:
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array

@@ -27,7 +27,8 @@ _BITS: dict[Form, int] = {"gauge": 0x7FF0_0000_0000_0000, "counter": 0x8000_0000
 class Cells:
     """The storable samples of a batch: time i8[n], column [n] into batch.columns, value [n].
 
-    first: row of the file at which they begin, if they are whole rows that follow one another there.
+    first: row of the file at which they begin, if they are whole rows that follow one another there. are_aligned: whether it is known that
+    each of their times is that of its row in the file.
     """
 
     batch: Batch
@@ -35,16 +36,18 @@ class Cells:
     column: NDArray[np.integer]
     value: NDArray[Any]
     first: int | None = None
+    are_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _WholeRows:
-    """A batch of whole rows. inside: bool[rows], which lie in the window; are_inside: whether all do; first: as in Cells."""
+    """A batch of whole rows. inside: bool[rows], which lie in the window; are_inside: whether all do; first, are_aligned: as in Cells."""
 
     batch: Batch
     inside: NDArray[np.bool_]
     are_inside: bool
     first: int | None
+    are_aligned: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -63,12 +66,14 @@ class Selection:
         """Return a batch's cells that may be stored; a measured -0.0 becomes +0.0."""
         rows = batch.rows
         if rows is not None and rows.start >= self.window.start and rows.end(batch.step) <= self.window.end and _are_all_sane(batch):
-            return Cells(batch, batch.time, batch.column, batch.value, (rows.start - self.start) // batch.step)
+            first, offset = divmod(rows.start - self.start, batch.step)
+            return Cells(batch, batch.time, batch.column, batch.value, first, not offset)
         value, sane, reason = _sane(batch)
         whole = self._whole_rows(batch)
         inside = self._inside(batch.time) if whole is None else whole.inside
         if (inside.all() if whole is None else whole.are_inside) and sane.all():
-            return Cells(batch, batch.time, batch.column, value, None if whole is None else whole.first)
+            place = () if whole is None else (whole.first, whole.are_aligned)
+            return Cells(batch, batch.time, batch.column, value, *place)
         if whole is not None:
             inside = inside.repeat(len(batch.columns))
         self._count("outside the window", ~inside)
@@ -81,10 +86,10 @@ class Selection:
             times = row_times(batch)
             if times is None:
                 return None
-            rows = (times - self.start) // batch.step
+            rows, offsets = np.divmod(times - self.start, batch.step)
             first = int(rows[0]) if (rows[1:] - rows[:-1] == 1).all() else None
             inside = self._inside(times)
-            self._latest = _WholeRows(batch, inside, bool(inside.all()), first)
+            self._latest = _WholeRows(batch, inside, bool(inside.all()), first, not offsets.any())
         return self._latest
 
     def _inside(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -97,7 +102,7 @@ class Selection:
 
 def _are_all_sane(batch: Batch) -> bool:
     """Whether a look at the greatest bits tells that all values can be stored as they are: no sign, and of floats no infinity, no NaN."""
-    return int(batch.value.view(np.uint64).max()) < _BITS[batch.form]
+    return int(np.maximum.reduce(batch.value.view(np.uint64))) < _BITS[batch.form]
 
 
 def _sane(batch: Batch) -> tuple[NDArray[Any], NDArray[np.bool_], str]:

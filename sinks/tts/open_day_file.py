@@ -137,8 +137,9 @@ class OpenDayFile:
         if not different.all():
             row, column = np.nonzero(different)
             return self._changes(batch.dataset, Changes(row + first, column, block[different]))
-        rows = Rows(self.slot.start + first * batch.step, len(block))
-        time = batch.time if batch.rows == rows else rows.arrays(batch.step, len(batch.columns))[0]
+        time = batch.time
+        if not cells.are_aligned:
+            time, _ = Rows(self.slot.start + first * batch.step, len(block)).arrays(batch.step, len(batch.columns))
         return Batch(batch.dataset, "gauge", batch.step, batch.columns, time, batch.column, cells.value)
 
     def _changes(self, dataset: str, changes: Changes) -> Batch | None:

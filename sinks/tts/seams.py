@@ -21,7 +21,7 @@ from tokiod.tts.live.conversion import aligned
 from tokiod.tts.schema import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -52,9 +52,9 @@ class Seams:
         while following is not None and not following.is_joined:
             following = self._join_one(following)
 
-    def update(self, day: OpenDayFile, stored: Sequence[Cells]) -> None:
-        """Correct the days around a joined one in which cells were stored. Raises Refusal."""
-        counters = [cells for cells in stored if cells.batch.form == "counter" and len(cells.time)]
+    def update(self, day: OpenDayFile, counters: Iterable[Cells]) -> None:
+        """Correct the days around a joined one in which cells of counters were stored. Raises Refusal."""
+        counters = [cells for cells in counters if len(cells.time)]
         try:
             self._correct_before(day, [cells.batch.dataset for cells in counters if day.has_first_row(cells)])
             following = self._correct_after(day, [cells.batch.dataset for cells in counters])

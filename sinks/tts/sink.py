@@ -95,14 +95,16 @@ class TtsSink:
             raise Refusal(f"window {window} crosses the end of {slot.path}", "never")
         if (day := self.days.with_columns(slot, meta.kind, chosen)) is not None:
             self._seams.join(day)
-            implausible = day.implausible()
-            stored = [cells for cells in chosen if cells.batch.columns]
-            for cells in stored:
-                applied.cells += len(cells.time)
-                self._note_changes(day, day.store(cells))
-            self._seams.update(day, stored)
-            if count := day.implausible() - implausible:
-                applied.dropped[IMPLAUSIBLE] += count
+            counters = [cells for cells in chosen if cells.batch.form == "counter" and cells.batch.columns]
+            implausible = day.implausible() if counters else 0
+            for cells in chosen:
+                if cells.batch.columns:
+                    applied.cells += len(cells.time)
+                    self._note_changes(day, day.store(cells))
+            if counters:
+                self._seams.update(day, counters)
+                if count := day.implausible() - implausible:
+                    applied.dropped[IMPLAUSIBLE] += count
         applied.changes += self._changes.pop(meta.system, [])
         return applied
 
