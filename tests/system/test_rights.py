@@ -17,7 +17,7 @@ import pytest
 from rights_table import table
 from user_site import MIDNIGHT, UserSite
 from users import ENVIRONMENT, READERS, SERVICE, USERS, need_users, open_directory, python
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
@@ -118,7 +118,7 @@ def endless(user, command, program, *words):
             while process.poll() is None and not (sign and sign in printed()):
                 if not sign and time.monotonic() - begun > SILENT_SECONDS:
                     break
-                assert time.monotonic() - begun < 60, printed()
+                assert time.monotonic() - begun < PATIENCE * 60, printed()
                 time.sleep(0.1)
             if process.poll() is None:
                 return True, printed()
