@@ -22,7 +22,10 @@ SOURCE = "cscratch-lmt-of-the-second-hall-7"
 DATASET = "datatargets/readbytes_of_all_targets"
 REASON = "no answer within 30 s from es-07.monitoring.example.org, port 9200 " * 3
 FIGURES = (NOON, 90061, NOON, NOON + 60, NOON, 12345, 10**9, 98765.4, Gaps(7, 86461, 3600, 7200), REASON, 9, {"malformed line": 12345}, 3)
-SOURCES = [SourceLine(SOURCE, "lmt", "cscratch", state, REASON, *FIGURES, Today(3600, 43200, 86400)) for state in ("running", "waiting")]
+SOURCES = [
+    SourceLine(SOURCE, "lmt", "cscratch", *state, REASON, *FIGURES, Today(3600, 43200, 86400))
+    for state in (("running", ""), ("waiting", "waiting"))
+]
 STATUS = Status(NOON, "/var/lib/tokiod/tts", None, "down", SOURCES, [FileLine(f"/var/lib/tokiod/tts/2018-01-29/{SOURCE}.hdf5", "fs", 0.5)])
 GAP = Gap(SOURCE, NOON, NOON + 86400, "failed", REASON, "Transient", 12, NOON, NOON + 90, ["OST0000", "OST0001"] * 9, 123456)
 ENTRY = DatasetEntry(DATASET, "bytes/s", 5, 17280, 12345, 0.123)

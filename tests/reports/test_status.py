@@ -9,7 +9,7 @@ import pytest
 from tokiod.config import load as configuration
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
-from tokiod.reports.status import Gaps, JobLine, empty, stale, status
+from tokiod.reports.status import Gaps, JobLine, status, troubled
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -103,7 +103,9 @@ def test_a_source_whose_last_window_is_not_over_yet_has_no_lag(config, ledger):
 def test_a_source_is_late_once_more_than_three_windows_are_due(config, ledger, until, health):
     store(ledger, MIDNIGHT, until)
     with daemon(config):
-        assert status(config, ledger, NOW).health == health
+        now = status(config, ledger, NOW)
+    late = f"its newest stored window ended {NOW - until:.0f} s ago" if health == "degraded" else ""
+    assert (now.health, now.sources[0].trouble, now.sources[0].reason) == (health, "late" if late else "", late)
 
 
 def test_gaps_are_counted_and_make_an_archive_degraded_though_the_newest_window_is_stored(config, ledger):
@@ -112,7 +114,7 @@ def test_gaps_are_counted_and_make_an_archive_degraded_though_the_newest_window_
     store(ledger, NOON - 1200, NOON)
     with daemon(config):
         now = status(config, ledger, NOW)
-    assert now.health == "degraded"
+    assert (now.health, now.sources[0].trouble, now.sources[0].reason) == ("degraded", "late", "4200 s are due and not stored")
     assert (now.sources[0].gaps, now.sources[0].watermark, now.sources[0].lag) == (Gaps(2, 4200, 0), NOON - 7200, SETTLE)
 
 
@@ -140,7 +142,8 @@ def test_a_source_that_is_waiting_or_fatal_makes_an_archive_degraded(config, led
     ledger.set_state("one", state, "no permission", NOON)
     with daemon(config):
         now = status(config, ledger, NOW)
-    assert (now.health, now.sources[0].state, now.sources[0].reason) == (health, state, "no permission")
+    trouble = state if health == "degraded" else ""
+    assert (now.health, now.sources[0].state, now.sources[0].trouble, now.sources[0].reason) == (health, state, trouble, "no permission")
 
 
 def test_without_a_daemon_the_health_is_down(config, ledger):
@@ -181,7 +184,7 @@ def test_a_source_that_answers_without_records_is_empty_and_degraded_but_not_lat
     ledger.set_state("one", "empty", "up, but no record", NOON)
     with daemon(config):
         now = status(config, ledger, NOW)
-    assert (now.health, stale(now, config), empty(now)) == ("degraded", [], ["one"])
+    assert (now.health, troubled(now)) == ("degraded", {"empty": ["one"]})
     (line,) = now.sources
     assert (line.gaps, line.watermark, line.empty_windows, line.last_error) == (Gaps(0, 0, 0, 3600), NOON - 3600, 60, "")
 

@@ -130,11 +130,12 @@ def test_a_daemon_that_has_not_started_yet_is_alive_and_not_ready(open_site):
     assert site.get("/readyz") == (503, "not ready: waiting for the writer's welcome\n")
 
 
-def test_stale_sources_make_it_degraded_by_name_and_not_dead(open_site):
+def test_sources_in_trouble_make_it_degraded_by_name_and_not_dead(open_site):
     site = open_site("a", "b", "c")
     site.clock.jump(3600)
     site.ledger.store([StoredEntry(WindowMeta("b", "lmt", "fs-b", Window(NOON, NOON + 3600)), 600)], NOON + 3600)
-    assert site.get("/healthz") == (200, "degraded: stale: a, c\n")
+    site.ledger.set_state("a", "waiting", "no answer", NOON)
+    assert site.get("/healthz") == (200, "degraded: waiting: a; late: c\n")
     assert [site.metrics()["tokiod_source_stale", name] for name in "abc"] == [1, 0, 1]
 
 

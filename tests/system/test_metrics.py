@@ -115,7 +115,7 @@ def test_what_is_counted_goes_on_when_the_writer_and_the_collectors_are_killed(s
 def test_a_source_that_is_down_makes_it_degraded_and_is_no_reason_for_a_restart(scene):
     name, process = scene.sources[0].name, scene.pid("collectors")
     with scene.stopped(LMT):
-        wait_for(lambda: get(scene, "/healthz") == (200, f"degraded: stale: {name}\n"), 40, "not degraded")
+        wait_for(lambda: get(scene, "/healthz") == (200, f"degraded: late: {name}\n"), 40, "not degraded")
         found = samples(scene)
         assert found["tokiod_source_stale", name] == 1
         assert found["tokiod_source_lag_seconds", name] > 60

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
-    from tokiod.ledger.ledger import Ledger, Unstored
+    from tokiod.ledger.ledger import Ledger, SourceRow, Unstored
 
 Kind = Literal["due", "failed", "rejected", "lost", "empty"]
 CellKind = Literal["no sample", "first sample", "fell", "implausible", "unknown", "no file", "not configured"]
@@ -28,8 +28,9 @@ class Gap(msgspec.Struct, frozen=True):
 
     state: due (no attempt yet), failed (an attempt failed, the next one follows at next_try), rejected (the writer can't store it, see
     reason), lost (no longer available), empty (the source had no record of it, nor of anything else then; it is queried again once the
-    source returns records); error_class, reason: of the last attempt; attempts: 0 without one. Of cells that are missing in time that is
-    stored: no sample, first sample or fell or implausible (of a counter), unknown, no file, not configured; columns: those of the cells,
+    source returns records); error_class, reason: of the last attempt, without one what keeps the source from being asked; attempts: 0
+    without one. Of cells that are missing in time that is stored: no sample, first sample or fell or implausible (of a counter), unknown,
+    no file, not configured; columns: those of the cells,
     empty for all; cells: how many.
     """
 
@@ -51,20 +52,23 @@ def gaps(config: Config, ledger: Ledger, now: float, names: tuple[str, ...] = ()
 
     A watched folder has no gaps, and a source has none before its registration: what they should hold is unknown.
     """
-    calendar, known = Calendar(config.timezone), {source.name: source.since for source in ledger.sources()}
+    calendar, known = Calendar(config.timezone), {source.name: source for source in ledger.sources()}
     chosen = [source for source in config.source if source.polled and (not names or source.name in names)]
     return [gap for source in chosen for gap in _gaps_of(source, known.get(source.name), ledger, calendar, now)]
 
 
-def _gaps_of(source: SourceConfig, since: int | None, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
+def _gaps_of(source: SourceConfig, known: SourceRow | None, ledger: Ledger, calendar: Calendar, now: float) -> Iterator[Gap]:
     settled = calendar.window(int(now - source.settle), source.window).start
     unstored = ledger.unstored(source.name)
+    since = None if known is None else known.since
+    # Windows of a source that can't be asked are not tried: what keeps them is the source's own trouble.
+    reason = known.state_reason if known is not None and known.state in {"waiting", "fatal"} else ""
     begin = settled if since is None else since
     due_spans = Ranges((hole.start, hole.end) for hole in ledger.stored(source.name).holes(begin, settled)) if begin < settled else Ranges()
     found = [_recorded(source.name, one) for one in unstored]
     for one in unstored:
         due_spans.remove(one.window.start, one.window.end)
-    found += [Gap(source.name, start, end, "due") for start, end in due_spans]
+    found += [Gap(source.name, start, end, "due", reason) for start, end in due_spans]
     yield from _joined(sorted(found, key=lambda gap: gap.start))
 
 

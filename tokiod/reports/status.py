@@ -24,6 +24,15 @@ LATE_WINDOWS = 3
 """A source is late when its newest stored window is older than this, or more than this is due and not stored."""
 
 
+Trouble = Literal["", "new", "unknown", "late", "waiting", "fatal", "empty"]
+"""What is wrong with a source, "" if nothing is: the one word for it in status, /healthz, the log and the alerts.
+
+new: nothing was ever asked of it; unknown: the collectors have not reported its state yet; late: what is due is not stored, though it
+answers; waiting: it can't be asked now; fatal: it can't be asked until an administrator changes something; empty: it answers, and has had
+no record for `empty_after`.
+"""
+
+
 class Gaps(msgspec.Struct, frozen=True):
     """The gaps of a source: number of spans that are due and not stored, seconds in them; lost: seconds that are no longer available.
 
@@ -47,6 +56,7 @@ class Today(msgspec.Struct, frozen=True):
 class SourceLine(msgspec.Struct, frozen=True):
     """One source. Times are UTC epoch seconds.
 
+    trouble, reason: what is wrong with it and why, both empty if nothing is.
     watermark: nothing is missing before it, None while nothing that is expected is stored; lag: seconds from the newest stored window's
     end to now, 0 where that end lies in the future, as for a source that is not replayable; cells_per_second: cells of the last window by
     its length; empty_windows: windows in a row without a record, up to the newest one that the source answered; today: None of a watched
@@ -57,6 +67,7 @@ class SourceLine(msgspec.Struct, frozen=True):
     kind: str
     system: str
     state: str = "new"
+    trouble: Trouble = "new"
     reason: str = ""
     watermark: int | None = None
     lag: int | None = None
@@ -116,9 +127,9 @@ def status(config: Config, ledger: Ledger | None, now: float) -> Status:
     """Return the status; ledger: None before the first start."""
     known = {} if ledger is None else {s.name: s for s in ledger.sources()}
     calendar = Calendar(config.timezone)
-    sources = [_source(source, known.get(source.name), ledger, calendar, now) for source in config.source]
+    sources = [_with_trouble(_source(source, known.get(source.name), ledger, calendar, now), source) for source in config.source]
     writer = lock_owner(config.archive.lock, config.archive.owner)
-    healthy = not any(line.state == "empty" or _is_stale(line, source) for line, source in zip(sources, config.source, strict=True))
+    healthy = not any(line.trouble for line in sources)
     health: Literal["fine", "degraded", "down"] = "down" if writer is None else "fine" if healthy else "degraded"
     files, jobs = list(_files(config, ledger, calendar, now)), [] if ledger is None else list(_jobs(ledger))
     return Status(now, str(config.archive.root), writer, health, sources, files, jobs, has_ledger=ledger is not None)
@@ -137,20 +148,21 @@ def read(config: Config, now: float) -> Status:
         raise to_ledger_error(error, path) from None
 
 
-def stale(now: Status, config: Config) -> list[str]:
-    """Return the names of the sources that are late, waiting or fatal."""
-    return [line.name for line, source in zip(now.sources, config.source, strict=True) if _is_stale(line, source)]
+def troubled(now: Status) -> dict[str, list[str]]:
+    """Return the names of the sources with each trouble."""
+    found: dict[str, list[str]] = {}
+    for line in now.sources:
+        if line.trouble:
+            found.setdefault(line.trouble, []).append(line.name)
+    return found
 
 
-def empty(now: Status) -> list[str]:
-    """Return the names of the sources that answer and have had no record for a while."""
-    return [line.name for line in now.sources if line.state == "empty"]
-
-
-def _is_stale(line: SourceLine, source: SourceConfig) -> bool:
-    if line.state == "empty":
-        return False
-    return line.state not in {"running", "stopped"} or _is_late(line, source)
+def _with_trouble(line: SourceLine, source: SourceConfig) -> SourceLine:
+    """Return a line with what is wrong with the source. One that waits has it from its state; a late one from its windows."""
+    if line.state not in {"running", "stopped"}:
+        return msgspec.structs.replace(line, trouble=line.state)
+    late = _lateness(line, source)
+    return msgspec.structs.replace(line, trouble="late" if late else "", reason=line.reason or late)
 
 
 def _jobs(ledger: Ledger) -> Iterator[JobLine]:
@@ -160,11 +172,14 @@ def _jobs(ledger: Ledger) -> Iterator[JobLine]:
         yield JobLine(job.id, job.source, job.start, job.end, job.state, job.windows, job.records, left, job.error)
 
 
-def _is_late(line: SourceLine, source: SourceConfig) -> bool:
-    if not source.polled:
-        return False
+def _lateness(line: SourceLine, source: SourceConfig) -> str:
+    """Return why a source is late, "" if it is not."""
     tolerated = LATE_WINDOWS * source.window
-    return (line.lag or 0) > tolerated + source.settle or line.gaps.seconds > tolerated
+    if source.polled and (line.lag or 0) > tolerated + source.settle:
+        return f"its newest stored window ended {line.lag} s ago"
+    if source.polled and line.gaps.seconds > tolerated:
+        return f"{line.gaps.seconds} s are due and not stored"
+    return ""
 
 
 def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None, calendar: Calendar, now: float) -> SourceLine:

@@ -1,6 +1,6 @@
 """Metrics and health over HTTP: /metrics for Prometheus, /healthz and /readyz for service managers and monitoring.
 
-    /healthz   200 alive, 200 degraded: ... (a source is stale, which a restart does not heal), 503 dead: ...
+    /healthz   200 alive, 200 degraded: ... (the trouble of sources, which a restart does not heal), 503 dead: ...
     /readyz    200 ready, 503 not ready: ...
 
 Everything is read-only. The server never ends the daemon: it retries an address that is in use, and ends connections that hang.
@@ -23,6 +23,7 @@ import structlog
 
 from tokiod.config.checks import is_loopback
 from tokiod.metrics import catalogue, shared_files
+from tokiod.reports.status import troubled
 from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_snapshot import ArchiveCollector, Snapshots, join_names
 
@@ -150,7 +151,7 @@ class MetricsServer:
             return 503, f"dead: {health.reason}"
         if (seen := self._snapshots.latest()) is None:
             return 200, "degraded: the ledger can't be read"
-        named = [f"{word}: {join_names(names)}" for word, names in (("stale", seen.stale), ("empty", seen.empty)) if names]
+        named = [f"{trouble}: {join_names(names)}" for trouble, names in troubled(seen.status).items()]
         return 200, f"degraded: {'; '.join(named)}" if named else "alive"
 
     def _readiness(self) -> tuple[int, str]:

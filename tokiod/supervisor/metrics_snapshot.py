@@ -20,7 +20,7 @@ import tokiod
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue, shared_files
-from tokiod.reports.status import empty, read, stale
+from tokiod.reports.status import read
 from tokiod.runtime.log import Repeats
 from tokiod.window import Calendar
 
@@ -40,6 +40,8 @@ INTERVAL_SECONDS = 5.0
 """Seconds between two snapshots, at least."""
 WAIT_SECONDS = 2.0
 """Seconds that a request waits for a snapshot."""
+NOT_STALE = {"", "empty"}
+"""Troubles of a source for which it is not stale: it answers."""
 MAX_AGE_SECONDS = 60.0
 """Seconds after which a snapshot is not reported any more."""
 
@@ -50,12 +52,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Snapshot:
     """An archive at one time.
 
-    stale, empty: names of sources; files: (system, day, share filled, bytes); free, capacity: bytes of its disk.
+    files: (system, day, share filled, bytes); free, capacity: bytes of its disk.
     """
 
     status: Status
-    stale: frozenset[str]
-    empty: frozenset[str]
     files: tuple[tuple[str, str, float, int], ...]
     free: int
     capacity: int
@@ -68,8 +68,6 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
     files = tuple(_files(config, status, now))
     return Snapshot(
         status,
-        frozenset(stale(status, config)),
-        frozenset(empty(status)),
         files,
         room.f_bavail * room.f_frsize,
         room.f_blocks * room.f_frsize,
@@ -168,7 +166,7 @@ def _sources(snapshot: Snapshot) -> Iterator[Any]:
     yield _family(catalogue.SOURCE_LOST_SECONDS, {(line.name,): line.gaps.lost for line in lines})
     yield _family(catalogue.SOURCE_EMPTY_WINDOWS, {(line.name,): line.empty_windows for line in lines})
     yield _family(catalogue.SOURCE_STATE, {(line.name, state): line.state == state for line in lines for state in catalogue.STATES})
-    yield _family(catalogue.SOURCE_STALE, {(line.name,): line.name in snapshot.stale for line in lines})
+    yield _family(catalogue.SOURCE_STALE, {(line.name,): line.trouble not in NOT_STALE for line in lines})
 
 
 def _archive(snapshot: Snapshot) -> Iterator[Any]:

@@ -83,7 +83,7 @@ def details(now: Status) -> Iterator[RenderableType]:
 
 
 def _details(source: SourceLine) -> Iterator[tuple[str, str]]:
-    yield "state", source.state + (f": {source.reason}" if source.reason else "")
+    yield "state", (source.trouble or source.state) + (f": {source.reason}" if source.reason else "")
     yield "kind, system", f"{source.kind}, {source.system}"
     yield "watermark", "-" if source.watermark is None else f"{iso(source.watermark)}, nothing is missing before it"
     yield "lag", "-" if source.lag is None else span(source.lag)
@@ -120,14 +120,14 @@ def _sources(now: Status) -> Table:
     names = ("source", "state", "watermark", "lag", "last window", "cells/s", "today", "gaps")
     made = table(*names, right={"lag", "cells/s", "today"}, folded={"gaps"}, spare=("last window", "today"))
     for source in now.sources:
-        made.add_row(*_cells(source), style="" if source.state in {"running", "stopped", "new"} else "yellow")
+        made.add_row(*_cells(source), style="yellow" if source.trouble and source.trouble != "new" else "")
     return made
 
 
 def _cells(source: SourceLine) -> tuple[str, ...]:
     return (
         source.name,
-        source.state,
+        source.trouble or source.state,
         "-" if source.watermark is None else iso(source.watermark),
         "-" if source.lag is None else span(source.lag),
         _window(source),
@@ -144,10 +144,12 @@ def _gaps(found: Gaps) -> str:
 
 
 def _troubles(now: Status) -> Iterator[Text]:
-    """Yield the latest error of each source, to be printed below the tables."""
+    """Yield what is wrong with each source, in the words of the log, to be printed below the tables; else its last error."""
     for source in now.sources:
-        if error := source.reason or source.last_error:
-            yield line(f"{source.name}: {error}", style="yellow")
+        if source.trouble and source.reason:
+            yield line(f"{source.name}: {source.trouble}: {source.reason}", style="yellow")
+        elif error := source.reason or source.last_error:
+            yield line(f"{source.name}: last error: {error}", style="yellow")
 
 
 def _window(line: SourceLine) -> str:
