@@ -2,14 +2,17 @@
 
     python -m tests.bench.against COMMIT [--rounds 3] [--only PART]...
 
-Each version runs the benchmarks that it has, in its own tree, with this environment's packages. A row is compared if both have it: its best
-figure over all rounds, because other work on the machine only ever makes a figure worse. Exits 1 where a row is more than 5 % slower.
+Each version runs the benchmarks that it has, in its own tree, with this environment's packages. A row is compared if both have it, by its
+ratio to the floor that was measured in turns with it, the median of all rounds: a disk's syncs differ more from minute to minute than two
+versions do. A row without a floor is compared by its best figure, because other work on the machine only ever makes a figure worse. Exits
+1 where a row is more than 5 % slower.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,8 +29,8 @@ ROOT = Path(__file__).parents[2]
 NEW_PARTS = {"reading"}
 """Parts that 7988c9c does not have."""
 
-Figures = dict[str, list[float]]
-"""What each row measured, in each round."""
+Figures = dict[str, list[tuple[float, float | None]]]
+"""What each row measured in each round: its figure, and its ratio to the floor, if it has one."""
 
 
 def main() -> int:
@@ -63,7 +66,7 @@ def measure(tree: Path, part: str, figures: Figures, directory: Path) -> dict[st
     (tree / "bench.json").replace(directory / "bench.json")
     rows = [row for row in json.loads((directory / "bench.json").read_text()) if row["ours"] is not None]
     for row in rows:
-        figures[row["what"]].append(row["ours"])
+        figures[row["what"]].append((row["ours"], row["ratio"]))
     return {row["what"]: row["unit"] for row in rows}
 
 
@@ -73,9 +76,13 @@ def report(console: Console, before: Figures, after: Figures, units: dict[str, s
     slower = 0
     for what in [what for what in after if what in before]:
         is_rate = units[what].endswith("/s")
-        best = max if is_rate else min
-        one, other = best(before[what]), best(after[what])
-        ratio = one / other if is_rate else other / one
+        one, other = (statistics.median(figure for figure, _ in found[what]) for found in (before, after))
+        times = [[ratio for _, ratio in found[what] if ratio is not None] for found in (before, after)]
+        if all(times):
+            ratio = statistics.median(times[1]) / statistics.median(times[0])
+        else:
+            ratio = best(before[what], is_rate=is_rate) / best(after[what], is_rate=is_rate)
+            ratio = ratio if is_rate else 1 / ratio
         slower += ratio > LIMIT
         table.add_row(what, units[what], f"{one:.4g}", f"{other:.4g}", f"{ratio:.2f}", "SLOWER" if ratio > LIMIT else "")
     console.print(table)
@@ -84,6 +91,11 @@ def report(console: Console, before: Figures, after: Figures, units: dict[str, s
         console.print(f"in one version only: {'; '.join(alone)}")
     console.print(f"{len(table.rows)} rows, {slower} more than 5 % slower", highlight=False)
     return slower
+
+
+def best(found: list[tuple[float, float | None]], *, is_rate: bool) -> float:
+    """Return the best figure of a row."""
+    return (max if is_rate else min)(figure for figure, _ in found)
 
 
 if __name__ == "__main__":
