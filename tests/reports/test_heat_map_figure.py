@@ -69,6 +69,14 @@ def test_an_outlier_is_clipped_named_and_leaves_the_others_their_colours():
     assert any("largest cell 931 GiB/s, largest sum 931 GiB/s" in text for text in words(figure))
 
 
+def test_a_component_far_above_all_others_is_named_and_leaves_them_their_bars():
+    values = np.tile([2.0, 4.0, 1e12], (24, 1))
+    right = draw_figure(mapped(values), 99.5).axes[3]
+    assert (right.get_xlim(), right.texts[0].get_text()) == ((0, 4.2), "OST0002 ▶ 931 GiB/s")
+    for few in (np.tile([2.0, 1e12], (24, 1)), np.tile([2.0, 4.0, 30.0], (24, 1))):
+        assert not list(draw_figure(mapped(few), 99.5).axes[3].texts)
+
+
 @pytest.mark.parametrize(("clip", "end"), [(40, 401), (60, 999)])
 def test_a_sum_is_drawn_up_to_its_largest_unless_an_outlier_would_flatten_it(clip, end):
     assert draw_figure(mapped(np.arange(1000.0)[:, np.newaxis], step=60), clip).axes[0].get_ylim()[1] == pytest.approx(1.05 * end)

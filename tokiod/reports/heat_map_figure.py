@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.reports import time_axis
-from tokiod.reports.heat_map import scale_of
+from tokiod.reports.heat_map import Scale, scale_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from tokiod.reports.heat_map import HeatMap, Scale
+    from tokiod.reports.heat_map import HeatMap
     from tokiod.reports.quantities import Quantity
 
 INCHES = 11, 7.5
@@ -25,6 +25,8 @@ MOST_NAMES = 26
 """Names of components that fit next to the map in letters of 9 points."""
 OUTLIER = 2.0
 """The axis above the map is clipped if the largest value is above so many times its clipped end."""
+OUTLIER_COMPONENT = 10.0
+"""The axis next to the map ends at the second component if the first one is above so many times that."""
 LINE, SOME_MISSING = "#26828e", "#d55e00"
 BACKGROUND, INK, HATCH = 0, 1, 2
 COLOURS = {False: ("white", "black", "0.75"), True: ("#14161a", "0.9", "0.4")}
@@ -117,12 +119,24 @@ def _place_of_largest(values: NDArray[np.float64]) -> float:
 
 def _draw_columns(axes: Axes, heat_map: HeatMap) -> None:
     values, measured = heat_map.of_columns.values, heat_map.quantity
-    own = scale_of(values, measured, 100.0)
+    own = _scale_of_columns(values, measured)
     size, units = measured.prefix(own.end)
     edges = np.arange(len(values) + 1) - 0.5
     axes.stairs(np.nan_to_num(values) / size, edges, orientation="horizontal", fill=True, color=LINE)
     axes.set(xlim=(0, _top(own, measured) / size), xlabel=f"{heat_map.cells.how} of each\n{units}")
     axes.tick_params(labelleft=False)
+    if own.clipped is not None:
+        name = heat_map.columns[int(np.nanargmax(values)) * len(heat_map.columns) // len(values)]
+        axes.text(1, 1, f"{name} ▶ {measured.text(own.largest)}", transform=axes.transAxes, ha="right", va="bottom")
+
+
+def _scale_of_columns(values: NDArray[np.float64], measured: Quantity) -> Scale:
+    """Return the scale of the bars: all of them, or up to the second where the first would flatten the rest."""
+    whole = scale_of(values, measured, 100.0)
+    if np.count_nonzero(values > 0) < 3 or measured.is_percentage:  # noqa: PLR2004 - of two, none is the rest
+        return whole
+    second = float(np.sort(values[values > 0])[-2])
+    return Scale(second, whole.largest, 100.0) if whole.end > OUTLIER_COMPONENT * second else whole
 
 
 def _top(scale: Scale, measured: Quantity) -> float:
