@@ -33,7 +33,7 @@ from tokiod.tts.layout import (
     unreadable,
 )
 from tokiod.tts.live.conversion import convert, unlimited
-from tokiod.tts.live.create import LIBVER, Plan, build, new_dataset, no_pause, write_attributes, write_frame
+from tokiod.tts.live.create import LIBVER, Plan, build, new_dataset, no_pause, write_attribute, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
@@ -207,7 +207,7 @@ class _SealedWriter:
             file.create_group(OWN).attrs[FORM] = np.bytes_("sealed")
             for name, chunks in self.sealed.items():
                 dataset = _chunked(file, name, chunks)
-                write_attributes(dataset, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
+                write_attributes(dataset.id, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
                 for corner, packed in ahead(self.pool, pack, chunks.pieces()):
                     dataset.id.write_direct_chunk(corner, packed)
                     self.pause()
@@ -217,10 +217,10 @@ class _SealedWriter:
 
     def _write_counter(self, file: Any, name: str, order: NDArray[np.intp]) -> None:
         kept, proved = kept_samples(self.live, name, order)
-        _write(file, own_name("kept", name), kept).attrs[PROVED] = proved
+        write_attribute(_write(file, own_name("kept", name), kept), PROVED, proved)
         begin, end = self.live.begin[name].read(0, STATE_ROWS), DayCounter.of(self.live, name).end_state()
         max_step = np.int64(self.live.spec.matrices[name].max_step)
-        _write(file, own_name("begin", name), begin[:, order]).attrs[MAX_STEP] = max_step
+        write_attribute(_write(file, own_name("begin", name), begin[:, order]), MAX_STEP, max_step)
         _write(file, own_name("end", name), end[:, order])
 
     def verify(self, path: Path) -> None:
@@ -235,11 +235,11 @@ class _SealedWriter:
                 self.pause()
 
 
-def _write(file: Any, name: str, data: NDArray[Any]) -> h5py.Dataset:
-    """Write a small dataset as a whole."""
-    dataset = h5py.Dataset(new_dataset(file, name, data.shape, data.dtype))
-    dataset.id.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(data))
-    return dataset
+def _write(file: Any, name: str, data: NDArray[Any]) -> Any:
+    """Write a small dataset as a whole; return its h5py.h5d.DatasetID."""
+    node = new_dataset(file, name, data.shape, data.dtype)
+    node.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(data))
+    return node
 
 
 def _chunked(file: Any, name: str, chunks: Chunks) -> Any:
