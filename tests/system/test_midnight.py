@@ -23,18 +23,18 @@ pytestmark = pytest.mark.system
 MIDNIGHT = 1_541_314_800
 """2018-11-04T00:00 in Los Angeles; the day that begins has 25 hours."""
 RATE = 150
-"""Slow enough that also a busy machine makes the files of the day before midnight, a minute after the scene's beginning."""
+"""Slow enough that also a busy machine makes the files of the day before midnight, 100 s after the scene's beginning."""
 
 
 @pytest.fixture
 def scene():
     with tempfile.TemporaryDirectory(prefix="midnight-") as directory:
-        clock = SimulatedClock(MIDNIGHT - 9000.0, time.time(), RATE)
+        clock = SimulatedClock(MIDNIGHT - 15_000.0, time.time(), RATE)
         # The site's moment is the collectors' window: at this rate a minute would be a quarter of a second.
         site = Site(
-            epoch=MIDNIGHT - 13_000, timezone="America/Los_Angeles", osts=4, osss=2, mdts=1, hosts=3, devices=2, cores=2, moment=300
+            epoch=MIDNIGHT - 19_000, timezone="America/Los_Angeles", osts=4, osss=2, mdts=1, hosts=3, devices=2, cores=2, moment=300
         )
-        made = Scene(Path(directory), site, clock, window=300, retention=13_000, sources=(LMT, COLLECTD), log_level="debug")
+        made = Scene(Path(directory), site, clock, window=300, retention=19_000, sources=(LMT, COLLECTD), log_level="debug")
         made.prepare()
         try:
             made.start_simulator()
