@@ -6,17 +6,16 @@ from hypothesis import strategies as st
 
 from tokiod.bus import protocol
 from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.errors import Malformed, Refusal
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 number = st.integers(0, 2**53)
 from_writer = st.one_of(
-    st.builds(Welcome, text),
+    st.builds(Welcome, text, number),
     st.builds(Ack, text, text, number, number, number, number, st.dictionaries(text, number, max_size=3)),
     st.builds(Reject, text, text, number, number, number, text, st.booleans()),
-    st.builds(Beat, text),
-    st.builds(Reload, text),
+    st.builds(Beat, text, number),
 )
 
 

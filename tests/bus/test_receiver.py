@@ -8,7 +8,7 @@ import zmq
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import MAX_MESSAGES_PER_POLL, SILENCE_SECONDS, Receiver
 from tokiod.errors import Refusal, TokiodError
 
@@ -125,7 +125,7 @@ def test_every_collector_receives_a_beat_and_a_reload(receiver, collector):
     dealers = [collector(sender) for sender in ("a", "b")]
     receiver.beat()
     receiver.reload()
-    assert [answers(dealer, 2) for dealer in dealers] == [[Beat(EPOCH), Reload(EPOCH)]] * 2
+    assert [answers(dealer, 2) for dealer in dealers] == [[Beat(EPOCH), Beat(EPOCH, 1)]] * 2
 
 
 def test_only_the_first_hello_of_a_connection_is_welcomed(receiver, collector):

@@ -10,7 +10,7 @@ import zmq.asyncio
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.sender import MIN_REFUSALS, REFUSED, ConnectionLost, Sender, Stored
 
 FOREVER = 30.0
@@ -289,15 +289,18 @@ def test_the_ledger_is_reloaded_at_each_new_epoch_and_when_the_writer_asks(endpo
     async def main():
         reloads = []
         async with conversation(endpoint, on_reload=lambda: reloads.append("again")) as (sender, writer):
-            for epoch, trouble, expected in (("one", Welcome("one"), 1), ("one", Beat("two"), 1), ("two", Reload("two"), 2)):
+            for epoch, trouble, expected in (("one", Welcome("one"), 1), ("one", Beat("two"), 1), ("two", Beat("two", 1), 2)):
                 peer, _ = await writer.welcome(epoch)
                 await sender.welcomed()
                 assert len(reloads) == expected
                 await writer.send(peer, trouble)
-                while trouble != Reload("two") and sender.state.connected:
+                while trouble != Beat("two", 1) and sender.state.connected:
                     await asyncio.sleep(0.001)
             while len(reloads) < 3:
                 await asyncio.sleep(0.001)
+            await writer.send(peer, Beat("two", 1))
+            await asyncio.sleep(0.05)
+            assert len(reloads) == 3
 
     asyncio.run(main())
 

@@ -20,7 +20,7 @@ from tokiod.batch import Batch
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
 from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Reload, Welcome
+from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.ledger.ledger import Ledger
@@ -217,7 +217,7 @@ def test_after_a_failed_sync_nothing_of_it_is_acknowledged_and_the_same_windows_
     site.store(rows(0, 8))
     site.files.fail("fdatasync", 1, errno.EIO)
     lost = [rows(8, 12), rows(12, 16)]
-    assert site.store(*lost) == [Reload(EPOCH), *(rejected(one, "its file was quarantined", retry=True) for one in lost)]
+    assert site.store(*lost) == [Beat(EPOCH, 1), *(rejected(one, "its file was quarantined", retry=True) for one in lost)]
     assert site.stored() == [span(0, 8)]
     assert [path.name for path in site.tts.rglob("*.aside-*")] == ["fs.hdf5.aside-20180129T000000Z"]
     assert site.store(*lost, attempt=2) == [ack(8, 12, attempt=2), ack(12, 16, attempt=2)]
@@ -229,7 +229,7 @@ def test_a_day_that_failed_takes_no_other_day_with_it(site):
     site.store(rows(0, 8), rows(30, 34))
     site.files.fail("fdatasync", 1, errno.EIO)
     first, other = rows(8, 12), rows(34, 38)
-    assert site.store(first, other) == [Reload(EPOCH), ack(34, 38), rejected(first, "its file was quarantined", retry=True)]
+    assert site.store(first, other) == [Beat(EPOCH, 1), ack(34, 38), rejected(first, "its file was quarantined", retry=True)]
     assert site.stored() == [span(0, 8), span(30, 38)]
 
 
@@ -237,7 +237,7 @@ def test_a_file_that_vanished_is_forgotten_by_the_ledger_and_its_windows_are_col
     site.store(rows(0, 8), rows(30, 34))
     next(site.tts.rglob("2018-01-29/fs.hdf5")).unlink()
     late = rows(8, 12)
-    assert site.store(late) == [Reload(EPOCH), rejected(late, "its file was quarantined", retry=True)]
+    assert site.store(late) == [Beat(EPOCH, 1), rejected(late, "its file was quarantined", retry=True)]
     assert site.stored() == [span(30, 34)]
     assert site.store(rows(0, 8), late, attempt=2) == [ack(0, 8, attempt=2), ack(8, 12, attempt=2)]
     expected = cells_of(SAMPLES, 0, 12)
@@ -263,7 +263,7 @@ def test_a_file_that_is_lost_while_the_ledger_fails_is_forgotten_as_soon_as_the_
     late = rows(8, 12)
     assert site.store(late) == [rejected(late, "ledger: attempt to write a readonly database", retry=True)]
     site.ledger._database.sql.execute("PRAGMA query_only = 0")
-    assert site.store(late, attempt=2) == [Reload(EPOCH), ack(8, 12, attempt=2)]
+    assert site.store(late, attempt=2) == [Beat(EPOCH, 1), ack(8, 12, attempt=2)]
     assert site.stored() == [span(8, 12), span(30, 34)]
 
 
@@ -565,4 +565,4 @@ def test_what_maintenance_quarantines_is_forgotten_without_another_window(site):
     site.sink.miss(path)
     site.writer.turn(0)
     assert site.stored() == []
-    assert site.answers(1) == [Reload(EPOCH)]
+    assert site.answers(1) == [Beat(EPOCH, 1)]

@@ -5,9 +5,9 @@
     writer -> collector   Welcome                  the epoch of this run of the writer; it knows no earlier pieces: send all windows now
                           Ack, Reject              a window is in the file, synced, and in the ledger; or it is not, and why
                           Beat                     a sign of life
-                          Reload                   the ledger has changed: read it again
 
-Only an Ack counts. Other messages that are lost, repeated or late change nothing.
+Only an Ack counts. Other messages that are lost, repeated or late change nothing: that the ledger has lost windows and must be read again
+is a number in each Welcome and Beat, because a message of its own could go to a connection that is being replaced.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The answer to the first Hello of a connection; a second Welcome means that the writer had forgotten the connection."""
+    """The answer to the first Hello of a connection; a second Welcome means that the writer had forgotten the connection.
+
+    reloads: as in Beat.
+    """
 
     epoch: str
+    reloads: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):
@@ -75,18 +79,13 @@ class Reject(msgspec.Struct, frozen=True, tag="reject"):
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """A sign of life."""
+    """A sign of life. reloads: how often in this epoch the ledger has lost windows, which may have to be collected again."""
 
     epoch: str
+    reloads: int = 0
 
 
-class Reload(msgspec.Struct, frozen=True, tag="reload"):
-    """The ledger has lost windows: they may have to be collected again."""
-
-    epoch: str
-
-
-FromWriter = Welcome | Ack | Reject | Beat | Reload
+FromWriter = Welcome | Ack | Reject | Beat
 
 encode = msgspec.json.encode
 _hello = msgspec.json.Decoder(Hello).decode

@@ -68,6 +68,7 @@ class Receiver:
         self._monotonic = monotonic
         self._reassembly = Reassembly(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
+        self._reloads = 0
         self._server = bind(
             "bus", zmq.ROUTER, endpoint, keys, {zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.RCVHWM: MAX_MESSAGES_PER_POLL}
         )
@@ -121,11 +122,12 @@ class Receiver:
 
     def beat(self) -> None:
         """Send a sign of life to every collector."""
-        self._send_all(protocol.Beat(self.epoch))
+        self._send_all(protocol.Beat(self.epoch, self._reloads))
 
     def reload(self) -> None:
-        """Ask every collector to read the ledger again."""
-        self._send_all(protocol.Reload(self.epoch))
+        """Ask every collector to read the ledger again, also one that connects later."""
+        self._reloads += 1
+        self.beat()
 
     def close(self) -> None:
         """Unbind; the collectors send again what was not acknowledged."""
@@ -170,7 +172,7 @@ class Receiver:
             raise Malformed("hello", "a Hello of a connection that was replaced")
         for known, _ in others:
             self._forget(known)
-        answer = protocol.Beat(self.epoch) if peer in self._peers else protocol.Welcome(self.epoch)
+        answer = (protocol.Beat if peer in self._peers else protocol.Welcome)(self.epoch, self._reloads)
         self._peers[peer] = _Peer(hello.sender, hello.connection, self._monotonic())
         self._send(peer, answer)
 

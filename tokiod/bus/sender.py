@@ -74,7 +74,8 @@ class Sender:
     windows for a disk that always takes longer would never be acknowledged.
 
     silence: seconds (real ones: this is about processes) without a message after which the writer counts as gone.
-    on_reload: called when stored windows may have been lost: at each new epoch, including the first, and when the writer asks for it.
+    on_reload: called when stored windows may have been lost: at each new epoch, including the first, and when the writer asks for it, if
+    need be on the next connection.
     keys: if the writer requires them. connector: makes what connects to the writer.
     """
 
@@ -100,6 +101,7 @@ class Sender:
         self._windows = InFlightWindows(max_windows, max_bytes)
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
+        self._read_ledger: tuple[str, int] | None = None
         self._was_silent = False
         self._answered = self._postponed = self._refused = 0
         self._last_progress = 0.0
@@ -206,13 +208,13 @@ class Sender:
             raise ConnectionLost("another epoch")
         match message:
             case protocol.Welcome():
-                self._welcome(message.epoch)
+                self._welcome(message)
             case protocol.Ack():
                 self._resolve(message.attempt, Stored(message.cells, message.dropped))
             case protocol.Reject():
                 self._resolve(message.attempt, message.refusal)
-            case protocol.Reload():
-                self._on_reload()
+            case protocol.Beat():
+                self._reload_after(message)
 
     def _resolve(self, attempt: int, outcome: Stored | Refusal) -> None:
         if isinstance(outcome, Refusal) and outcome.when == "busy":
@@ -223,20 +225,25 @@ class Sender:
         self._windows.resolve(attempt, outcome)
         self._set_metrics()
 
-    def _welcome(self, epoch: str) -> None:
+    def _reload_after(self, message: protocol.Welcome | protocol.Beat) -> None:
+        """Have the ledger read again unless it was, since it last lost windows."""
+        if (state := (message.epoch, message.reloads)) != self._read_ledger:
+            self._read_ledger = state
+            self._on_reload()
+
+    def _welcome(self, message: protocol.Welcome) -> None:
+        epoch = message.epoch
         if self._welcomed.is_set():
             raise ConnectionLost("forgotten by the writer")
         self._refused = 0
-        is_new = epoch != self._epoch
-        if is_new:
+        if epoch != self._epoch:
             self._silence_limit = self._silence
         elif self._was_silent:
             self._silence_limit = min(2 * self._silence_limit, max(MAX_SILENCE_SECONDS, self._silence))
         self._epoch = epoch
         self._was_silent = False
         log.info("bus.connected", epoch=epoch, in_flight=len(self._windows))
-        if is_new:
-            self._on_reload()
+        self._reload_after(message)
         self._last_progress = asyncio.get_running_loop().time()
         resent = self._windows.resent
         self._windows.renew()
