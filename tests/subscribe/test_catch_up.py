@@ -226,3 +226,33 @@ def test_a_file_that_can_not_be_read_is_reported_by_name(tmp_path):
     archive = Archive(f"{tmp_path}/%Y-%m-%d/{{system}}.hdf5", "UTC", clock=FakeClock(EPOCH))
     with pytest.raises(TokiodError, match=rf"what was missed of fs/{GAUGE} can't be read from {path}: "):
         list(archive.read("fs", GAUGE, EPOCH, 0))
+
+
+@pytest.mark.parametrize("retry", ["heartbeat", "update"])
+def test_what_could_not_be_read_is_read_again_at_the_next_message_and_the_update_comes_at_once(tmp_path, retry):
+    published = Published(tmp_path)
+    samples = {"OST0000": {row: row + 1 for row in range(3 * LENGTH)}}
+    published.store(model.window(samples, 0, LENGTH))
+    path = next(tmp_path.glob("*/*.hdf5"))
+    published.store(model.window(samples, LENGTH, 2 * LENGTH), lost=lambda: True)
+    other = path.parent.with_name("2018-01-28") / path.name
+    other.parent.mkdir()
+    other.write_bytes(b"no HDF5" * 1000)
+    collected = model.window(samples, 2 * LENGTH, 3 * LENGTH)
+    (gauge,) = [batch for batch in published.sink.apply(collected).changes if batch.dataset == GAUGE]
+    assert published.sink.commit() == []
+    last = published.last[GAUGE]
+    stored = Stored(published.epoch, last.sequence + 1, last.watermark)
+    with pytest.raises(TokiodError, match="what was missed of"):
+        published.receive(wire.encode("fs", gauge, stored=stored))
+    times = {int(time) for event in published.events if isinstance(event, Update) for time in event.batch.time}
+    assert EPOCH + (3 * LENGTH - 1) * STEP in times
+    other.unlink()
+    if retry == "heartbeat":
+        published.receive(encode_heartbeat("fs", GAUGE, stored))
+    else:
+        published.receive(wire.encode("fs", gauge, stored=Stored(published.epoch, last.sequence + 2, last.watermark)))
+    assert published.picture[0, GAUGE, "OST0000"] == held(tmp_path)[0, GAUGE, "OST0000"]
+    events = len(published.events)
+    published.receive(encode_heartbeat("fs", GAUGE, stored))
+    assert len(published.events) == events

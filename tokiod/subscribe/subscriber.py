@@ -23,7 +23,7 @@ import zmq
 import zmq.asyncio
 
 from tokiod.bus import wire
-from tokiod.errors import Malformed
+from tokiod.errors import Malformed, TokiodError
 from tokiod.subscribe.catch_up import Archive
 
 if TYPE_CHECKING:
@@ -119,20 +119,44 @@ class Follower:
         self._archive = archive
         self._since = since
         self._newest: dict[tuple[str, str], int] = {}
+        self._unread: dict[tuple[str, str], tuple[int, int]] = {}
 
     def read(self, frames: Sequence[Frame]) -> Iterator[Gap | Update]:
-        """Yield the events of a message; the cells of a Gap follow it. Raises TokiodError for a file that can't be read."""
-        for event in self._reader.read(frames):
+        """Yield the events of a message; the cells of a Gap follow it, and an Update comes in any case.
+
+        Raises TokiodError at the end for a file that can't be read; the next message of the dataset, a heartbeat too, reads it again.
+        """
+        error: TokiodError | None = None
+        events = self._reader.read(frames)
+        if not events:
+            yield from self._catch_up(_topic(frames))
+        for event in events:
             topic = event.system, event.dataset
             if isinstance(event, Gap):
                 yield event
-            since = self._missed_since(event, is_new=topic not in self._newest)
+            self._note_missed(topic, self._missed_since(event, is_new=topic not in self._newest), event.watermark)
             self._newest.setdefault(topic, 0)
-            if since is not None:
-                for batch in self._archive.read(*topic, since, self._newest[topic]):
-                    yield self._note(Update(event.system, batch, event.watermark, caught_up=True))
+            try:
+                yield from self._catch_up(topic)
+            except TokiodError as caught:
+                error = caught
             if isinstance(event, Update):
                 yield self._note(event)
+        if error is not None:
+            raise error
+
+    def _note_missed(self, topic: tuple[str, str], since: int | None, watermark: int) -> None:
+        if since is not None:
+            before, _ = self._unread.get(topic, (since, 0))
+            self._unread[topic] = min(since, before), watermark
+
+    def _catch_up(self, topic: tuple[str, str]) -> Iterator[Update]:
+        """Read what was missed of a dataset. Raises TokiodError where a file can't be read: it stays to be read."""
+        if topic in self._unread:
+            since, watermark = self._unread[topic]
+            for batch in self._archive.read(*topic, since, self._newest[topic]):
+                yield self._note(Update(topic[0], batch, watermark, caught_up=True))
+            del self._unread[topic]
 
     def _missed_since(self, event: Gap | Update, *, is_new: bool) -> int | None:
         if is_new or isinstance(event, Update):
@@ -156,7 +180,8 @@ class Subscriber:
     archive: from which missed cells are read, see Follower; since: from when on, also what was stored before this subscriber connected.
     Reading takes time, in which messages wait here; those that are lost meanwhile are the next Gap.
     keys: if the feed requires them: ClientKeys.read(public key of the feed, own secret key), see tokiod.bus.curve.
-    Iterating raises TokiodError for a file that exists and can't be read; iterating again continues after it.
+    Iterating raises TokiodError for a file that exists and can't be read; iterating again continues, and the next message of the dataset
+    reads the file again.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default, by name
@@ -226,6 +251,12 @@ class Subscriber:
     def _read(self) -> Iterator[Gap | Update]:
         frames = [frame.buffer for frame in self._socket.recv_multipart(copy=False)]
         return iter(self.reader.read(frames)) if self._follower is None else self._follower.read(frames)
+
+
+def _topic(frames: Sequence[Frame]) -> tuple[str, str]:
+    """Return system and dataset of a message, which may be malformed."""
+    system, _, dataset = bytes(frames[0]).decode(errors="replace").partition("/") if frames else ("", "", "")
+    return system, dataset
 
 
 def _missed(last: Stored | None, stored: Stored, *, carries: bool) -> int | None:
