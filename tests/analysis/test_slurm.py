@@ -1,7 +1,9 @@
 """Records of sacct: jobs, steps and tasks, text of users, times with and without a zone. tests/system/test_slurm.py has a real Slurm."""
 
+import json
 import sys
 from datetime import datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -10,6 +12,9 @@ from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, job
 from tokiod.reader.errors import UnclearTime
 
 ZONE = ZoneInfo("America/Los_Angeles")
+SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "reading" / "sample.slurm"
+DARSHAN_START = 1490000867
+"""Of the same job's sample.darshan, in UTC epoch seconds."""
 USUAL = {
     "JobID": "7", "JobIDRaw": "7", "JobName": "vasp", "User": "ann", "State": "COMPLETED", "Start": "1517126460", "End": "1517126520",
     "NNodes": "2", "NodeList": "nid[001-002]", "WorkDir": "/scratch/ann", "ElapsedRaw": "60",
@@ -62,6 +67,32 @@ def test_local_times_are_those_of_the_zone_and_an_hour_that_occurs_twice_is_know
         times("2017-11-05T01:10:00", "Unknown", 600)
     with pytest.raises(SacctFailed, match="the time 'soon', which is neither"):
         times("soon", "Unknown", 0)
+
+
+def test_the_local_times_of_a_job_include_the_start_that_darshan_recorded():
+    (job,) = parsed(text({"Start": "2017-03-20T01:59:02", "End": "2017-03-20T02:11:38", "ElapsedRaw": "756"}), ZONE)
+    assert (job.start, job.end) == (1490000342, 1490001098)
+    assert job.start < DARSHAN_START < job.end
+
+
+@pytest.mark.skipif(not SAMPLE.exists(), reason="the reference answers are not part of the project")
+def test_every_record_of_the_reference_job_has_its_times_and_nodes():
+    records = json.loads(SAMPLE.read_text())
+    names = {"JobIDRaw": "jobidraw", "Start": "start", "End": "end"}
+    lines = [
+        {"JobID": jobid, "NNodes": str(len(one["nodelist"])), "NodeList": ",".join(one["nodelist"])}
+        | {name: one[key] for name, key in names.items()}
+        for jobid, one in records.items()
+    ]
+    found = [(job.raw_id, job.start, job.end, job.nodes, job.nodelist.split(",")) for job in parsed(text(*lines), ZONE)]
+    assert found == [
+        (one["jobidraw"], epoch(one["start"]), epoch(one["end"]), len(one["nodelist"]), one["nodelist"]) for one in records.values()
+    ]
+
+
+def epoch(local):
+    """UTC epoch seconds of a time in summer, 7 hours after that of Los Angeles."""
+    return int(datetime.fromisoformat(f"{local}-07:00").timestamp())
 
 
 @pytest.fixture
