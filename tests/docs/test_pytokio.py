@@ -1,0 +1,121 @@
+"""docs/pytokio.md: each line on the right runs as printed, and returns what was stored."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tokiod
+from tokiod.cli.tokioctl import main
+from tokiod.tts.live.create import create
+from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+
+PAGE = (Path(__file__).parents[2] / "docs" / "pytokio.md").read_text("utf-8")
+LINES = re.findall(r"^\| .* \| `([^`]+)` \|$", PAGE, re.MULTILINE)
+COMMANDS = [line for line in LINES if line.startswith("tokioctl ")]
+CALLS = [line for line in LINES if not line.startswith("tokioctl ")]
+START, STEP, ROWS, HOUR = 1_517_097_600, 60, 1440, 3600
+"""2018-01-28T00:00Z."""
+OSTS = ("OST0000", "OST0001", "OST0002")
+READ = "datatargets/readbytes"
+SACCT = """
+FIELDS = {"JobID": "4478544", "JobIDRaw": "4478544", "JobName": "vasp", "User": "ann", "State": "COMPLETED", "Start": "%d", "End": "%d",
+          "NNodes": "128", "NodeList": "nid[001-128]", "WorkDir": "/global/cscratch1/ann", "ElapsedRaw": "3600"}
+print(*("\\x1f".join(one) for one in (FIELDS, FIELDS.values())), sep="\\n")
+"""
+
+
+@pytest.fixture
+def cells(tmp_path, monkeypatch):
+    """The cells of a day of cscratch; the directory has all that the page names."""
+    monkeypatch.chdir(tmp_path)
+    cells = np.random.default_rng(3).integers(1, 1000, (ROWS, len(OSTS))).astype(float)
+    cells[5, 1] = np.nan
+    matrix = MatrixSpec(OSTS, counter=False)
+    path = tmp_path / "cscratch-2018-01-28.hdf5"
+    names = (READ, "datatargets/writebytes")
+    create(path, FileSpec(START, START + 86400, {"datatargets": GroupSpec(STEP, "lmt")}, dict.fromkeys(names, matrix)), created=START)
+    file = LiveFile.open(path)
+    for name in names:
+        file.cells[name].write_rows(0, np.where(np.isnan(cells), -0.0, cells))
+    file.commit()
+    file.close()
+    (tmp_path / "day.hdf5").symlink_to(path)
+    (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n4478544,{START + HOUR},{START + 2 * HOUR},cscratch\n")
+    rates = {str(START + 30 * i): i + 1 for i in range(60)}
+    (tmp_path / "rates.json").write_text(json.dumps({"sunn": {"xe-0": {"in": rates, "out": rates}}}))
+    (tmp_path / "sacct.py").write_text(SACCT % (START + HOUR, START + 2 * HOUR))
+    (tmp_path / "tokiod.toml").write_text(f"""\
+timezone = "UTC"
+[archive]
+path = "{tmp_path}/{{system}}-%Y-%m-%d.hdf5"
+[site]
+sacct = ["{sys.executable}", "{tmp_path}/sacct.py"]
+mounts = {{ "/global/cscratch1" = "cscratch" }}
+""")
+    monkeypatch.setenv("TOKIOD_CONFIG", str(tmp_path / "tokiod.toml"))
+    return cells
+
+
+def printed(command):
+    _, *arguments = shlex.split(command)
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_page_has_lines():
+    assert (len(COMMANDS), len(CALLS)) == (7, 9)
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " summarize " in line])
+def test_a_summary_holds_the_bytes_of_the_day(cells, command):
+    found = json.loads(printed(command))
+    assert (found["total"]["read_bytes"], found["total"]["missing_pts"]) == (np.nansum(cells), 1)
+    options = {name for name in ("bins", "columns", "timesteps") if f"--{name}" in command}
+    assert options <= found.keys()
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " job " in line])
+def test_a_job_holds_the_bytes_of_its_hour(cells, command):
+    assert json.loads(printed(command))["fs_tot_bytes_read"] == cells[60:120].sum()
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " archive " in line])
+@pytest.mark.usefixtures("cells")
+def test_saved_responses_become_a_file(command, tmp_path):
+    printed(command)
+    with tokiod.open("net", START, START + 1800, path=tmp_path / "net.hdf5") as archive:
+        assert all(np.isfinite(archive.array(name)[...]).any() for name in archive.datasets() if not name.endswith("/missing"))
+        assert archive.datasets()
+
+
+@pytest.mark.parametrize("line", CALLS)
+def test_a_call_returns_the_cells(cells, line, tmp_path):
+    if ".frame(" in line or ".frame()" in line:
+        pytest.importorskip("pandas")
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    names = {"tokiod": tokiod}
+    exec(block, names)
+    found = eval(line, names)
+    expected = {
+        "archive.columns": OSTS,
+        ".step": STEP,
+        ".missing(": np.isnan(cells),
+        "readrates": cells / STEP,
+        "T01:00Z": cells[60:120],
+        '"1h", "sum"': np.nansum(cells.reshape(24, 60, -1), axis=1),
+        "archive.frame": cells,
+        "[...]": cells,
+    }
+    if "archive.paths" in line:
+        assert [path.resolve() for path in found] == [tmp_path / "cscratch-2018-01-28.hdf5"]
+        return
+    answer = next(value for mark, value in expected.items() if mark in line)
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(answer))
