@@ -108,8 +108,9 @@ def subscribe(endpoint: str, count: int, unread: int) -> None:
 
     It ends when each of them has received, of each topic, the last message that one of them had at that line.
     """
-    # Real subscribers have processors of their own: here they are one process that uses what the daemon leaves.
-    os.nice(19)
+    # Real subscribers have processors of their own: here they are one process that uses what the daemon leaves. With less than this,
+    # it got so little beside two busy processes that it had not read everything after ten minutes.
+    os.nice(10)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     context = zmq.Context()

@@ -280,8 +280,10 @@ def test_a_crowd_of_subscribers_of_which_some_never_read_delays_nothing_and_miss
         try:
             # One process for all of them: on a busy machine it is late.
             output, _ = crowd.communicate("\n", timeout=600 + SECONDS)
-        finally:
+        except subprocess.TimeoutExpired:
             crowd.kill()
+            crowd.communicate()
+            raise
         first, last = map(json.loads, output.splitlines())
         with capsys.disabled():
             print(f"connected in {first['connected']:.1f} s, {last['messages']} messages to {last['live']}, {last['holes']} missed, "
