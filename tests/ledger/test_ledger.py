@@ -335,16 +335,16 @@ def test_an_older_ledger_counts_what_it_has_stored_as_data(tmp_path):
     with Ledger.open(path) as ledger:
         ledger.register(config(), since=0)
         ledger.store([StoredEntry(entry(0, 600).meta, 0, is_empty=True)], NOW)
-        assert (ledger.data_end("lmt"), ledger.silence("lmt", None)) == (None, Window(0, 600))
+        assert (ledger.data_end("lmt"), ledger.silence("lmt", None, NOW)) == (None, Window(0, 600))
     with sqlite3.connect(path) as old:
         old.executescript("ALTER TABLE source DROP COLUMN data_end; PRAGMA user_version = 7;")
     old.close()
     with Ledger.open_readonly(path) as ledger:
         assert ledger.sources()[0].data_end == 600
     with Ledger.open(path) as ledger:
-        assert (ledger.data_end("lmt"), ledger.silence("lmt", 600), ledger.sources()[0].data_end) == (600, None, 600)
+        assert (ledger.data_end("lmt"), ledger.silence("lmt", 600, NOW), ledger.sources()[0].data_end) == (600, None, 600)
         ledger.store([StoredEntry(entry(600, 900).meta, 0, is_empty=True)], NOW)
-        assert ledger.silence("lmt", ledger.data_end("lmt")) == Window(600, 900)
+        assert ledger.silence("lmt", ledger.data_end("lmt"), NOW) == Window(600, 900)
 
 
 def test_empty_spans_are_joined_and_are_no_failure_and_end_when_they_are_stored(ledger):
@@ -354,10 +354,11 @@ def test_empty_spans_are_joined_and_are_no_failure_and_end_when_they_are_stored(
         ledger.empty("lmt", Window(start, start + 60), "none", NOW + start)
     assert [(one.state, one.window) for one in ledger.unstored("lmt")] == [("failed", Window(0, 60)), ("empty", Window(60, 240))]
     assert ledger.last_failure("lmt").window == Window(0, 60)
-    assert ledger.silence("lmt", None) == Window(60, 240)
-    assert ledger.silence("lmt", 120) == Window(120, 240)
-    assert ledger.silence("lmt", 120, Window(300, 360)) == Window(300, 360)
-    assert ledger.silence("lmt", 240) is None
+    assert ledger.silence("lmt", None, NOW) == Window(60, 240)
+    assert ledger.silence("lmt", 120, NOW) == Window(120, 240)
+    assert ledger.silence("lmt", 120, NOW, Window(300, 360)) == Window(300, 360)
+    assert ledger.silence("lmt", 240, NOW) is None
+    assert (ledger.silence("lmt", None, 200), ledger.silence("lmt", 120, 120)) == (Window(60, 200), None)
     ledger.store([entry(60, 120), entry(180, 240)], NOW)
     assert [(one.state, one.window) for one in ledger.unstored("lmt")] == [("failed", Window(0, 60)), ("empty", Window(120, 180))]
     assert list(ledger.answered("lmt", 0)) == [(60, 120, False), (120, 180, True), (180, 240, False)]

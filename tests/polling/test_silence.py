@@ -22,7 +22,7 @@ def site(tmp_path, monkeypatch):
 
 
 def one_cell(window):
-    time, column, value = np.array([window.start]), np.zeros(1, np.uint32), np.ones(1)
+    time, column, value = np.array([window.end - 5]), np.zeros(1, np.uint32), np.ones(1)
     return [Batch("datatargets/readrates", "gauge", 5, ("OST0000",), time, column, value)]
 
 
@@ -132,6 +132,29 @@ def test_a_true_silence_is_queried_once_more_when_records_come_and_is_stored_the
     again = [w for w in asked if silent.start + EMPTY_AFTER <= w.start < silent.end - WINDOW]
     # Once in its turn, while it was silent now and then for late records, and once when records came.
     assert 2 * len(set(again)) <= len(again) <= 6 * len(set(again))
+
+
+@pytest.mark.parametrize("ahead", [300, 2 * HOUR])
+def test_windows_of_a_time_that_has_not_come_are_not_stored_while_the_clock_is_ahead(site, ahead):
+    async def scenario():
+        now = lambda: NOON + s.clock.monotonic()  # noqa: E731 - the source's own clock
+        s = site(behave=Records(lambda w: w.end <= now(), found=True), empty_after=EMPTY_AFTER, retention=4 * HOUR)
+        async with s.polled():
+            await s.advance(600)
+            s.clock.jump(ahead)
+            await s.advance(600)
+            stored = list(s.ledger.stored("lmt"))
+            s.clock.jump(-ahead)
+            await s.advance(2 * WINDOW)
+            state = s.status.state
+            await s.advance(ahead + HOUR)
+            return stored, state, list(s.ledger.stored("lmt")), empty(s), s.ledger.jobs.all(), s.writer.stored
+
+    stored, state, stored_after, kept, jobs, answers = asyncio.run(scenario())
+    assert (stored, state) == ([(NOON - 4 * HOUR, NOON + 1200)], "running")
+    assert stored_after[0][1] >= NOON + 1200 + ahead + HOUR - WINDOW
+    assert (len(stored_after), kept, jobs) == (1, [], [])
+    assert all(w.end <= time for time, w in answers)
 
 
 def test_late_records_of_an_empty_window_are_found_while_the_source_stays_silent(site):

@@ -204,12 +204,13 @@ class Ledger:
         """Return the end of the newest stored window of a source that had a sample, None without one."""
         return sources.data_end(self._database.sql, source)
 
-    def silence(self, source: str, data_end: int | None, window: Window | None = None) -> Window | None:
+    def silence(self, source: str, data_end: int | None, now: int, window: Window | None = None) -> Window | None:
         """Return the newest span without a hole in which a source answered and had no sample, None if its newest window had one.
 
-        data_end: as data_end() returns it, or later; window: one that was just answered without a sample and is not recorded yet.
+        data_end: as data_end() returns it, or later; now: the span's latest end, epoch seconds; window: one that was just answered without
+        a sample and is not recorded yet.
         """
-        return spans.silence(self._database.sql, source, data_end, window)
+        return spans.silence(self._database.sql, source, data_end, now, window)
 
     def unstored(self, source: str) -> list[Unstored]:
         """Return the spans of a source that failed, were rejected, are lost or empty, oldest first."""

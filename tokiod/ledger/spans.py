@@ -97,10 +97,11 @@ def answered(sql: sqlite3.Connection, source: str, since: int) -> Iterator[tuple
     return ((start, end, bool(is_empty)) for start, end, is_empty in rows)
 
 
-def silence(sql: sqlite3.Connection, source: str, data_end: int | None, window: Window | None = None) -> Window | None:
+def silence(sql: sqlite3.Connection, source: str, data_end: int | None, now: int, window: Window | None = None) -> Window | None:
     """Return the span without a hole that ends with the newest window that a source answered, if it begins after all data of the source.
 
-    data_end: the end of the newest window with data; window: one that was just answered without any.
+    data_end: the end of the newest window with data; now: epoch seconds; answers for a time after it do not count. window: one
+    that was just answered without any.
     """
     since = data_end or 0
     rows = sql.execute(
@@ -108,7 +109,7 @@ def silence(sql: sqlite3.Connection, source: str, data_end: int | None, window: 
            UNION ALL SELECT start, "end" FROM unstored WHERE source = :source AND "end" > :since AND state = 'empty' ORDER BY 1""",
         {"source": source, "since": since},
     )
-    known = Ranges(rows)
+    known = Ranges((start, min(end, now)) for start, end in rows if start < now)
     if window is not None:
         known.add(window.start, window.end)
     known.remove(0, since)

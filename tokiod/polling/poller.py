@@ -125,7 +125,10 @@ class Poller:
 
     def doubts(self, collected: Collected) -> bool:
         """Return whether a window of a backfill without records may have some once the source returns any."""
-        return self._silence.doubts(collected)
+        return self._silence.doubts(collected, self._premature_seconds(collected.meta.window))
+
+    def _premature_seconds(self, window: Window) -> float:
+        return self._schedule.premature_seconds(window, self._clock.time(), self._clock.monotonic())
 
     async def _turn(self) -> None:
         if self._is_stale and not await self._has_loaded():
@@ -211,8 +214,9 @@ class Poller:
             self._schedule.note_samples(samples_end)
         if self._has_ended_silence(collected):
             self._schedule.release_empty()
-        if self._silence.doubts(collected) and self._status.empty_window(window):
-            self._schedule.keep_empty(window, self._clock.monotonic() + self._silence.retry_seconds(window))
+        premature = self._premature_seconds(window)
+        if self._silence.doubts(collected, premature) and self._status.empty_window(window):
+            self._schedule.keep_empty(window, self._clock.monotonic() + self._silence.retry_seconds(window, premature))
             self._answered_well(window, query)
             return
         answer = await self._submit(collected)

@@ -285,6 +285,13 @@ class Schedule:
         """Note that the source has returned samples up to a time, which has thus passed."""
         self._samples_until = max(self._samples_until or 0, until)
 
+    def premature_seconds(self, window: Window, now: float, tick: float) -> float:
+        """Return how long it takes until a window has certainly passed, seconds; 0.0 for one that has, and before the first sample.
+
+        A source had settled when its newest samples came, so as much time had passed since their end.
+        """
+        return 0.0 if self._samples_until is None else max(0.0, window.end - self._config.settle - self.proven_time(now, tick))
+
     def write_off(self, span: Window) -> None:
         """Leave out a span from overdue(): the ledger records its state."""
         self._accounted.add(span.start, span.end)

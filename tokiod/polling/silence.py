@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # somewhere else. Only what the source returns next can tell which. So once a source has returned nothing for `empty_after`, its empty
 # windows are kept apart and are queried again when a window with records comes. Windows older than records that came since the source
 # was started are beyond doubt. The first windows of a silence were stored before it was known to be one: a backfill queries them again.
+# With a clock that is ahead there is a third cause: a source has no records of a time that has not come. So an empty window is kept apart,
+# too, until its time has certainly passed, and a span after the present is no silence.
 class Silence:
     """The silence of one polled source: the span until now without any record. Methods raise LedgerError.
 
@@ -38,7 +40,7 @@ class Silence:
         """Read from the ledger how long the source has been silent."""
         known = self._ledger.data_end(self._config.name)
         self._data_end = known if self._data_end is None else max(self._data_end, known or 0)
-        self.span = self._ledger.silence(self._config.name, self._data_end)
+        self.span = self._read_span()
         self._was_silent_before = not self._has_data and (self.span is not None or self._data_end is None)
 
     @property
@@ -48,9 +50,9 @@ class Silence:
 
     def note(self, collected: Collected) -> bool:
         """Note a collected window; return whether the newest window has records, so that all that was empty must be queried again."""
-        window, name = collected.meta.window, self._config.name
+        window = collected.meta.window
         if collected.is_empty:
-            self.span = self._ledger.silence(name, self._data_end, window) if window.end > (self._data_end or 0) else self.span
+            self.span = self._read_span(window) if window.end > (self._data_end or 0) else self.span
             return False
         self._has_data = True
         self._data_end = max(self._data_end or 0, window.end)
@@ -58,6 +60,9 @@ class Silence:
             self._end_silence(self.span, window.end)
         self._was_silent_before &= self.span is not None
         return self.span is None
+
+    def _read_span(self, window: Window | None = None) -> Window | None:
+        return self._ledger.silence(self._config.name, self._data_end, int(self._clock.time()), window)
 
     def _end_silence(self, span: Window, until: int) -> None:
         """Have what is stored of a silence collected again: it was stored before the silence was known to be one."""
@@ -67,16 +72,19 @@ class Silence:
             for part in self._ledger.stored(self._config.name, ended).within(ended.start, ended.end):
                 self._ledger.jobs.add(JobRequest(self._config.name, part, force=True), self._clock.time())
 
-    def doubts(self, collected: Collected) -> bool:
-        """Return whether a noted window without records may have some once the source returns any."""
+    def doubts(self, collected: Collected, premature_seconds: float) -> bool:
+        """Return whether a noted window without records may have some once the source returns any, or once its time has passed."""
         if not collected.is_empty or not self._replayable or not self._config.can_be_empty:
             return False
         is_past = collected.meta.window.end <= (self._data_end or 0)
-        return self.is_long or (is_past and (self.span is not None or not self._has_data))
+        return premature_seconds > 0 or self.is_long or (is_past and (self.span is not None or not self._has_data))
 
-    def retry_seconds(self, window: Window) -> float:
-        """Return seconds until an empty window is queried again while the source stays silent: as long as it is old, for late records."""
-        return max(self._config.empty_seconds, self._clock.time() - window.end)
+    def retry_seconds(self, window: Window, premature_seconds: float) -> float:
+        """Return seconds until an empty window is queried again while the source stays silent.
+
+        That is when its time has certainly passed; then for late records, after as long as it is old.
+        """
+        return premature_seconds or max(self._config.empty_seconds, self._clock.time() - window.end)
 
     def reason(self) -> str:
         """Return what the status reports of an empty source."""

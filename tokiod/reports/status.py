@@ -190,7 +190,7 @@ def _source(config: SourceConfig, known: SourceRow | None, ledger: Ledger | None
     failure = ledger.last_failure(config.name)
     due = calendar.window(int(now - config.settle), config.window).start
     last = known.last
-    silence = ledger.silence(config.name, known.data_end)
+    silence = ledger.silence(config.name, known.data_end, int(now))
     watermark, gaps = _progress(ledger, config.name, known.since, due)
     return SourceLine(
         name=config.name,
