@@ -124,6 +124,11 @@ class Source:
         """Return all samples of a column as they are in the end."""
         return {row: self.value(dataset, name, row, float("inf")) for row in self.samples[dataset][name]}
 
+    def holds(self, span: Window) -> bool:
+        """Return whether the source has a sample of a span in the end."""
+        rows = range(self.row(span.start), self.row(span.end))
+        return any(row in column for columns in self.samples.values() for column in columns.values() for row in rows)
+
     def names(self, window: Window) -> tuple[str, ...]:
         """Return the components that are known on the day of a window, none on a day without any data."""
         if self.last_old_row < self.row(window.start) < self.row(self.live):
