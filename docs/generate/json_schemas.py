@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tokiod.analysis.export import Exported
+from tokiod.analysis.health import Health
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.ls import Listing
@@ -28,6 +29,7 @@ PRINTED: dict[str, Any] = {
     "backfill": Backfill | list[Backfill],
     "export": Exported,
     "gaps": list[Gap],
+    "health": Health,
     "job": dict[str, float | int | str | None],
     "ls": Listing,
     "once": Once,

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import lmt_database
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -22,6 +23,7 @@ from tokiod.cli.tokiod import main as tokiod
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.live.create import create
+from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
@@ -52,6 +54,7 @@ CALLS = {
     "tokioctl completion": ["bash"],
     "tokioctl export": [f"fs:{DAY}", "datatargets/readbytes"],
     "tokioctl gaps": [],
+    "tokioctl health": ["{directory}/full.hdf5"],
     "tokioctl job": ["--system", "fs", "--start", f"{DAY}T00:00:00", "--end", f"{DAY}T00:01:00"],
     "tokioctl ls": ["fs"],
     "tokioctl once": ["one"],
@@ -82,6 +85,13 @@ def directory(tmp_path):
         START, START + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=True)}
     )
     create(tmp_path / "tts" / DAY / "fs.hdf5", spec, created=START)
+    fullness = {name: MatrixSpec(("fs-OST0000",), counter=False) for name in ("fullness/bytes", "fullness/bytestotal")}
+    create(tmp_path / "full.hdf5", FileSpec(START, START + 86400, {"fullness": GroupSpec(300, "lustre")}, fullness), created=START)
+    file = LiveFile.open(tmp_path / "full.hdf5")
+    for name in fullness:
+        file.cells[name].write_rows(0, np.ones((1, 1)))
+    file.commit()
+    file.close()
     return tmp_path
 
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console, Group
 
-from tokiod.cli.commands import backfill_view, gaps, job, ls, once, status_view, summarize
+from tokiod.analysis.health import Target
+from tokiod.cli.commands import backfill_view, gaps, health, job, ls, once, status_view, summarize
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
 from tokiod.reader.part import DatasetEntry
@@ -56,6 +57,7 @@ def tables():
     backfill = Job(12345, SOURCE, NOON, NOON + 60, (), False, 1, NOON, "running", REASON, 123456, 10**10, NOON)
     yield "backfill_view", backfill_view._table([backfill], _NoJobs)
     yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15}, {})
+    yield "health", health._targets([Target(f"{SOURCE}-OST00a1", 10**12, 10**13, 10**9, 10**10, away=True)] * 2)
     yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
     yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})
     yield "summarize", summarize._total(summarize.Total(1e15, 1e15, 123, 10**9, 12.3, 17279, 17279))

@@ -39,8 +39,9 @@ def cells(tmp_path, monkeypatch):
     cells[5, 1] = np.nan
     matrix = MatrixSpec(OSTS, counter=False)
     path = tmp_path / "cscratch-2018-01-28.hdf5"
-    names = (READ, "datatargets/writebytes")
-    create(path, FileSpec(START, START + 86400, {"datatargets": GroupSpec(STEP, "lmt")}, dict.fromkeys(names, matrix)), created=START)
+    names = (READ, "datatargets/writebytes", "fullness/bytes")
+    groups = dict.fromkeys(("datatargets", "fullness"), GroupSpec(STEP, "lmt"))
+    create(path, FileSpec(START, START + 86400, groups, dict.fromkeys(names, matrix)), created=START)
     file = LiveFile.open(path)
     for name in names:
         file.cells[name].write_rows(0, np.where(np.isnan(cells), -0.0, cells))
@@ -71,7 +72,7 @@ def printed(command):
 
 
 def test_the_page_has_lines():
-    assert (len(COMMANDS), len(CALLS)) == (7, 9)
+    assert (len(COMMANDS), len(CALLS)) == (8, 9)
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " summarize " in line])
@@ -85,6 +86,11 @@ def test_a_summary_holds_the_bytes_of_the_day(cells, command):
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " job " in line])
 def test_a_job_holds_the_bytes_of_its_hour(cells, command):
     assert json.loads(printed(command))["fs_tot_bytes_read"] == cells[60:120].sum()
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " health " in line])
+def test_a_state_is_that_of_the_last_sample(cells, command):
+    assert [one["used_kib"] for one in json.loads(printed(command))["targets"]] == cells[-1].tolist()
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " archive " in line])

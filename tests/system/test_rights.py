@@ -59,6 +59,7 @@ def arguments(site, user, command):
         "completion": ["bash"],
         "demo": ["--seconds", "10", "--directory", own / "demo"],
         "export": ["one:2018-01-28", "datatargets/readbytes"],
+        "health": ["one:2018-01-28"],
         "job": ["--system", "one", "--start", SPAN[0], "--end", SPAN[1]],
         "keygen": [own, "key"],
         "once": ["one-lmt"],

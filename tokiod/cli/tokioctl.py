@@ -11,8 +11,8 @@ from tokiod.cli.common.examples import examples
 from tokiod.cli.common.fast_exit import at_once
 
 COMMANDS = (
-    "archive", "backfill", "completion", "export", "gaps", "job", "ls", "once", "ping", "plot", "reload", "report", "seal", "status",
-    "summarize", "tail", "verify",
+    "archive", "backfill", "completion", "export", "gaps", "health", "job", "ls", "once", "ping", "plot", "reload", "report", "seal",
+    "status", "summarize", "tail", "verify",
 )  # fmt: skip
 
 

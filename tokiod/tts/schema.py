@@ -53,7 +53,7 @@ _UNITS_OF_GROUP = {
     "dataservers": _SERVER,
     "mdservers": _SERVER,
     "fullness": {"bytes": "KiB", "bytestotal": "KiB", "inodes": "inodes", "inodestotal": "inodes"},
-    "failover": {"datatargets": "", "mdtargets": ""},
+    "failover": {"datatargets": "", "mdtargets": "", "dataservers": ""},
 }
 UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
 DATASETS = tuple(UNITS)

@@ -19,7 +19,7 @@ from tokiod.window import Calendar, iso
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tokiod.clock import Clock
 
@@ -34,6 +34,17 @@ class NamedFiles:
     name: str
     paths: Sequence[Path]
     span: Span
+    zone: dt.tzinfo
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAt:
+    """The files that the state of a system at a time needs, as NamedFiles. time: UTC epoch seconds."""
+
+    name: str
+    paths: Sequence[Path]
+    time: int
     zone: dt.tzinfo
     label: str
 
@@ -67,6 +78,30 @@ def named_files(what: str, limits: Limits, config_path: Path, clock: Clock) -> N
         end = now if limits.end is None else moment("--end", limits.end, zone, now)
         span = _span(limits, zone, now, Span(min(calendar.day(end - 1).start, end - 1), end))
     return NamedFiles(system, Templates(config.templates).paths(system, span, calendar), span, zone, config.site.names.get(system, system))
+
+
+def files_at(what: str, time: str | None, timezone: str | None, needed: Callable[[int], Span], config_path: Path, clock: Clock) -> FilesAt:
+    """Return the files that the state of a time needs: of a file its last row, of a date its end, else now, unless `time` is given.
+
+    needed: the span of the rows that the state of a time may need. Raises Failed, ConfigError.
+    """
+    now = int(clock.time())
+    if _is_path(what):
+        zone, whole = zone_of(timezone or _timezone(config_path)), _span_of_file(Path(what))
+        at = max(min(now, whole.end - 1), whole.start) if time is None else moment("--time", time, zone, now)
+        return FilesAt(Path(what).stem, [Path(what)], at, zone, Path(what).name)
+    config = configuration.load(config_path)
+    zone, calendar = zone_of(timezone or config.timezone), Calendar(config.timezone)
+    system, _, date = what.partition(":")
+    if system not in config.systems:
+        raise Failed(f"{what} is not a file, and {system!r} is an unknown system{instead(system, config.systems)}")
+    if date and time is not None:
+        raise Failed(f"{what} and --time both name a time; write {system} --time {date}T12:00:00")
+    at = now if time is None else moment("--time", time, zone, now)
+    if date:
+        at = min(now, calendar.day_of_date(date_of(date, calendar.zone, now)).end - 1)
+    paths = Templates(config.templates).paths(system, needed(at), calendar)
+    return FilesAt(system, paths, at, zone, config.site.names.get(system, system))
 
 
 def _is_path(what: str) -> bool:
