@@ -40,6 +40,7 @@ PRINTED: dict[str, Any] = {
     "status": Status,
     "summarize": Summary,
     "tail": Line,
+    "umami": dict[str, dict[str, float | None]],
     "verify": Comparison,
 }
 """The printed type by command: for `tail` one line, for `job` one job, for `backfill` one job or the list of --list."""

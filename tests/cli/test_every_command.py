@@ -65,6 +65,7 @@ CALLS = {
     "tokioctl seal": [DAY],
     "tokioctl status": [],
     "tokioctl summarize": [f"fs:{DAY}"],
+    "tokioctl umami": ["--csv", "{directory}/jobs.csv"],
     "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
 }  # fmt: skip
 ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod demo", "tokioctl tail"}
@@ -85,6 +86,7 @@ def directory(tmp_path):
         START, START + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=True)}
     )
     create(tmp_path / "tts" / DAY / "fs.hdf5", spec, created=START)
+    (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n7,{START},{START + 60},fs\n")
     fullness = {name: MatrixSpec(("fs-OST0000",), counter=False) for name in ("fullness/bytes", "fullness/bytestotal")}
     create(tmp_path / "full.hdf5", FileSpec(START, START + 86400, {"fullness": GroupSpec(300, "lustre")}, fullness), created=START)
     file = LiveFile.open(tmp_path / "full.hdf5")

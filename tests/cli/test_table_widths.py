@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console, Group
 
 from tokiod.analysis.health import Target
-from tokiod.cli.commands import backfill_view, gaps, health, job, ls, once, status_view, summarize
+from tokiod.analysis.umami import Umami, UmamiMetric
+from tokiod.cli.commands import backfill_view, gaps, health, job, ls, once, status_view, summarize, umami
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
 from tokiod.reader.part import DatasetEntry
@@ -58,6 +59,7 @@ def tables():
     yield "backfill_view", backfill_view._table([backfill], _NoJobs)
     yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15}, {})
     yield "health", health._targets([Target(f"{SOURCE}-OST00a1", 10**12, 10**13, 10**9, 10**10, away=True)] * 2)
+    yield "umami", umami._table(Umami({"x": UmamiMetric([1, 2, 3], [123456.789, 23456.78, 1234567.8], "largest OSS CPU load (%)", True)}))
     yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
     yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})
     yield "summarize", summarize._total(summarize.Total(1e15, 1e15, 123, 10**9, 12.3, 17279, 17279))

@@ -49,6 +49,8 @@ def cells(tmp_path, monkeypatch):
     file.close()
     (tmp_path / "day.hdf5").symlink_to(path)
     (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n4478544,{START + HOUR},{START + 2 * HOUR},cscratch\n")
+    runs = "".join(f"{n},{START + n * HOUR},{START + (n + 1) * HOUR},cscratch\n" for n in (3, 1))
+    (tmp_path / "runs.csv").write_text(f"jobid,start,end,system\n{runs}")
     rates = {str(START + 30 * i): i + 1 for i in range(60)}
     (tmp_path / "rates.json").write_text(json.dumps({"sunn": {"xe-0": {"in": rates, "out": rates}}}))
     (tmp_path / "sacct.py").write_text(SACCT % (START + HOUR, START + 2 * HOUR))
@@ -72,7 +74,7 @@ def printed(command):
 
 
 def test_the_page_has_lines():
-    assert (len(COMMANDS), len(CALLS)) == (8, 9)
+    assert (len(COMMANDS), len(CALLS)) == (10, 9)
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " summarize " in line])
@@ -86,6 +88,14 @@ def test_a_summary_holds_the_bytes_of_the_day(cells, command):
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " job " in line])
 def test_a_job_holds_the_bytes_of_its_hour(cells, command):
     assert json.loads(printed(command))["fs_tot_bytes_read"] == cells[60:120].sum()
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " umami " in line])
+def test_an_umami_has_the_metrics_of_each_job(cells, command):
+    found = json.loads(printed(command))
+    assert {time: one["fs_tot_gibs_read"] * 2**30 for time, one in found.items()} == {
+        str(START + n * HOUR): cells[60 * n : 60 * n + 60].sum() for n in (1, 3)
+    }
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " health " in line])

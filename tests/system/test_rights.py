@@ -38,6 +38,9 @@ def cells(state):
 def site():
     need_users()
     with open_directory() as directory, UserSite(directory).running() as made:
+        jobs = directory / "jobs.csv"
+        jobs.write_text(f"jobid,start,end,system\n7,{SPAN[0]},{SPAN[1]},one\n")
+        jobs.chmod(0o644)
         yield made
 
 
@@ -68,6 +71,7 @@ def arguments(site, user, command):
         "seal": ["2018-01-28" if site.daemon else "2018-01-29"],
         "summarize": ["one:2018-01-28"],
         "tail": ["--since", "5m"],
+        "umami": ["--csv", site.directory / "jobs.csv"],
         "verify": ["one-lmt", *SPAN],
     }
     words = site.words(program, name, *rest, *map(str, more.get(name, [])))

@@ -52,8 +52,8 @@ def save(path, start):
     file.close()
 
 
-def tokioctl(site, *words, code=0):
-    command = [sys.executable, "-m", "tokiod.cli.tokioctl", "job", *map(str, words), "--config", str(site / "tokiod.toml")]
+def tokioctl(site, *words, code=0, name="job"):
+    command = [sys.executable, "-m", "tokiod.cli.tokioctl", name, *map(str, words), "--config", str(site / "tokiod.toml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -97,6 +97,18 @@ def test_an_array_has_a_row_for_each_task_and_one_of_them_can_be_named(slurm, si
     assert sorted(job["_jobid"] for job in found) == [f"{jobid}_1", f"{jobid}_2"]
     (one,) = rows(site, f"{jobid}_2")
     assert one == next(job for job in found if job["_jobid"] == f"{jobid}_2")
+
+
+def test_earlier_jobs_of_the_same_name_are_those_that_completed_before(slurm, site):
+    """The name has a comma, which separates names in options of sacct."""
+    options = ("--job-name=model,7", f"--chdir={site}/scratch")
+    first, second = slurm.ended(*options, script="sleep 2"), slurm.ended(*options, script="sleep 2")
+    slurm.ended("--job-name=model", f"--chdir={site}/scratch", script="sleep 2")
+    found = json.loads(tokioctl(site, second, "--json", name="umami").stdout)
+    times = {str(row["_datetime_start"]): row["fs_tot_gibs_read"] for jobid in (first, second) for row in rows(site, jobid)}
+    assert {time: row["fs_tot_gibs_read"] for time, row in found.items()} == times
+    assert len(times) == 2
+    tokioctl(site, first, "--json", name="umami", code=1)  # nothing before it
 
 
 def test_a_job_that_runs_ends_now_and_one_that_waits_has_not_started(slurm, site):

@@ -99,6 +99,9 @@ class Health(msgspec.Struct, frozen=True):
     targets: list[Target]
 
 
+KEYS = tuple(field for field in Health.__struct_fields__ if field.startswith("fshealth_"))
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The values of a row by column, without missing ones. time: its left edge in UTC epoch seconds."""
@@ -143,6 +146,11 @@ def health(system: str, paths: Sequence[Path], time: int, parts: OpenParts) -> H
         **_overload(last_sample(paths, SERVED, time, parts), time, [one for one in moved if one is not None], full["fshealth_ost_count"]),
     }
     return msgspec.convert({"_file_system": system, **figures, "targets_away": sum(away) if away else None, "targets": targets}, Health)
+
+
+def health_keys(found: Health) -> dict[str, int | float | str | None]:
+    """Return pytokio's keys: those that begin with fshealth_."""
+    return {key: getattr(found, key) for key in KEYS}
 
 
 def last_sample(paths: Sequence[Path], dataset: str, time: int, parts: OpenParts) -> Sample | None:

@@ -19,6 +19,8 @@ from tokiod.toolkit.commands import Commands
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tokiod.reader.span import Span
+
 SEPARATOR = "\x1f"
 FIELDS = ("JobID", "JobIDRaw", "JobName", "User", "State", "Start", "End", "NNodes", "NodeList", "WorkDir", "ElapsedRaw")
 """Those of Slurm 17.11 and later. The last one is a number, so that the end of a record is known."""
@@ -71,6 +73,15 @@ def jobs_of(jobid: str, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]
     if not chosen:
         raise NoSuchJob(f"{sacct[0]} has no record of job {jobid}")
     return chosen
+
+
+def completed(user: str, name: str, since: Span, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]:
+    """Return the jobs of a user with a name that started in a span and completed, by their start. Raises SacctFailed, UnclearTime."""
+    # sacct's bounds are those of any state, so it returns jobs that ran into them; a comma in --name would separate two names.
+    bounds = [f"--starttime=uts{since.start}", f"--endtime=uts{since.end}", "--state=COMPLETED"]
+    found = parsed(_printed([*sacct, f"--user={user}", *bounds, "--allocations"], zone), zone)
+    chosen = [job for job in found if job.name == name and job.user == user and job.end is not None]
+    return sorted((job for job in chosen if job.start is not None and since.start <= job.start < since.end), key=lambda job: job.start or 0)
 
 
 def parsed(text: str, zone: dt.tzinfo) -> list[SlurmJob]:

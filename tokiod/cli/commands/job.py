@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tokiod.analysis.job import OPERATIONS, summarize_job
+from tokiod.analysis.health import KEYS as HEALTH_KEYS
+from tokiod.analysis.job import OPERATIONS
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_slurm
+from tokiod.cli.commands.job_summaries import summaries
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import instead
@@ -18,16 +20,13 @@ from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.config.site import SiteConfig
-from tokiod.errors import TokiodError
-from tokiod.reader.archive import Archive
 from tokiod.reader.files import Templates
-from tokiod.reader.part import OpenParts
 from tokiod.reader.span import Span
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from rich.table import Table
@@ -53,9 +52,7 @@ _OPERATIONS = [
 ]
 _LOADS = ["fs_ave_oss_cpu", "fs_max_oss_cpu", "fs_ave_mds_cpu", "fs_max_mds_cpu", "fs_frac_missing"]
 KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_TRANSFERS, *_LOADS, *_OPERATIONS, "reason"]
-"""The columns of a CSV, in order."""
-KEPT_BYTES = 64 * 2**20
-"""Of inflated chunks: ten hours of a large file system. Jobs are read by their start, so most of what one needs was read for another."""
+"""The columns of a CSV, in order; with --ost HEALTH_KEYS follow."""
 
 
 @click.command(
@@ -73,6 +70,7 @@ KEPT_BYTES = 64 * 2**20
 @click.option(
     "--csv", "csv_path", metavar="FILE", help="Many jobs: a CSV file with the columns jobid, start, end, system[, nodes]; - is stdin."
 )
+@click.option("--ost", is_flag=True, help="Also how full the OSTs were when the job started, and which failed over: keys fshealth_*.")
 @click.option("--path", "templates", multiple=True, metavar="TEMPLATE", help="Template of the day files, instead of the configuration's.")
 @click.option("--timezone", metavar="ZONE", help="IANA time zone of all times.  [default: the configuration's, else UTC]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each job.")
@@ -91,10 +89,15 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
     zone = zone_of(given["timezone"] or (config.timezone if config else "UTC"))
     now = clock.time()
     jobs = _jobs(jobid, given, config, zone, now)
-    found = _summaries(
-        jobs, Templates(templates if config is None else config.templates), None if config is None else Calendar(config.timezone)
+    found = summaries(
+        jobs,
+        Templates(templates if config is None else config.templates),
+        None if config is None else Calendar(config.timezone),
+        with_health=given["ost"],
     )
-    sys.exit(_print(found, len(jobs), {} if config is None else config.site.names, form=_form(given)))
+    sys.exit(
+        _print(found, len(jobs), {} if config is None else config.site.names, form=_form(given), more=HEALTH_KEYS if given["ost"] else ())
+    )
 
 
 def _jobs(jobid: str | None, given: dict[str, Any], config: Config | None, zone: dt.tzinfo, now: float) -> list[Job]:
@@ -120,37 +123,14 @@ def _check_one_way(jobid: str | None, given: dict[str, Any]) -> None:
         raise Failed(f"{' and '.join(ways)} name jobs in different ways; give one of them")
 
 
-# Jobs of one day follow each other, so that its file is opened once; their rows are printed in the order of the input.
-def _summaries(jobs: list[Job], templates: Templates, calendar: Calendar | None) -> Iterator[dict[str, Value]]:
-    parts, done, printed = OpenParts(kept_bytes=KEPT_BYTES), dict[int, dict[str, "Value"]](), 0
-    for number in sorted(range(len(jobs)), key=lambda i: (jobs[i].system, jobs[i].span or Span(0, 1))):
-        done[number] = _summary(jobs[number], templates, calendar, parts)
-        while printed in done:
-            yield done.pop(printed)
-            printed += 1
-
-
-def _summary(job: Job, templates: Templates, calendar: Calendar | None, parts: OpenParts) -> dict[str, Value]:
-    head: dict[str, Value] = {"_jobid": job.jobid} if job.jobid else {}
-    head |= {"_file_system": job.system, **job.facts}
-    if job.span is None:
-        return {**head, "reason": job.reason}
-    head |= {"_datetime_start": job.span.start, "_datetime_end": job.span.end}
-    try:
-        found = summarize_job(Archive(job.system, job.span, templates.paths(job.system, job.span, calendar), parts=parts))
-    except (TokiodError, OSError) as error:
-        return {**head, "reason": str(error)}
-    return {**head, **found} if found else {**head, "reason": "no dataset of the system is known to summarize"}
-
-
 def _form(given: dict[str, Any]) -> Form:
     return "json" if given["as_json"] else "table" if given["csv_path"] is None else "csv"
 
 
-def _print(found: Iterator[dict[str, Value]], count: int, names: Mapping[str, str], *, form: Form) -> int:
-    """Print each job; return the exit code. names: of systems in tables."""
+def _print(found: Iterator[dict[str, Value]], count: int, names: Mapping[str, str], *, form: Form, more: Sequence[str]) -> int:
+    """Print each job; return the exit code. names: of systems in tables; more: columns of a CSV."""
     status = 0
-    writer = csv.DictWriter(_Lines(), KEYS, restval="", lineterminator="")
+    writer = csv.DictWriter(_Lines(), [*KEYS, *more], restval="", lineterminator="")
     if form == "csv":
         writer.writeheader()
     with click.progressbar(found, length=count, label="jobs", file=sys.stderr, hidden=not (sys.stderr.isatty() and count > 1)) as rows:

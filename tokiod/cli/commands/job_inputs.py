@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Value = float | int | str | None
 
 COLUMNS = ("jobid", "start", "end", "system")
+DAY_SECONDS = 86400
 FACTS = ("_job_name", "_job_user", "_job_state", "_job_nodes", "_job_nodelist")
 """Keys of what the scheduler knows of a job."""
 
@@ -45,6 +46,22 @@ def of_slurm(jobid: str, site: SiteConfig, system: str | None, only: str | None,
     from tokiod.analysis.slurm import jobs_of  # noqa: PLC0415 - asyncio is slow to import, and the other inputs need none
 
     return [_of_slurm(one, system or site.system_of(one.directory) or only, now) for one in jobs_of(jobid, site.sacct, zone)]
+
+
+def earlier_of_slurm(job: Job, like: str | None, days: int, site: SiteConfig, zone: dt.tzinfo, now: float) -> Iterator[Job]:
+    """Yield the jobs of the same user on the same system that started in the days before one, and completed.
+
+    like: their name; that of the job by default. Raises TokiodError.
+    """
+    from tokiod.analysis.slurm import completed  # noqa: PLC0415 - as above
+
+    if job.span is None:
+        return
+    since, name = Span(max(0, job.span.start - days * DAY_SECONDS), job.span.start), like or str(job.facts["_job_name"])
+    for one in completed(str(job.facts["_job_user"]), name, since, site.sacct, zone):
+        earlier = _of_slurm(one, site.system_of(one.directory) or job.system, now)
+        if earlier.span is not None and earlier.system == job.system:
+            yield earlier
 
 
 def _of_slurm(one: SlurmJob, system: str | None, now: float) -> Job:
@@ -82,7 +99,8 @@ def of_csv(path: str, zone: dt.tzinfo, now: float) -> Iterator[Job]:
 def _of_row(row: dict[str, Any], zone: dt.tzinfo, now: float) -> Job:
     jobid, system = (row[name] or "" for name in ("jobid", "system"))
     nodes = row.get("nodes") or ""
-    facts: dict[str, Value] = {"_job_nodes": int(nodes)} if nodes.isdecimal() else {}
+    facts: dict[str, Value] = {"_job_name": row["name"]} if row.get("name") else {}
+    facts |= {"_job_nodes": int(nodes)} if nodes.isdecimal() else {}
     try:
         start, end = (_time(row[name] or "", zone, now) for name in ("start", "end"))
         return Job(jobid, system, Span(start, end), facts=facts)
