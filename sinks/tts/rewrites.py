@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tokiod.metrics.stages import Rewriting
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -32,6 +34,7 @@ class PendingRewrite:
     change: Change
     rewrite: Rewrite
     job: Job
+    stage: Rewriting
     awaited: float | None = None
 
     @property
@@ -61,8 +64,9 @@ class RewriteQueue:
 
     def begin(self, slot: FileSlot, change: Change, rewrite: Rewrite) -> PendingRewrite:
         """Submit the work of a rewrite; sealing is never urgent."""
+        stage = Rewriting(change, slot)
         job = self._executor.submit(rewrite.work, urgent=change != "sealed")
-        self._pending[slot.path] = pending = PendingRewrite(slot, change, rewrite, job)
+        self._pending[slot.path] = pending = PendingRewrite(slot, change, rewrite, job, stage)
         return pending
 
     def wait_for(self, pending: PendingRewrite, now: float) -> bool:
@@ -82,15 +86,19 @@ class RewriteQueue:
         del self._pending[pending.slot.path]
         try:
             pending.job.result()
-            return pending.rewrite.finish()
+            made = pending.rewrite.finish()
         except Exception:
+            pending.stage.end(is_done=False)
             pending.rewrite.abandon()
             raise
+        pending.stage.end()
+        return made
 
     def cancel(self, path: Path) -> None:
         """Cancel the rewrite of a file, if there is one, and remove its temporary file."""
         if (pending := self._pending.pop(path, None)) is not None:
             pending.job.cancel()
+            pending.stage.end(is_done=False)
             pending.rewrite.abandon()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year|stages]
 """
 
 from __future__ import annotations
@@ -18,7 +18,22 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import beside, collectd, collectd_live, esnet, healing, lmt, lustre, mariadb, memory, mmperfmon, reading, storage, year
+from tests.bench import (
+    beside,
+    collectd,
+    collectd_live,
+    esnet,
+    healing,
+    lmt,
+    lustre,
+    mariadb,
+    memory,
+    mmperfmon,
+    reading,
+    stages,
+    storage,
+    year,
+)
 
 if TYPE_CHECKING:
     from tests.bench.measure import Row
@@ -37,6 +52,7 @@ PARTS = {
     "memory": memory.rows,
     "reading": reading.rows,
     "year": year.rows,
+    "stages": stages.rows,
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tokiod.errors import TokiodError
 from tokiod.metrics import stage_ring
-from tokiod.metrics.stage_ring import FILE_BYTES, HEAD_BYTES, NAMES_END, SLOT_BYTES, SLOTS, STAGES, Event, StageRing, read_ring
+from tokiod.metrics.stage_ring import FILE_BYTES, HEAD_BYTES, KINDS, MARKS, NAMES_END, SLOT_BYTES, SLOTS, STAGES, StageRing, Work, read_ring
 
 WRITE = """\
 import sys
@@ -21,22 +21,27 @@ from tokiod.metrics.stage_ring import StageRing
 ring = StageRing(Path(sys.argv[1]))
 while True:
     number = ring.next_number()
-    for outcome in (0, 1):
+    for end, outcome in ((0, 0), (number, 1)):
         name = ring.place_of(f"source-{number % 7}")
-        ring.put(number, number, number * outcome, number, 60, number, name, number % 5, number % 9, outcome)
+        ring.write([number, number, number, end, 0, 0, number, number, number, 60, number % 5, name, 1, outcome])
     if not number % 1000:
         print(flush=True)
 """
 
 
 def put(ring, number, name="a", outcome=1):
-    end, stage = 10 * number + 5 if outcome else 0, number % len(STAGES)
-    ring.put(number, 10 * number, end, 60 * number, 60, 7, ring.place_of(name), 3, stage, outcome)
+    kind = number % len(KINDS)
+    marks = list(marks_of(number, outcome)) + [0] * (MARKS - 1 - len(STAGES[KINDS[kind]]))
+    ring.write([number, *marks, 8, 60 * number, 7, 60, 3, ring.place_of(name), kind, outcome])
 
 
-def event(number, name="a", outcome="done"):
-    stage, end = STAGES[number % len(STAGES)], 0 if outcome == "open" else 10 * number + 5
-    return Event(number, 10 * number, end, 60 * number, 60, 7, name, 3, stage, outcome)
+def marks_of(number, outcome):
+    stages = len(STAGES[KINDS[number % len(KINDS)]])
+    return (*(10 * number + stage for stage in range(stages)), 10 * number + 9 if outcome else 0)
+
+
+def work(number, name="a", outcome="done"):
+    return Work(number, marks_of(number, outcome != "open"), 8, 60 * number, 7, 60, 3, name, KINDS[number % len(KINDS)], outcome)
 
 
 @contextmanager
@@ -52,44 +57,43 @@ def writing(path):
 
 
 def is_whole(one):
-    """Whether an event has the fields that WRITE gives it, and no others."""
-    number, is_done = one.number, one.outcome == "done"
-    return one == Event(
-        number, number, number * is_done, number, 60, number, f"source-{number % 7}", number % 5, STAGES[number % 9],
-        "done" if is_done else "open",
+    """Whether it has the fields that WRITE gives it, and no others; the next process ends what was open as failed."""
+    number, end = one.number, {"open": 0, "done": one.number, "failed": one.marks[-1]}[one.outcome]
+    return one == Work(
+        number, (number, number, end), number, number, number, 60, number % 5, f"source-{number % 7}", "submission", one.outcome
     )  # fmt: skip
 
 
-def test_events_are_read_as_they_were_written_in_their_order_open_ones_too(tmp_path):
+def test_works_are_read_as_they_were_written_in_their_order_open_ones_too(tmp_path):
     with StageRing(tmp_path / "r") as ring:
         numbers = [ring.next_number() for _ in range(20)]
         for number in reversed(numbers):
             put(ring, number, f"source {number}", outcome=number % 2)
         found = read_ring(tmp_path / "r")
-    assert found.events == [event(number, f"source {number}", "done" if number % 2 else "open") for number in numbers]
-    assert (found.damaged, found.boot) == (0, stage_ring.boot_id())
-    assert abs((time.time_ns() - time.monotonic_ns()) - (found.wall - found.monotonic)) < 60e9
+        assert found.is_live
+    assert found.works == [work(number, f"source {number}", "done" if number % 2 else "open") for number in numbers]
+    assert (found.damaged, found.boot, read_ring(tmp_path / "r").is_live) == (0, stage_ring.boot_id(), False)
 
 
-def test_the_oldest_events_are_overwritten(tmp_path):
+def test_the_oldest_works_are_overwritten(tmp_path):
     with StageRing(tmp_path / "r") as ring:
         for _ in range(SLOTS + 100):
             put(ring, ring.next_number())
         assert (ring.is_overwritten(100), ring.is_overwritten(101)) == (True, False)
-    assert [one.number for one in read_ring(tmp_path / "r").events] == list(range(101, SLOTS + 101))
+    assert [one.number for one in read_ring(tmp_path / "r").works] == list(range(101, SLOTS + 101))
     assert (tmp_path / "r").stat().st_size == FILE_BYTES
 
 
-def test_the_next_process_goes_on_after_the_last_event_with_the_same_names(tmp_path):
+def test_the_next_process_goes_on_after_the_last_number_with_the_same_names(tmp_path):
     for first, name in ((1, "a"), (4, "b"), (7, "a")):
         with StageRing(tmp_path / "r") as ring:
             for number in range(first, first + 3):
                 assert ring.next_number() == number
                 put(ring, number, name)
-    assert read_ring(tmp_path / "r").events == [event(number, "b" if number in {4, 5, 6} else "a") for number in range(1, 10)]
+    assert read_ring(tmp_path / "r").works == [work(number, "b" if number in {4, 5, 6} else "a") for number in range(1, 10)]
 
 
-def test_an_event_of_which_a_kill_left_any_part_is_no_event_and_harms_no_other(tmp_path):
+def test_a_slot_of_which_a_kill_left_any_part_is_none_and_harms_no_other(tmp_path):
     torn = range(1, SLOT_BYTES)
     with StageRing(tmp_path / "r") as ring:
         for _ in range(2 * SLOT_BYTES):
@@ -101,7 +105,7 @@ def test_an_event_of_which_a_kill_left_any_part_is_no_event_and_harms_no_other(t
     (tmp_path / "r").write_bytes(content)
     found = read_ring(tmp_path / "r")
     whole = sorted({*range(1, 2 * SLOT_BYTES + 1)} - {2 * written for written in torn})
-    assert found.events == [event(number) for number in whole]
+    assert found.works == [work(number) for number in whole]
     assert found.damaged == len(torn)
     with StageRing(tmp_path / "r") as ring:
         assert ring.next_number() == 2 * SLOT_BYTES + 1
@@ -117,20 +121,20 @@ def test_a_name_of_which_a_kill_left_a_part_is_no_name(tmp_path):
     (tmp_path / "r").write_bytes(content)
     with StageRing(tmp_path / "r") as ring:
         put(ring, ring.next_number(), "third")
-    assert [one.name for one in read_ring(tmp_path / "r").events] == ["first", "third"]
+    assert [one.name for one in read_ring(tmp_path / "r").works] == ["first", "third"]
 
 
 def test_names_that_find_no_place_do_not_end_the_recording(tmp_path):
     with StageRing(tmp_path / "r") as ring:
         for number in range(400):
             put(ring, ring.next_number(), f"{number:0200}")
-    names = [one.name for one in read_ring(tmp_path / "r").events]
+    names = [one.name for one in read_ring(tmp_path / "r").works]
     kept = names.index("?")
     assert names == [f"{number:0200}" for number in range(kept)] + ["?"] * (400 - kept)
     assert kept == (NAMES_END - HEAD_BYTES) // 206
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_whole_events_only(tmp_path):
+def test_a_process_that_is_killed_while_it_writes_leaves_whole_slots_only(tmp_path):
     last = 0
     for kill in range(6):
         with writing(tmp_path / "r") as process:
@@ -138,18 +142,28 @@ def test_a_process_that_is_killed_while_it_writes_leaves_whole_events_only(tmp_p
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
         found = read_ring(tmp_path / "r")
-        assert all(map(is_whole, found.events))
+        assert all(map(is_whole, found.works))
         assert found.damaged <= kill + 1
-        assert found.events[-1].number >= last
-        last = found.events[-1].number
+        assert found.works[-1].number >= last
+        last = found.works[-1].number
 
 
 def test_what_is_read_while_it_is_written_is_whole(tmp_path):
     read = []
     with writing(tmp_path / "r"):
-        while len(read) < 3 or read[0].events[-1] == read[-1].events[-1]:
+        while len(read) < 3 or read[0].works[-1] == read[-1].works[-1]:
             read.append(read_ring(tmp_path / "r"))
-    assert all(is_whole(one) for found in read for one in found.events)
+    assert all(is_whole(one) for found in read for one in found.works)
+
+
+def test_what_a_killed_process_left_open_ends_as_failed_at_the_last_time_that_it_recorded(tmp_path):
+    with StageRing(tmp_path / "r") as ring:
+        for outcome in (1, 0, 1, 0):
+            put(ring, ring.next_number(), outcome=outcome)
+    assert [one.outcome for one in read_ring(tmp_path / "r").works] == ["done", "open", "done", "open"]
+    StageRing(tmp_path / "r").close()
+    ended = [(one.number, one.marks[-1], one.outcome) for one in read_ring(tmp_path / "r").works]
+    assert ended == [(1, 19, "done"), (2, 40, "failed"), (3, 39, "done"), (4, 40, "failed")]
 
 
 def test_a_ring_belongs_to_one_process(tmp_path, monkeypatch):
@@ -166,7 +180,7 @@ def test_a_ring_of_another_boot_is_read_as_such_and_then_made_again(tmp_path, mo
     assert read_ring(tmp_path / "r").boot == "an earlier boot".ljust(36)
     with StageRing(tmp_path / "r") as ring:
         assert ring.next_number() == 1
-        assert read_ring(tmp_path / "r").events == []
+        assert read_ring(tmp_path / "r").works == []
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", bytes(FILE_BYTES), bytes(HEAD_BYTES)])
@@ -175,4 +189,4 @@ def test_a_file_that_is_no_ring_holds_nothing_and_is_made_one(tmp_path, content)
     assert read_ring(tmp_path / "r") is None
     with StageRing(tmp_path / "r") as ring:
         put(ring, ring.next_number())
-    assert read_ring(tmp_path / "r").events == [event(1)]
+    assert read_ring(tmp_path / "r").works == [work(1)]

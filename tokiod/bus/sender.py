@@ -17,7 +17,7 @@ from tokiod.bus.in_flight import InFlightWindows
 from tokiod.bus.pieces import pieces, refusal
 from tokiod.clock import SystemClock
 from tokiod.errors import Malformed, Refusal
-from tokiod.metrics import catalogue
+from tokiod.metrics import catalogue, stages
 from tokiod.runtime.log import Repeats
 from tokiod.window_data import tables_unstored
 from tokiod.window_result import Answer, Stored
@@ -127,11 +127,11 @@ class Sender:
         """
         if (never := tables_unstored(collected) if collected.tables else refusal(collected)) is not None:
             return _refused(never)
-        begun = asyncio.get_running_loop().time()
         if not self._windows:
-            self._last_progress = begun
-        answer = await self._windows.add(collected)
-        catalogue.count_submitted(collected, answer, asyncio.get_running_loop().time() - begun)
+            self._last_progress = asyncio.get_running_loop().time()
+        with stages.Submission(collected) as submission:
+            answer = await self._windows.add(collected)
+        submission.accepted(answer)
         self._set_metrics()
         return answer
 

@@ -57,11 +57,11 @@ WINDOWS = Counter(
 STAGE = Histogram(
     "collectors",
     "tokiod_stage_seconds",
-    "Seconds that a window takes. collect: query, read and parse, for live polling; submit: wait until the writer accepts "
-    "more; store: from submission to acknowledgement.",
+    "Seconds that a window takes. collect: query, read and parse, for live polling; fetch, parse: what of it waits for the source, and "
+    "what computes; submit: wait until the writer accepts more; store: from submission to acknowledgement.",
     _LONG,
     source=SOURCES,
-    stage=("collect", "submit", "store"),
+    stage=("collect", "fetch", "parse", "submit", "store"),
 )
 RECORDS = Counter("collectors", "tokiod_records_total", "Records (rows, documents) in stored windows.", source=SOURCES)
 CELLS = Counter("collectors", "tokiod_cells_total", "Cells of the archive that stored windows filled.", source=SOURCES)
@@ -88,9 +88,9 @@ WRITER_STAGE = Histogram(
     "writer",
     "tokiod_writer_seconds",
     "Seconds of the writer's work. apply: the cells of one window into the file; sync: all applied windows to the disk; "
-    "ledger: their transaction.",
+    "ledger: their transaction; feed: publication of one window.",
     _SHORT,
-    stage=("apply", "sync", "ledger"),
+    stage=("apply", "sync", "ledger", "feed"),
 )
 WRITER_CELLS = Counter(
     "writer", "tokiod_writer_cells_total", "Cells that the writer has assigned, including those of windows that were sent twice."
@@ -208,18 +208,16 @@ def _open(metrics: Iterable[Metric], sources: list[str]) -> None:
         metric.open(sources)
 
 
-def count_submitted(collected: Collected, answer: Answer, seconds: float) -> None:
-    """Count a window that waited so many seconds for submission, and its outcome if it is stored."""
+def count_answer(collected: Collected, answer: Answer) -> None:
+    """Count a window in flight once it is stored."""
     if _roles:
-        STAGE.observe(seconds, collected.meta.source, "submit")
-        answer.add_done_callback(partial(_answered, collected, answer.get_loop().time()))
+        answer.add_done_callback(partial(_answered, collected))
 
 
-def _answered(collected: Collected, submitted_at: float, answer: Answer) -> None:
+def _answered(collected: Collected, answer: Answer) -> None:
     if answer.cancelled() or not isinstance(stored := answer.result(), Stored):
         return
     source = collected.meta.source
-    STAGE.observe(answer.get_loop().time() - submitted_at, source, "store")
     WINDOWS.inc(source, "stored", by=collected.meta.is_whole)
     RECORDS.inc(source, by=collected.meta.records or 0)
     CELLS.inc(source, by=stored.cells)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tokiod.metrics.types import Metric, Role
 
 PREFIXES = ("counter", "histogram", "gauge_livesum")
-FILE_BYTES, BYTES_PER_SOURCE = 32 << 10, 32 << 10
+FILE_BYTES, BYTES_PER_SOURCE = 32 << 10, 40 << 10
 """Bytes of each file, and additional bytes for each source. They are allocated in advance: a write into a mapped page for which the disk
 has no space ends the process with SIGBUS."""
 LOCK_TRIES = 10

@@ -1,13 +1,14 @@
 """A ring of the stages that a process has recorded, in a file that outlives the process and that others read while it is written.
 
-    head     4 KiB        magic, version, number of slots; the boot's id; the wall clock in ns at a monotonic time in ns; CRC-32
+    head     4 KiB        magic, version, number of slots, the boot's id; CRC-32
     names    60 KiB       names of sources and systems, appended: length (u16), CRC-32 (u32), UTF-8
-    slots    65,536 x 64  number, start, end, window, amount, name, attempt, stage, outcome; CRC-32 of these
+    slots    32,768 x 88  number, five marks, ns from the monotonic to the wall clock, window, bytes, attempt, name, kind, outcome; CRC-32
 
-An event is one store of 64 bytes into mapped memory. Each slot has its own checksum instead of a sequence lock: a reader never waits, sees
-a half-written event as no event, on every kind of processor, and so does the reader of a file whose process was killed at that instant.
-Times are ns of the machine's monotonic clock, which all processes of one boot share. After a reboot the file shows the boot before, until
-the daemon starts again.
+A slot is a piece of work. Its marks are the times at which its stages began, and its end: a new one is one store of 88 bytes into mapped
+memory. Each slot has its own checksum instead of a sequence lock: a reader never waits, sees a half-written slot as none, on every kind of
+processor, and so does the reader of a file whose process was killed at that instant.
+Times are ns of the machine's monotonic clock, which all processes of one boot share. Each slot has its own distance to the wall clock,
+which may be set at any time. After a reboot the file shows the boot before, until the daemon starts again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import mmap
 import os
 import struct
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
 from zlib import crc32
@@ -28,59 +28,67 @@ from tokiod.archive.rights import PRIVATE_FILE_MODE
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
-Stage = Literal[
-    "due", "ask", "fetch", "parse", "submit", "bus", "apply", "sync", "ledger", "feed", "make", "grow", "reopen", "seal", "convert"
-]
-STAGES: tuple[Stage, ...] = get_args(Stage)
-"""In the file a stage is its place here: new ones are appended."""
+Kind = Literal["collection", "submission", "commit", "make", "grow", "reopen", "seal", "convert"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""In the file a kind is its place here: new ones are appended."""
+STAGES: dict[Kind, tuple[str, ...]] = {kind: (kind,) for kind in KINDS} | {
+    "collection": ("due", "ask", "fetch", "parse"),
+    "submission": ("submit", "bus"),
+    "commit": ("apply", "sync", "ledger", "feed"),
+}
+"""Of a piece of work, in their order: each lasts until the next one begins, the last one until the end."""
 Outcome = Literal["open", "done", "failed"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OPEN, DONE, FAILED = range(len(OUTCOMES))
 
-SLOTS = 65_536
+SLOTS = 32_768
+MARKS = 5
 HEAD_BYTES, NAMES_END = 4096, 65_536
 NO_NAME = 0xFFFF
 """The place of a name for which the table has no room."""
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 20, 0.1
 """How often the lock of the file is tried: a predecessor that is being killed holds it for a moment."""
 _MAGIC, _VERSION = b"tokiod stages\n\0\0", 1
-_HEAD, _BODY, _NAME, _CRC = struct.Struct("<16sII36s4xqq"), struct.Struct("<QqqqqIIHBB8x"), struct.Struct("<HI"), struct.Struct("<I")
+_HEAD, _BODY, _NAME, _CRC = struct.Struct("<16sII36s"), struct.Struct("<Q5qqqQIIHBB"), struct.Struct("<HI"), struct.Struct("<I")
 SLOT_BYTES = _BODY.size + _CRC.size
+_EMPTY = bytes(SLOT_BYTES)
 FILE_BYTES = NAMES_END + SLOTS * SLOT_BYTES
+_pack, _pack_slot = _BODY.pack, struct.Struct(f"<{_BODY.size}sI").pack_into
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PAUSE = threading.Event()
 
 
-class Event(msgspec.Struct, frozen=True):
-    """A stage of a unit of work.
+class Work(msgspec.Struct, frozen=True):
+    """A piece of work: the collection, submission or commit of a window, or the rewrite of a file.
 
-    number: in the order in which events began; start, end: ns of the monotonic clock, end 0 while it is open; name: a source, of a file its
-    system; window_start, window_seconds: UTC epoch seconds, of a file its day; amount: records, cells or bytes.
+    number: in the order in which they began; marks: ns of the monotonic clock at which each of its stages began, then its end, 0 where that
+    was not reached; wall: ns to add for the wall clock; name: a source, of a file its system; window_start, window_seconds: UTC epoch
+    seconds, of a file its day; nbytes: of a submission; attempt: of a commit, as the bus numbers them.
     """
 
     number: int
-    start: int
-    end: int
+    marks: tuple[int, ...]
+    wall: int
     window_start: int
+    nbytes: int
     window_seconds: int
-    amount: int
-    name: str
     attempt: int
-    stage: Stage
+    name: str
+    kind: Kind
     outcome: Outcome
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What a ring holds. events: by number; damaged: slots of which the checksum is wrong.
+    """What a ring holds. boot: the id of the boot that the monotonic clock belongs to; is_live: its process lives; works: by number.
 
-    boot: the id of the boot that the monotonic clock belongs to; wall, monotonic: both clocks at one instant, in ns.
+    damaged: slots of which the checksum is wrong.
     """
 
     boot: str
-    wall: int
-    monotonic: int
-    events: list[Event]
+    is_live: bool
+    works: list[Work]
     damaged: int
 
 
@@ -88,7 +96,10 @@ class StageRing:
     """The ring of this process."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it again if it is of another boot or damaged. Raises OSError, and TokiodError if it is taken."""
+        """Open the file, or make it again if it is of another boot or damaged. Raises OSError, and TokiodError if it is taken.
+
+        What the process before left open ends as failed, at the last time that it recorded.
+        """
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
         try:
             _lock(self._fd, path)
@@ -98,20 +109,19 @@ class StageRing:
         except BaseException:
             os.close(self._fd)
             raise
-        last = 0
-        if (head := _read_head(self._map)) is None or head[0] != boot_id():
-            self._map[:] = bytes(FILE_BYTES)
-        else:
-            last = max(_valid_numbers(self._map), default=0)
-        self._last = last
+        if _read_head(self._map) != boot_id():
+            self._map[:] = bytes(len(self._map))
+            head = _HEAD.pack(_MAGIC, _VERSION, SLOTS, boot_id().encode())
+            self._map[: len(head) + _CRC.size] = head + _CRC.pack(crc32(head))
         names, self._names_end = _read_names(self._map)
         self._names = {name: place for place, name in enumerate(names)}
-        self.renew_anchor()
-
-    def renew_anchor(self) -> None:
-        """Record what the wall clock shows now: after it was set, too."""
-        head = _HEAD.pack(_MAGIC, _VERSION, SLOTS, boot_id().encode(), time.time_ns(), time.monotonic_ns())
-        self._map[: len(head) + _CRC.size] = head + _CRC.pack(crc32(head))
+        slots = list(_read_slots(self._map))
+        self._last = max((slot[0] for slot in slots), default=0)
+        last_time = max((time for slot in slots for time in slot[1 : 1 + MARKS]), default=0)
+        for *fields, kind, outcome in slots:
+            if outcome == OPEN:
+                fields[1 + len(STAGES[KINDS[kind]])] = last_time
+                self.write([*fields, kind, FAILED])
 
     def place_of(self, name: str) -> int:
         """Return the place of a name in the table, which it is appended to. Where the table is full, the place is that of no name."""
@@ -120,31 +130,19 @@ class StageRing:
         return place
 
     def next_number(self) -> int:
-        """Return the number of the next event."""
+        """Return the number of the next piece of work."""
         self._last += 1
         return self._last
 
     def is_overwritten(self, number: int) -> bool:
-        """Return whether a later event has taken the slot of an event."""
+        """Return whether a later piece of work has taken the slot."""
         return self._last - number >= SLOTS
 
-    def put(  # noqa: PLR0913, PLR0917 - the fields of a slot
-        self,
-        number: int,
-        start: int,
-        end: int,
-        window_start: int,
-        window_seconds: int,
-        amount: int,
-        name: int,
-        attempt: int,
-        stage: int,
-        outcome: int,
-    ) -> None:
-        """Write an event into its slot."""
-        body = _BODY.pack(number, start, end, window_start, amount, window_seconds, attempt, name, stage, outcome)
-        place = NAMES_END + number % SLOTS * SLOT_BYTES
-        self._map[place : place + SLOT_BYTES] = body + _CRC.pack(crc32(body))
+    def write(self, slot: list[int]) -> None:
+        """Write a piece of work: the fields of Work, all marks, and places instead of name, kind and outcome. Do nothing once closed."""
+        if not self._map.closed:
+            body = _pack(*slot)
+            _pack_slot(self._map, NAMES_END + slot[0] % SLOTS * SLOT_BYTES, body, crc32(body))
 
     def close(self) -> None:
         """Unmap the file and release its lock."""
@@ -177,32 +175,31 @@ def boot_id() -> str:
 
 def read_ring(path: Path) -> Recording | None:
     """Return what a ring holds, None for a file that is no ring. Raises OSError."""
-    content = path.read_bytes()
-    if (head := _read_head(content)) is None:
+    with path.open("rb") as file:
+        is_live = _is_locked(file.fileno())
+        content = file.read()
+    if (boot := _read_head(content)) is None:
         return None
-    boot, wall, monotonic = head
     names, _ = _read_names(content)
-    events, damaged = [], 0
-    for place in range(NAMES_END, len(content) - SLOT_BYTES + 1, SLOT_BYTES):
-        if (slot := _read_slot(content, place)) is not None:
-            events.append(_event(slot, names))
-        elif any(content[place : place + SLOT_BYTES]):
-            damaged += 1
-    return Recording(boot, wall, monotonic, sorted(events, key=lambda event: event.number), damaged)
+    slots = sorted(_read_slots(content))
+    used = sum(content[place : place + SLOT_BYTES] != _EMPTY for place in range(NAMES_END, len(content), SLOT_BYTES))
+    return Recording(boot, is_live, [_work(slot, names) for slot in slots], used - len(slots))
 
 
-def _event(slot: tuple[int, ...], names: list[str]) -> Event:
-    number, start, end, window_start, amount, window_seconds, attempt, name, stage, outcome = slot
-    known = names[name] if name < len(names) else "?"
-    return Event(number, start, end, window_start, window_seconds, amount, known, attempt, STAGES[stage], OUTCOMES[outcome])
+def _work(slot: tuple[int, ...], names: list[str]) -> Work:
+    number, *marks, wall, window_start, nbytes, window_seconds, attempt, name, place, outcome = slot
+    known, kind = names[name] if name < len(names) else "?", KINDS[place]
+    reached = tuple(marks[: len(STAGES[kind]) + 1])
+    return Work(number, reached, wall, window_start, nbytes, window_seconds, attempt, known, kind, OUTCOMES[outcome])
 
 
-def _read_head(content: bytes | mmap.mmap) -> tuple[str, int, int] | None:
+def _read_head(content: bytes | mmap.mmap) -> str | None:
+    """Return the boot that a ring is of."""
     head = content[: _HEAD.size]
-    if len(content) < NAMES_END or _CRC.unpack(content[_HEAD.size : _HEAD.size + _CRC.size])[0] != crc32(head):
+    if len(content) != FILE_BYTES or content[_HEAD.size : _HEAD.size + _CRC.size] != _CRC.pack(crc32(head)):
         return None
-    magic, version, slots, boot, wall, monotonic = _HEAD.unpack(head)
-    return (boot.decode(), wall, monotonic) if (magic, version, slots) == (_MAGIC, _VERSION, SLOTS) else None
+    magic, version, slots, boot = _HEAD.unpack(head)
+    return boot.decode() if (magic, version, slots) == (_MAGIC, _VERSION, SLOTS) else None
 
 
 def _read_names(content: bytes | mmap.mmap) -> tuple[list[str], int]:
@@ -218,17 +215,21 @@ def _read_names(content: bytes | mmap.mmap) -> tuple[list[str], int]:
     return names, place
 
 
-def _read_slot(content: bytes | mmap.mmap, place: int) -> tuple[int, ...] | None:
-    """Return the fields of a slot, None for one without a whole event."""
-    body = content[place : place + _BODY.size]
-    end = place + SLOT_BYTES
-    return _BODY.unpack(body) if content[end - _CRC.size : end] == _CRC.pack(crc32(body)) else None
-
-
-def _valid_numbers(content: mmap.mmap) -> Iterable[int]:
+def _read_slots(content: bytes | mmap.mmap) -> Iterator[tuple[int, ...]]:
+    """Yield the fields of each slot that is whole."""
     for place in range(NAMES_END, FILE_BYTES, SLOT_BYTES):
-        if (slot := _read_slot(content, place)) is not None:
-            yield slot[0]
+        slot = content[place : place + SLOT_BYTES]
+        body = slot[: _BODY.size]
+        if slot[_BODY.size :] == _CRC.pack(crc32(body)):
+            yield _BODY.unpack(body)
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _lock(fd: int, path: Path) -> None:

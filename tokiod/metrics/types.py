@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 Role = Literal["collectors", "writer", "feed"]
 
@@ -89,13 +87,6 @@ class Histogram(Metric):
         """Count a duration."""
         if (cell := self._cells.get(labels)) is not None:
             cell.observe(seconds)
-
-    @contextmanager
-    def timing(self, *labels: str) -> Iterator[None]:
-        """Count the duration of the block, unless it raises."""
-        start = time.monotonic()
-        yield
-        self.observe(time.monotonic() - start, *labels)
 
     def _create(self) -> Any:
         from prometheus_client import Histogram as Real  # noqa: PLC0415 - as above

@@ -11,7 +11,7 @@ import structlog
 from tokiod.collector import collect_window
 from tokiod.errors import NotYet, Refusal
 from tokiod.ledger.database import LedgerError
-from tokiod.metrics import catalogue
+from tokiod.metrics import catalogue, stages
 from tokiod.polling.retry import classify, decide, refused_by_writer
 from tokiod.polling.schedule import LEASE_RETRY_SECONDS
 from tokiod.runtime.log import Repeats
@@ -191,7 +191,8 @@ class Backfill:
     async def _collected(self, job: Job, collector: Collector, window: Window) -> Collected:
         extent: Extent = "some" if job.partial else "whole"
         seconds = self._config.seconds_for(window)
-        collected = await collect_window(collector, self._config, window, seconds=seconds, extent=extent)
+        collection = collect_window(collector, self._config, window, seconds=seconds, extent=extent)
+        collected = await stages.Collecting(collection, self._config.name, window)
         self._log.debug("window.collected", window=str(window), job=job.id)
         if not job.partial:
             return collected

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tokiod.collector import collect_window
-from tokiod.metrics import catalogue
+from tokiod.metrics import stages
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock
@@ -30,13 +30,14 @@ class WindowCollector:
 
     async def collect(self, window: Window) -> Collected:
         """Return the collector's data of a window. Raises what the collector raises, and TimeoutError."""
-        config, begun = self._config, self._clock.monotonic()
+        config = self._config
+        due = max(0.0, self._clock.time() - window.end - config.settle)
         self._overdue = asyncio.get_running_loop().time() + config.timeout + CANCEL_SECONDS
         try:
-            collected = await collect_window(self._collector, config, window, seconds=config.timeout)
+            collection = collect_window(self._collector, config, window, seconds=config.timeout)
+            collected = await stages.Collecting(collection, config.name, window, due)
         finally:
             self._overdue = None
-        catalogue.STAGE.observe(self._clock.monotonic() - begun, config.name, "collect")
         # A source that is not replayable is never recounted, so the ledger would keep the count for ever.
         return collected if self._collector.replayable else replace(collected, meta=replace(collected.meta, records=None))
 

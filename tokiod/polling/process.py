@@ -19,7 +19,7 @@ from tokiod.config.load import warnings
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import SQLITE, LedgerError
 from tokiod.ledger.ledger import Ledger
-from tokiod.metrics import catalogue
+from tokiod.metrics import catalogue, stages
 from tokiod.polling.retry import LEDGER_RETRY_SECONDS
 from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
@@ -82,6 +82,10 @@ class CollectorsProcess:
     async def run(self) -> None:
         """Collect until cancelled; then wait briefly for the windows in flight and close the collectors."""
         catalogue.start_counting(self._config, "collectors")
+        with stages.recording(self._config.run, "collectors"):
+            await self._collect()
+
+    async def _collect(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(self._sender.run()), tasks.create_task(self._notify_progress())]
             try:

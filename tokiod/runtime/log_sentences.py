@@ -87,6 +87,7 @@ SENTENCES = {
     "source.empty": "empty: {reason}",
     "source.fatal": "fatal: {reason}",
     "source.up": "running again",
+    "stages.failed": "stages: {reason}",
     "window.collected": "{window} was collected",
     "window.failed": "{window} failed: {error}",
     "window.grown": "{window} has {found} records instead of {records} and is collected again",

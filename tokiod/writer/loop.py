@@ -19,7 +19,7 @@ from tokiod.errors import Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
-from tokiod.metrics import catalogue
+from tokiod.metrics import catalogue, stages
 from tokiod.runtime.log import Repeats
 from tokiod.sink import QuarantinedFile, UnsyncedFile
 from tokiod.writer.admission import NotCovered
@@ -161,20 +161,21 @@ class Writer:
             arrived += more
         if arrived:
             catalogue.WAITING_WINDOWS.set(len(arrived))
-            self._store(arrived)
+            with stages.Commit() as commit:
+                self._store(arrived, commit)
             catalogue.WAITING_WINDOWS.set(0)
         self._maintain()
         self.heartbeat()
 
-    def _store(self, arrived: list[Arrived]) -> None:
-        applied = [(one, done) for one in arrived if (done := self._apply(one)) is not None]
-        with catalogue.WRITER_STAGE.timing("sync"):
+    def _store(self, arrived: list[Arrived], commit: stages.Commit) -> None:
+        applied = [(one, done) for one in arrived if (done := self._apply(one, commit)) is not None]
+        with commit.stage("sync", [one.piece for one, _ in applied]):
             quarantined, unsynced = self._commit()
         self._unrecorded += quarantined
         refused = [(one, done, reason) for one, done in applied if (reason := _unstored_reason(one, quarantined, unsynced))]
         stored = [(one, done) for one, done in applied if not _unstored_reason(one, quarantined, unsynced)]
         try:
-            with catalogue.WRITER_STAGE.timing("ledger"):
+            with commit.stage("ledger", [one.piece for one, _ in stored]):
                 self._forget()
                 self.upkeep.note_stored(one.collected.meta for one, _ in stored)
                 self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
@@ -185,7 +186,8 @@ class Writer:
             return
         for one, done in stored:
             self.receiver.ack(one, done.cells, _dropped(one, done))
-            self._publish(one, done)
+            with commit.stage("feed", [one.piece]):
+                self._publish(one, done)
             self._stored += 1
             self._last = f", the last {one.collected.meta.source} {one.collected.meta.window}"
         self._set_status()
@@ -227,11 +229,11 @@ class Writer:
         except (LedgerError, OSError) as error:
             self._report_ledger_failure(error)
 
-    def _apply(self, one: Arrived) -> Applied | None:
+    def _apply(self, one: Arrived, commit: stages.Commit) -> Applied | None:
         meta = one.collected.meta
         try:
             self.admission.check(one.collected)
-            with catalogue.WRITER_STAGE.timing("apply"):
+            with commit.stage("apply", [one.piece]):
                 applied = self.sink.apply(one.collected)
         except LedgerError as error:
             self._report_ledger_failure(error)
