@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.metrics import catalogue
-from tokiod.supervisor import http_limits, metrics_http, metrics_snapshot
+from tokiod.runtime import http_server
+from tokiod.supervisor import metrics_http, metrics_snapshot
 from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_http import MetricsServer
 from tokiod.testing.clock import FakeClock
@@ -280,7 +281,7 @@ def is_open(client):
 
 
 def test_silent_clients_delay_no_other_and_are_disconnected(open_site, monkeypatch):
-    monkeypatch.setattr(http_limits, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.5)
     site = open_site("a")
     with hanging(site.port) as silent, hanging(site.port, b"GET /metr") as half:
         begun = time.monotonic()
@@ -291,7 +292,7 @@ def test_silent_clients_delay_no_other_and_are_disconnected(open_site, monkeypat
 
 
 def test_a_client_that_sends_its_request_too_slowly_is_disconnected(open_site, monkeypatch):
-    monkeypatch.setattr(http_limits, "REQUEST_SECONDS", 0.6)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.6)
     site = open_site("a")
     with hanging(site.port, b"GET /") as dripping:
         dripping.settimeout(0.05)
@@ -310,15 +311,15 @@ def test_a_client_that_sends_its_request_too_slowly_is_disconnected(open_site, m
 
 def test_hundreds_that_hang_are_not_hundreds_of_connections_and_the_next_client_is_served(open_site, monkeypatch):
     """A new connection ends the oldest: no client waits for the time limits of those that hang."""
-    monkeypatch.setattr(http_limits, "REQUEST_SECONDS", 60)
-    monkeypatch.setattr(http_limits, "CONNECTION_SECONDS", 60)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 60)
+    monkeypatch.setattr(http_server, "CONNECTION_SECONDS", 60)
     site = open_site("a")
     before, clients = threading.active_count(), []
     try:
         clients.extend(socket.create_connection(("127.0.0.1", site.port), timeout=100) for _ in range(200))
         wait(lambda: site.get("/healthz") == (200, "alive\n"))
         assert threading.active_count() - before <= 2
-        assert sum(is_open(client) for client in clients) < http_limits.MAX_CONNECTIONS
+        assert sum(is_open(client) for client in clients) < http_server.MAX_CONNECTIONS
         assert site.get("/metrics")[0] == 200
     finally:
         for client in clients:

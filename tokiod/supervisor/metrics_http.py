@@ -9,8 +9,6 @@ Everything is read-only. The server never ends the daemon: it retries an address
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import re
 import socket
 import threading
 from collections import Counter
@@ -24,6 +22,7 @@ import structlog
 from tokiod.config.checks import is_loopback
 from tokiod.metrics import catalogue, shared_files
 from tokiod.reports.status import troubled
+from tokiod.runtime.host_header import resolved_name
 from tokiod.supervisor.health import Health
 from tokiod.supervisor.metrics_snapshot import ArchiveCollector, Snapshots, join_names
 
@@ -91,7 +90,7 @@ class MetricsServer:
         # Imported in the thread, while the supervisor starts the processes: it takes 0.15 s and 11 MiB.
         from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
-        from tokiod.supervisor.http_limits import LimitedServer  # noqa: PLC0415
+        from tokiod.runtime.http_server import LimitedServer  # noqa: PLC0415
 
         registry = CollectorRegistry()
         registry.register(ArchiveCollector(self._snapshots, self._known_health, self._ended))
@@ -169,17 +168,10 @@ class MetricsServer:
         log.debug("metrics.connection_ended", reason=reason)
 
 
-# A page of another site can have its own name resolve to this address, and then read the answers in a browser on this machine. The
-# browser sends that name. An IP address as Host shows that no name was resolved.
 def _is_own_name(host: str, address: str) -> bool:
     """Return whether a Host header names this server: an IP address, localhost, and beyond loopback this machine's name."""
-    name = host.rpartition(":")[0] if re.search(r":\d*$", host) and not host.endswith("]") else host
-    with suppress(ValueError):
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-        return True
-    if name.lower() in {"", "localhost"}:
-        return True
-    return not is_loopback(address) and name.lower().partition(".")[0] == socket.gethostname().lower().partition(".")[0]
+    name = resolved_name(host)
+    return not name or (not is_loopback(address) and name.partition(".")[0] == socket.gethostname().lower().partition(".")[0])
 
 
 def _bound(address: str) -> socket.socket:

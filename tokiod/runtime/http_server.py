@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -12,20 +13,36 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MAX_CONNECTIONS = 16
-"""A further connection ends the oldest one."""
 REQUEST_SECONDS = 5.0
-"""Seconds from the connection to the end of the request's headers."""
 CONNECTION_SECONDS = 10.0
-"""Seconds after which a connection is ended in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a server.
+
+    connections: a further one ends the oldest; request_seconds: from the connection to the end of the request's headers;
+    connection_seconds: after which a connection is ended in any case, unless keep() was called for its request.
+    """
+
+    connections: int
+    request_seconds: float
+    connection_seconds: float
 
 
 # aiohttp limits the time between requests, but neither the time to the first one nor the number of connections.
 class LimitedServer(web.Server):
     """A server that ends connections that are too slow or too many, and calls on_end for each with the reason."""
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], on_end: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        on_end: Callable[[str], None],
+        limits: Limits | None = None,
+    ) -> None:
         self._handle = handler
         self._on_end = on_end
+        self._limits = limits or Limits(MAX_CONNECTIONS, REQUEST_SECONDS, CONNECTION_SECONDS)
         self._is_closed = False
         self._open: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.TimerHandle, asyncio.TimerHandle]] = {}
         # aiohttp would log each malformed request as an error with a traceback.
@@ -39,13 +56,13 @@ class LimitedServer(web.Server):
         if self._is_closed:
             transport.abort()
             return
-        if len(self._open) >= MAX_CONNECTIONS:
+        if len(self._open) >= self._limits.connections:
             self._end(next(iter(self._open)), "too many connections")
         after = asyncio.get_running_loop().call_later
         self._open[handler] = (
             transport,
-            after(REQUEST_SECONDS, self._end, handler, "no request in time"),
-            after(CONNECTION_SECONDS, self._end, handler, "not finished in time"),
+            after(self._limits.request_seconds, self._end, handler, "no request in time"),
+            after(self._limits.connection_seconds, self._end, handler, "not finished in time"),
         )
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
@@ -53,6 +70,11 @@ class LimitedServer(web.Server):
         super().connection_lost(handler, exc)
         for timer in self._open.pop(handler, ())[1:]:
             timer.cancel()
+
+    def keep(self, request: web.BaseRequest) -> None:
+        """Keep the connection of a request for as long as its handler runs, which limits the time itself."""
+        if (connection := self._open.get(request.protocol)) is not None:
+            connection[2].cancel()
 
     def abort(self) -> None:
         """End all connections, also one that is just being accepted."""
