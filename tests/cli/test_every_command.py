@@ -68,7 +68,7 @@ CALLS = {
     "tokioctl umami": ["--csv", "{directory}/jobs.csv"],
     "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
 }  # fmt: skip
-ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod demo", "tokioctl tail"}
+ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod web", "tokiod demo", "tokioctl tail"}
 """These have tests of their own under tests/system."""
 
 

@@ -448,3 +448,23 @@ def test_the_daemons_other_sockets_fit_next_to_the_bus_and_have_their_names_to_t
     assert list(checks.daemon_sockets("ipc:///run/private/bus", "ipc:///run/control", OWN)) == []
     for other in (None, "tcp://127.0.0.1:5555", "http://x", "ipc://relative"):
         assert list(checks.daemon_sockets(other, "ipc:///run/control", OWN)) == []
+
+
+@pytest.mark.parametrize("address", ["/run/tokiod-web/http", "127.0.0.1:8080", "[::1]:8080"])
+def test_the_web_process_listens_on_a_socket_or_on_this_machine(address):
+    assert list(checks.web(address, ["storage.example.org"])) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts", "sentence"),
+    [
+        ("0.0.0.0:8080", (), "0.0.0.0:8080 is reachable from other machines: use a Unix socket or 127.0.0.1, and a reverse proxy"),
+        ("localhost:8080", (), "expected an IP address of this machine and a port"),
+        ("/run/" + "a" * 107, (), "the path of a socket has at most 107 bytes, this one has 112"),
+        ("/run/", (), "expected the absolute path of a socket"),
+        ("/run/http", ("a:80",), "expected names without a port, got 'a:80'"),
+    ],
+)
+def test_an_address_that_other_machines_reach_is_refused_and_so_is_what_is_no_address(address, hosts, sentence):
+    (fault,) = checks.web(address, hosts)
+    assert fault.sentence.startswith(sentence)

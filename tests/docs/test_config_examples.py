@@ -31,7 +31,7 @@ def load(tmp_path):
 
 
 def test_what_the_example_comments_out_is_the_default(load):
-    assert len(DEFAULT.findall(MAIN)) == 18
+    assert len(DEFAULT.findall(MAIN)) == 19
     assert load(DEFAULT.sub("", MAIN)) == load(MAIN)
 
 

@@ -16,6 +16,7 @@ from tokiod.cli.tokiod import main as tokiod
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.simulator.sources import free_port
 
 MIDNIGHT = 1_517_184_000
 CONFIG = """\
@@ -27,6 +28,8 @@ keep_live_days = 30  # so that only commands seal
 endpoint = "ipc://{0}/run/private/bus"
 [feed]
 endpoint = "ipc://{0}/run/feed"
+[web]
+address = "127.0.0.1:{1}"
 [[source]]
 name = "one-lmt"
 kind = "lmt"
@@ -50,7 +53,7 @@ class UserSite:
         self.clock = SimulatedClock(MIDNIGHT + 900.0, time.time(), 1)
         self.tomorrow = SimulatedClock(MIDNIGHT + 2 * 86400.0, time.time(), 1)
         self.path = directory / "tokiod.toml"
-        self.path.write_text((CONFIG + sections).format(directory))
+        self.path.write_text((CONFIG + sections).format(directory, free_port()))
         self.config = configuration.load(self.path)
         for name, mode in (("state", 0o750), ("run", 0o750), ("source", 0o700)):
             (directory / name).mkdir()

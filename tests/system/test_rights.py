@@ -85,6 +85,7 @@ ENDLESS = {
     "tokiod run": "collectors.ready",
     "tokiod writer": "writer.ready",
     "tokiod feed": "feed.ready",
+    "tokiod web": "web.ready",
     "tokiod collectors": "",
 }
 """Commands that run until they are ended, and what they print when they do their work. Collectors without a writer wait in silence."""

@@ -149,6 +149,22 @@ def feed(
     forward(partial(_load, config_path, origin, log_level), Notifier.take(os.environ), stopping, reloading)
 
 
+@main.command(epilog=examples("tokiod web"))
+@config_option
+@level_option
+@format_option
+@clock_option
+def web(config_path: Path, log_level: str | None, clock: Clock, log_format: log.Form | None) -> None:
+    """Serve the archive over HTTP, read-only. No daemon is needed.
+
+    Exit 0 stopped, 2 could not start.
+    """
+    _begin(log_level, None, log_format)
+    from tokiod.web.process import run as serve  # noqa: PLC0415 - as above
+
+    serve(partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
+
+
 def _log_start(path: Path, config: Config) -> None:
     """Log what starts, as the first line of its log; the supervisor has logged it for its children."""
     names = [source.name for source in config.source]

@@ -22,7 +22,7 @@ from tokiod.window import Calendar
 from tokiod.window_data import MAX_WINDOW_BYTES, SAMPLE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -131,6 +131,23 @@ def http_address(address: str, key: Key) -> Iterator[Fault]:
     host, _, port = address.rpartition(":")
     if not _PORT.fullmatch(port) or int(port) > MAX_PORT or not _is_ip(host):
         yield Fault(key, f'expected an IP address of this machine and a port, as in "127.0.0.1:9464" or "[::1]:9464", got {address!r}')
+
+
+def web(address: str, hosts: Iterable[str]) -> Iterator[Fault]:
+    """Check where `tokiod web` listens, which is never reachable from other machines, and the names of its hosts."""
+    key = ("web", "address")
+    if address.startswith("/"):
+        if not address.isprintable() or address.endswith("/"):
+            yield Fault(key, "expected the absolute path of a socket")
+        elif (length := len(address.encode())) > MAX_IPC_PATH_BYTES:
+            yield Fault(key, f"the path of a socket has at most {MAX_IPC_PATH_BYTES} bytes, this one has {length}")
+    elif faults := list(http_address(address, key)):
+        yield from faults
+    elif not is_loopback(address):
+        yield Fault(key, f"{address} is reachable from other machines: use a Unix socket or 127.0.0.1, and a reverse proxy")
+    for host in hosts:
+        if not NAME.fullmatch(host):
+            yield Fault(("web", "hosts"), f"expected names without a port, got {host!r}")
 
 
 def is_loopback(address: str) -> bool:

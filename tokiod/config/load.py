@@ -166,6 +166,28 @@ class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
     ] = "127.0.0.1:9464"
 
 
+class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Where `tokiod web` serves, and how it follows the feed."""
+
+    address: Annotated[
+        str,
+        option(
+            "A Unix socket, which the group of the process may use, or an address of this machine alone, which every local user may use. "
+            "A reverse proxy gives other machines access, with TLS and a login.",
+            values="an absolute path, 127.0.0.1:PORT or [::1]:PORT",
+            effect="restart of tokiod web",
+        ),
+    ] = "/run/tokiod-web/http"
+    hosts: Annotated[
+        tuple[str, ...],
+        option(
+            "Names that a client may give as the Host of its requests, besides localhost and IP addresses: that of the reverse proxy.",
+            '["storage.example.org"]',
+            effect="reload of tokiod web",
+        ),
+    ] = ()
+
+
 class Config(msgspec.Struct, kw_only=True, frozen=True):
     """A site: its IANA time zone, archive, sockets and sources.
 
@@ -184,6 +206,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     bus: BusConfig = BusConfig()
     feed: FeedConfig = FeedConfig()
     metrics: MetricsConfig | None = None
+    web: WebConfig = WebConfig()
     site: SiteConfig = SiteConfig()
     source: tuple[SourceConfig, ...] = ()
     secrets: Annotated[
@@ -270,6 +293,8 @@ def warnings(config: Config) -> list[str]:
     found = [] if config.source else ["no [[source]] section: the daemon collects no data"]
     if config.metrics is not None and not checks.is_loopback(config.metrics.address):
         found.append(f"metrics.address: every client that reaches {config.metrics.address} can read the names and states of all sources")
+    if not config.web.address.startswith("/"):
+        found.append(f"web.address: every local user that reaches {config.web.address} can read the archive while `tokiod web` runs")
     for name, endpoint in (("bus", config.bus.endpoint), ("feed", config.feed.endpoint)):
         directory = Path(endpoint.removeprefix("ipc://")).parent
         if not checks.is_tcp(endpoint) and checks.is_writable_by_others(directory):
@@ -335,6 +360,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
         yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
+    yield from checks.web(values.get("web", WebConfig()).address, values.get("web", WebConfig()).hosts)
     columns = values["archive"].max_columns if "archive" in values else None
     for key, config in sources.items():
         yield from checks.source(config, key, zone, columns) if key in whole else ()

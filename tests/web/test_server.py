@@ -1,0 +1,260 @@
+"""The API over a real Unix socket, from real files, in a process of its own."""
+
+import concurrent.futures
+import json
+import socket
+import stat
+from collections import Counter
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, WebSite, decoded, values, window
+
+from tokiod.ledger.ledger import Ledger
+from tokiod.web.matrix import level_of
+
+MISSING, GONE, NOT_DUE = 1, 2, 4
+END = START + (ROWS + 12) * STEP
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    made = WebSite(tmp_path_factory.mktemp("web"))
+    with made.served():
+        yield made
+
+
+@pytest.fixture
+def own_site(tmp_path):
+    """A site that a test changes."""
+    made = WebSite(tmp_path)
+    with made.served():
+        yield made
+
+
+def matrix(dataset=GAUGE, start=START, end=END, **more):
+    return f"/api/v1/matrix?system=fs&dataset={dataset}&start={start}&end={end}" + "".join(f"&{k}={v}" for k, v in more.items())
+
+
+def expected(rows_per_pixel):
+    """The levels and flags of the gauge, pixel by pixel."""
+    cells, why = np.full((ROWS + 12, len(COLUMNS)), np.nan), np.full(ROWS + 12, MISSING)
+    cells[:ROWS], why[slice(*LOST)], why[ROWS:] = values(), GONE, NOT_DUE
+    levels, flags = [], []
+    for first in range(0, len(cells), rows_per_pixel):
+        block = cells[first : first + rows_per_pixel]
+        levels.append([level_of(np.array([max(found, default=np.nan)]))[0] for found in (c[~np.isnan(c)] for c in block.T)])
+        missing = np.isnan(block) * why[first : first + rows_per_pixel, np.newaxis]
+        flags.append(np.bitwise_or.reduce(missing, axis=0))
+    return np.array(levels), np.array(flags)
+
+
+# ---- pictures
+
+
+@pytest.mark.parametrize("rows_per_pixel", [1, 7, 12, 300])
+def test_every_pixel_has_the_largest_value_of_its_rows_and_states_why_others_are_missing(site, rows_per_pixel):
+    header, levels, flags = decoded(site.get(matrix(width=-(-(ROWS + 12) // rows_per_pixel))).body)
+    pixels = -(-(ROWS + 12) // rows_per_pixel)
+    assert (header["start"], header["seconds"]) == (START, -(-(ROWS + 12) // pixels) * STEP)
+    rows = header["seconds"] // STEP
+    assert np.array_equal(levels, expected(rows)[0])
+    assert np.array_equal(flags, expected(rows)[1])
+
+
+def test_value_zero_missing_lost_and_not_yet_due_are_five_different_pairs_of_bytes(site):
+    _, levels, flags = decoded(site.get(matrix(width=4096)).body)
+    rows = {"value": (2, 1), "zero": (3, 1), "missing": (150, 1), "failed": (135, 1), "lost": (125, 1), "not due": (245, 1)}
+    found = {name: (levels[at] if levels[at] < 2 else "level", flags[at]) for name, at in rows.items()}
+    assert found == {
+        "value": ("level", 0), "zero": (1, 0), "missing": (0, MISSING), "failed": (0, MISSING), "lost": (0, GONE), "not due": (0, NOT_DUE),
+    }  # fmt: skip
+
+
+def test_the_header_names_columns_steps_and_the_reasons_of_the_ledger(site):
+    header, _, _ = decoded(site.get(matrix(width=21)).body)
+    lost, failed = window(*LOST), window(*FAILED)
+    assert header == {
+        "system": "fs",
+        "dataset": GAUGE,
+        "units": "%",
+        "pixels": 21,
+        "start": START,
+        "seconds": 12 * STEP,
+        "step": STEP,
+        "columns": list(COLUMNS),
+        "due": START + ROWS * STEP,
+        "why": [
+            {"start": lost.start, "end": lost.end, "state": "lost", "reason": "the source deleted it"},
+            {"start": failed.start, "end": failed.end, "state": "failed", "reason": "no answer"},
+        ],
+        "scale": {"lowest_log2": -11, "per_octave": 4, "first": 2},
+        "version": 1,
+    }
+
+
+def test_a_cell_of_a_counter_is_lost_with_the_sample_at_either_edge(site):
+    _, _, flags = decoded(site.get(matrix(COUNTER, width=4096)).body)
+    assert [flags[row, 0] for row in (118, 120, 131, 132, 143)] == [0, GONE, GONE, MISSING, MISSING]
+    assert flags[ROWS - 1 :, 0].tolist() == [0] + [NOT_DUE] * 12
+
+
+def test_the_same_picture_is_sent_once_and_another_one_after_a_commit(own_site):
+    first = own_site.get(matrix())
+    assert own_site.get(matrix(), If_None_Match=first.headers["ETag"]).status == 304
+    healed = values()
+    healed[slice(*FAILED)] = 7.0
+    own_site.write(healed)
+    with Ledger.open(own_site.config.archive.ledger) as ledger:
+        own_site.store(ledger, *FAILED)
+    second = own_site.get(matrix(), If_None_Match=first.headers["ETag"])
+    header, levels, flags = decoded(second.body)
+    assert (second.status, [one["state"] for one in header["why"]]) == (200, ["lost"])
+    rows = header["seconds"] // STEP
+    assert set(levels[FAILED[0] // rows : FAILED[1] // rows, 0]) == {level_of(np.array([7.0]))[0]}
+    assert not flags[FAILED[0] // rows : FAILED[1] // rows].any()
+
+
+def test_a_past_span_keeps_its_tag_while_the_present_is_stored(own_site):
+    past = matrix(end=START + 600)
+    tag = own_site.get(past).headers["ETag"]
+    with Ledger.open(own_site.config.archive.ledger) as ledger:
+        own_site.store(ledger, ROWS, ROWS + 12)
+    assert own_site.get(past).headers["ETag"] == tag
+
+
+# ---- the other answers
+
+
+def test_systems_lists_datasets_and_the_state_of_each_source(site):
+    answer = json.loads(site.get("/api/v1/systems").body)
+    datasets = [{"name": name, "units": units, "step": STEP, "columns": 3} for name, units in ((COUNTER, "bytes"), (GAUGE, "%"))]
+    assert answer["systems"] == [{"name": "fs", "datasets": datasets, "day": DAY}]
+    assert (answer["time"], answer["timezone"], answer["health"], answer["writer"]) == (NOW, "UTC", "down", False)
+    (source,) = answer["sources"]
+    assert (source["name"], source["system"], source["lag"], source["gaps"]["lost"]) == ("one", "fs", 20, 60)
+
+
+def test_gaps_have_their_reasons_and_only_those_of_the_span_are_listed(site):
+    answer = json.loads(site.get(f"/api/v1/gaps?start={START}&end={END}").body)
+    assert [(gap["state"], gap["start"], gap["end"], gap["reason"]) for gap in answer["gaps"]] == [
+        ("lost", window(*LOST).start, window(*LOST).end, "the source deleted it"),
+        ("failed", window(*FAILED).start, window(*FAILED).end, "no answer"),
+    ]
+    later = json.loads(site.get(f"/api/v1/gaps?source=one&start={window(*FAILED).start}&end={END}").body)
+    assert [gap["state"] for gap in later["gaps"]] == ["failed"]
+
+
+def test_health_and_metrics(site):
+    assert site.get("/healthz").body == b"alive\n"
+    families = text_string_to_metric_families(site.get("/metrics").body.decode())
+    samples = {(one.name, one.labels.get("path"), one.labels.get("status")): one.value for family in families for one in family.samples}
+    assert samples["tokiod_web_requests_total", "/healthz", "200"] >= 1
+
+
+# ---- hostile requests
+
+
+def test_every_answer_has_the_strict_policy_and_names_are_data(site):
+    for path in (matrix(), "/api/v1/systems", "/nothing", "/metrics"):
+        headers = site.get(path).headers
+        assert headers["Content-Security-Policy"].startswith("default-src 'self';")
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert not headers["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE"])
+def test_nothing_but_get_is_allowed(site, method):
+    answer = site.get("/api/v1/systems", method=method)
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "storage.example.org.evil.example", "xn--storage"])
+def test_a_forged_host_is_refused(site, host):
+    assert site.error("/api/v1/systems", host=host) == (403, "forbidden_host")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "storage.example.org", "Storage.Example.org:8443"])
+def test_the_names_of_the_configuration_are_accepted(site, host):
+    assert site.get("/api/v1/systems", Host=host).status == 200
+
+
+BASE = f"/api/v1/matrix?system=fs&dataset={GAUGE}"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        (f"{BASE}&start={START - 10 * 365 * 86400}&end={START}", 400, "span_too_long"),
+        (f"/api/v1/gaps?start={START - 10 * 365 * 86400}", 400, "span_too_long"),
+        (f"{BASE}&start={END}&end={START}", 400, "bad_parameter"),
+        (f"{BASE}&start=&end={START}", 400, "missing_parameter"),
+        (f"{BASE}&start=99999999999999999999", 400, "bad_parameter"),
+        (f"{BASE}&start=-99999999999999w", 400, "bad_parameter"),
+        (f"{BASE}&start=nan", 400, "bad_parameter"),
+        (f"{BASE}&start=2018-01-29T00:00:00", 400, "bad_parameter"),
+        (f"{BASE}&start={START}&end={END}&width=1e9", 400, "bad_parameter"),
+        (f"{BASE}&start={START}&end={END}&width=4097", 400, "bad_parameter"),
+        (f"{BASE}&start={START}&end={END}&width=٣", 400, "bad_parameter"),
+        (f"{BASE}&start={START}&end={END}&how=sum", 400, "unknown_reduction"),
+        (f"{BASE}&start={START}&end={END}&witdh=3", 400, "unknown_parameter"),
+        (f"/api/v1/matrix?system=../../etc&dataset={GAUGE}&start={START}&end={END}", 404, "unknown_system"),
+        (f"/api/v1/matrix?system=fs&dataset=../../../etc/passwd&start={START}&end={END}", 400, "bad_parameter"),
+        (f"/api/v1/matrix?system=fs&dataset=datatargets/no&start={START}&end={END}", 404, "unknown_dataset"),
+        (f"/api/v1/matrix?system=fs&dataset=_tokiod/raw&start={START}&end={END}", 400, "bad_parameter"),
+        (f"/api/v1/matrix?system=fs&dataset={'a' * 1000}&start={START}&end={END}", 400, "bad_parameter"),
+        (f"{BASE}&start={START - 9 * 86400}&end={START - 8 * 86400}", 404, "no_data"),
+        ("/api/v1/gaps?source=no&start=-1h", 404, "unknown_source"),
+        ("/../../etc/passwd", 404, "not_found"),
+        ("/%2e%2e/etc/passwd", 404, "not_found"),
+    ],
+)  # fmt: skip
+def test_a_request_that_is_wrong_gets_a_typed_error(site, path, status, kind):
+    assert site.error(path.replace("٣", "%D9%A3")) == (status, kind)
+
+
+def test_a_thousand_simultaneous_requests_are_answered_or_told_to_come_again(site):
+    with concurrent.futures.ThreadPoolExecutor(100) as threads:
+        answers = list(threads.map(lambda _: site.get(matrix(width=4096)), range(1000)))
+    statuses = Counter(answer.status for answer in answers)
+    assert set(statuses) <= {200, 503}
+    assert statuses[200] >= 64
+    assert all(answer.headers["Retry-After"] == "1" for answer in answers if answer.status == 503)
+    assert site.get(matrix()).status == 200
+
+
+@pytest.mark.parametrize(
+    "words", [b"\x00\xff\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET " + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_request_ends_with_its_connection(site, words):
+    with site.connected() as client:
+        client.sendall(words)
+        assert client.recv(100).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 403"))
+    assert site.get("/healthz").status == 200
+
+
+# ---- the process
+
+
+def test_the_socket_is_for_the_group_and_a_second_process_does_not_take_it(site):
+    assert stat.S_IMODE(site.socket.stat().st_mode) == 0o660
+    with site.served() as second:
+        assert second.wait(100) == 2
+    assert f"another process listens on {site.socket}; stop it first" in (site.directory / "log").read_text()
+    assert site.get("/healthz").status == 200
+
+
+def test_the_socket_that_a_killed_process_left_is_taken(tmp_path):
+    site = WebSite(tmp_path)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(site.socket))
+    with site.served():
+        assert site.get("/healthz").status == 200
+
+
+def test_a_ledger_that_can_not_be_read_is_a_typed_error_and_the_process_stays(own_site):
+    own_site.config.archive.ledger.write_bytes(b"no ledger at all" * 1000)
+    assert own_site.error(matrix()) == (503, "archive_unreadable")
+    assert own_site.get("/healthz").body == b"degraded: the archive can't be read\n"

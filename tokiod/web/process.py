@@ -1,0 +1,121 @@
+"""The process `tokiod web`: it opens its socket, serves until SIGTERM, and reads the configuration again at SIGHUP."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.bus.server_socket import SHARED_SOCKET_MODE
+from tokiod.errors import ConfigError, NoPermission, TokiodError
+from tokiod.ledger.published_copy import readable_ledger
+from tokiod.web.server import WebServer
+from tokiod.web.views import Views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import Config
+    from tokiod.runtime.sd_notify import Notifier
+
+log = structlog.get_logger()
+
+BACKLOG = 1024
+NOTIFY_SECONDS = 5.0
+SETTLE_SECONDS = 0.05
+"""Seconds for the event loop to set up the connections that it has just accepted."""
+
+
+def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ConfigError, TokiodError for an address that can't be opened or an archive without rights."""
+    asyncio.run(_serve(load, clock, notifier))
+
+
+async def _serve(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
+    config, stopping, loop = load(), asyncio.Event(), asyncio.get_running_loop()
+    _check_readable(config)
+    server = WebServer(Views(config, clock), config.web.hosts)
+
+    def reload() -> None:
+        notifier.reloading()
+        try:
+            server.views.config = new = load()
+            server.hosts = frozenset(new.web.hosts)
+        except ConfigError as error:
+            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to report
+        notifier.ready()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    with opened(config.web.address) as listener:
+        accepting = await loop.create_server(server.server, sock=listener, backlog=BACKLOG)
+        log.info("web.ready", address=config.web.address)
+        notifier.ready()
+        while not stopping.is_set():
+            notifier.alive()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), NOTIFY_SECONDS)
+        notifier.stopping()
+        # Python 3.11 leaks a connection that it has just accepted when the listener closes.
+        loop.remove_reader(listener)
+        await asyncio.sleep(SETTLE_SECONDS)
+        accepting.close()
+        server.close()
+    log.info("web.stopped")
+
+
+def _check_readable(config: Config) -> None:
+    """Raise NoPermission for a user who may not read the archive: each request would fail."""
+    readable_ledger(config.archive)
+    with suppress(FileNotFoundError):
+        try:
+            next(config.archive.root.iterdir(), None)
+        except PermissionError:
+            raise NoPermission(config.archive.root) from None
+
+
+def opened(address: str) -> socket.socket:
+    """Return a socket that is bound to an absolute path, or to ADDRESS:PORT. Raises TokiodError."""
+    try:
+        return _unix(Path(address)) if address.startswith("/") else _tcp(address)
+    except OSError as error:
+        raise TokiodError(f"can't listen on {address}: {error.strerror or error}; see [web] address") from None
+
+
+def _unix(path: Path) -> socket.socket:
+    """Take the place of the socket that an earlier process left. The umask lets no others connect before the mode is set."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            with socket.socket(socket.AF_UNIX) as client, suppress(ConnectionRefusedError):
+                client.connect(str(path))
+                raise TokiodError(f"another process listens on {path}; stop it first")
+            path.unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        path.chmod(SHARED_SOCKET_MODE)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _tcp(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+    except OSError:
+        listener.close()
+        raise
+    return listener
