@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
-from tokiod.tts.live.create import SLICE_BYTES, create
+from tokiod.tts.live.create import METADATA_BYTES, SLICE_BYTES, create
 from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import ABSENT
@@ -118,7 +118,7 @@ def test_the_fill_is_synced_in_slices_with_a_pause_after_each(tmp_path):
     spec = FileSpec(0, 86_400, {"fullness": GroupSpec(60, "lustre")}, {"fullness/bytes": MatrixSpec(columns, counter=False)})
     files, pauses = NotesSyncs(), []
     create(tmp_path / "fs.hdf5", spec, files, lambda: pauses.append(files.unsynced), created=1)
-    assert (len(files.synced), max(files.synced) <= SLICE_BYTES) == (2, True)
+    assert (len(files.synced), max(files.synced) <= SLICE_BYTES + METADATA_BYTES) == (2, True)
     assert pauses == [0] * len(files.synced)
 
 

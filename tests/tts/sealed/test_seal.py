@@ -284,20 +284,20 @@ def test_a_file_that_cannot_be_trusted_is_not_sealed(make, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fs.hdf5"]
 
 
-def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_sealed_once_there_is_room(make, small_disk):
-    columns = tuple(map(str, range(248)))
-    datasets = (
-        "fullness/bytes",
-        "fullness/inodes",
-        "fullness/bytestotal",
-        "fullness/inodestotal",
-        "failover/datatargets",
-        "failover/mdtargets",
-    )
+def wide_day(make):
+    """A live file whose sealed form fills 8 MiB."""
+    names = ("bytes", "inodes", "bytestotal", "inodestotal")
+    datasets = [*(f"fullness/{name}" for name in names), "failover/datatargets", "failover/mdtargets"]
     groups = {group: GroupSpec(5, "lustre") for group in ("fullness", "failover")}
-    live = make(FileSpec(0, 4320, groups, {dataset: MatrixSpec(columns, counter=False) for dataset in datasets}))
+    matrix = MatrixSpec(tuple(map(str, range(248))), counter=False)
+    live = make(FileSpec(0, 4320, groups, dict.fromkeys(datasets, matrix)))
     for seed, matrix in enumerate(live.cells.values()):
         matrix.write_rows(0, np.random.default_rng(seed).random((864, 248)))
+    return live
+
+
+def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_sealed_once_there_is_room(make, small_disk):
+    live = wide_day(make)
     with pytest.raises(SealingFailed, match="the sealed file can't be written: No space left on device") as caught:
         seal(live, small_disk / "fs.hdf5", LATER)
     assert (caught.value.errno, list(small_disk.iterdir())) == (errno.ENOSPC, [])
@@ -305,6 +305,16 @@ def test_a_disk_that_is_full_while_sealing_leaves_nothing_and_the_same_file_is_s
     live.cells["failover/datatargets"].write_rows(0, np.full((864, 248), -0.0))
     seal(live, small_disk / "fs.hdf5", LATER)
     assert is_sealed(small_disk / "fs.hdf5")
+
+
+def test_a_disk_with_a_few_pages_left_ends_no_process_that_seals(make, small_disk):
+    live, status = wide_day(make), os.statvfs(small_disk)
+    for free in (0, 1, 2, 3, 4, 5, 10, 100, 1000):
+        (small_disk / "other").write_bytes(bytes((status.f_bavail - free) * status.f_frsize))
+        with pytest.raises(SealingFailed, match="the sealed file can't be written: No space left on device"):
+            seal(live, small_disk / "fs.hdf5", LATER)
+        assert h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE) == 0
+        assert [path.name for path in small_disk.iterdir()] == ["other"]
 
 
 def test_pause_is_called_after_each_chunk_and_each_dataset_written_and_read_back(make):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import h5py
 import numpy as np
 
+from tokiod.tts import hdf5_output
 from tokiod.tts.layout import FORM, LIVE_FORM, MAX_STEP, OWN, RAW_SEALED, MatrixLocation, matrix_locations
 from tokiod.tts.live.files import REAL, Files, exists, replacing
 from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, units
@@ -31,7 +32,6 @@ SLICE_BYTES = 8 * 2**20
 """Bytes written between two syncs: few enough that concurrent commits stay under 50 ms."""
 
 ALIGNMENT_BYTES = 4096
-LIBVER = ("v108", "v110")
 FILL = {"cells": ABSENT, "raw": ABSENT, "span": NO_ROW, "begin": ABSENT}
 METADATA_BYTES = 2**20
 
@@ -77,7 +77,7 @@ def create(path: Path, spec: FileSpec, files: Files = REAL, pause: Pause = no_pa
 def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
     """Write a live file under exactly this name, complete and durable."""
     _check_space(path.parent, sum(p.nbytes + ALIGNMENT_BYTES for p in matrix_locations(plan.spec)) + METADATA_BYTES, files)
-    locations = _lay_out(path, plan)
+    locations = _lay_out(path, plan, files)
     fd = files.open(path)
     try:
         files.allocate(fd, files.fstat(fd).st_size)
@@ -138,9 +138,9 @@ def _check_space(directory: Path, need: int, files: Files) -> None:
         raise OSError(errno.ENOSPC, f"a new file needs {need / 2**20:.0f} MiB, {have / 2**20:.0f} MiB are free", str(directory))
 
 
-def _lay_out(path: Path, plan: Plan) -> list[MatrixLocation]:
+def _lay_out(path: Path, plan: Plan, files: Files) -> list[MatrixLocation]:
     spec = plan.spec
-    with h5py.File(path, "w", libver=LIBVER, locking=False, alignment_threshold=1, alignment_interval=ALIGNMENT_BYTES) as file:
+    with hdf5_output.created(path, files, alignment_threshold=1, alignment_interval=ALIGNMENT_BYTES) as file:
         write_frame(file, spec)
         own = file.create_group(OWN)
         own.attrs[FORM] = np.bytes_(LIVE_FORM)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
+from tokiod.tts import hdf5_output
 from tokiod.tts.counters.day_counter import DayCounter
 from tokiod.tts.layout import (
     FORM,
@@ -33,7 +34,7 @@ from tokiod.tts.layout import (
     unreadable,
 )
 from tokiod.tts.live.conversion import convert, unlimited
-from tokiod.tts.live.create import LIBVER, Plan, build, new_dataset, no_pause, write_attribute, write_attributes, write_frame
+from tokiod.tts.live.create import Plan, build, new_dataset, no_pause, write_attribute, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
@@ -77,9 +78,9 @@ def write_sealed(live: LiveFile, path: Path, updated: int, files: Files, pause: 
     with ThreadPoolExecutor(SEAL_THREADS) as pool:
         sealing = _SealedWriter.of(live, pool, pause)
         try:
-            sealing.write(path, updated)
-        except (OSError, RuntimeError) as error:
-            code = getattr(error, "errno", None) or errno.EIO
+            sealing.write(path, updated, files)
+        except OSError as error:
+            code = error.errno or errno.EIO
             raise SealingFailed(code, f"the sealed file can't be written: {os.strerror(code)}", str(path)) from error
         _sync(path, files)
         sealing.verify(path)
@@ -201,8 +202,8 @@ class _SealedWriter:
     def of(cls, live: LiveFile, pool: Executor, pause: Pause) -> _SealedWriter:
         return cls(live, {name: Chunks.of(matrix) for name, matrix in live.cells.items()}, pool, pause)
 
-    def write(self, path: Path, updated: int) -> None:
-        with h5py.File(path, "w", libver=LIBVER, locking=False) as file:
+    def write(self, path: Path, updated: int, files: Files) -> None:
+        with hdf5_output.created(path, files) as file:
             write_frame(file, self.live.spec)
             file.create_group(OWN).attrs[FORM] = np.bytes_("sealed")
             for name, chunks in self.sealed.items():

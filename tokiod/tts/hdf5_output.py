@@ -1,0 +1,91 @@
+"""Creating HDF5 files: HDF5 never sees a write that fails.
+
+HDF5 does not survive a write of its metadata that fails, as on a full disk: the file stays open, and the process ends by a segmentation
+fault, at once or later (h5py issue 914; seen with HDF5 2.0.0). So it writes through an object that keeps the first error for its caller.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tokiod.tts.live.files import Files
+
+LIBVER = ("v108", "v110")
+"""The form of HDF5's structures: what HDF5 1.10 reads."""
+
+
+@contextmanager
+def created(path: Path, files: Files, **properties: Any) -> Iterator[Any]:
+    """Create a file, replacing any of that name, and yield its h5py.File, which is closed at the end but not synced.
+
+    properties: of h5py.File. Raises the first OSError of a write, instead of what HDF5 raises after it.
+    """
+    fd = files.create(path)
+    output = _Output(fd, files)
+    try:
+        with h5py.File(path, "w", driver="fileobj", fileobj=output, libver=LIBVER, **properties) as file:
+            yield file
+    except Exception as error:
+        if output.error is not None:
+            raise output.error from error
+        raise
+    finally:
+        files.close(fd)
+    if output.error is not None:
+        raise output.error
+
+
+class _Output:
+    """The file object that h5py expects. After the first error, which `error` keeps, it writes nothing any more."""
+
+    def __init__(self, fd: int, files: Files) -> None:
+        self.error: BaseException | None = None
+        self._fd = fd
+        self._files = files
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to an offset in bytes."""
+        self._position = offset if whence == os.SEEK_SET else os.fstat(self._fd).st_size + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position in bytes."""
+        return self._position
+
+    def write(self, data: memoryview) -> int:
+        """Write all of `data`."""
+        self._try(lambda: self._files.pwrite(self._fd, np.frombuffer(data, np.uint8), self._position))
+        self._position += len(data)
+        return len(data)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer: with zeros where nothing was written, as HDF5's own driver does."""
+        np.frombuffer(buffer, np.uint8)[:] = 0
+        self._try(lambda: os.preadv(self._fd, [buffer], self._position))
+        self._position += len(buffer)
+        return len(buffer)
+
+    def truncate(self, size: int) -> int:
+        """Set the length in bytes."""
+        self._try(lambda: os.ftruncate(self._fd, size))
+        return size
+
+    def flush(self) -> None:
+        """Have nothing buffered."""
+
+    def _try(self, operation: Callable[[], object]) -> None:
+        try:
+            if self.error is None:
+                operation()
+        except BaseException as error:  # noqa: BLE001 - no exception may reach HDF5
+            self.error = error
