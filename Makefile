@@ -30,7 +30,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 
 .PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
-.PHONY: read-while-writing install servers clean constraints sbom wheel deb rpm packages
+.PHONY: read-while-writing tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -48,6 +48,7 @@ help:
 	@echo "make simulate-ci        all seeds that ever failed, then new ones for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
 	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
+	@echo "make tools     the examples of docs/tools.md: pandas, xarray, pytokio, h5dump, R and Octave read a live and a sealed file"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
@@ -129,14 +130,24 @@ simulate-faults: install
 	@$(BIN)/python -m tests.simulation.old_faults $(NAMES)
 
 # pytokio is from 2019: it needs an environment of its own.
-fidelity: install
-	@test -x .venv-pytokio/bin/python || $(PYTHON) -m venv .venv-pytokio
-	@.venv-pytokio/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3' requests 'elasticsearch<8'
+.venv-pytokio: Makefile
+	@test -x $@/bin/python || $(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3' requests 'elasticsearch<8'
+	@touch $@
+
+fidelity: install .venv-pytokio
 	@$(BIN)/python -m tests.fidelity --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
 
 # Each fault takes some seconds; the patches of all are in tests/faults/patches.
 faults: install
 	@$(BIN)/python -m tests.faults $(NAMES)
+
+# Programs that users read the files with: R and Octave where they may be installed, xarray in an environment of its own.
+tools: install .venv-pytokio
+	@$(PYTHON) tests/system/packages.py hdf5-tools r-cran-hdf5r octave
+	@test -x .venv-tools/bin/python || $(PYTHON) -m venv .venv-tools
+	@.venv-tools/bin/python -m pip install --quiet --disable-pip-version-check h5py pandas xarray h5netcdf
+	@$(BIN)/python -m tests.tools .venv-tools/bin/python .venv-pytokio/bin/python
 
 torture: install
 	@$(BIN)/python tests/system/torture.py --kills $(KILLS) --faults $(FAULTS) --equal --tally .torture.jsonl $(if $(SEED),--seed $(SEED))
@@ -191,4 +202,4 @@ packages: deb rpm
 	@$(BIN)/python -m tests.packages rpm dist/*/tokiod-*.rpm dist/tokiod_*.deb
 
 clean:
-	rm -rf $(VENV) .venv-pytokio .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-pytokio .venv-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -14,6 +14,7 @@ import lmt_database
 import numpy as np
 
 from tokiod.cli.commands.archive import archive_command
+from tokiod.tts.layout import dataset_names
 from tokiod.tts.schema import missing
 from tokiod.window import iso
 
@@ -46,7 +47,7 @@ def read(path: Path) -> Cells:
     with h5py.File(path, "r") as file:
         for group in (group for group in file if not group.startswith("_")):
             stamps = file[f"{group}/timestamps"][...].tolist()
-            for dataset in (f"{group}/{name}" for name in file[group] if name != "timestamps"):
+            for dataset in (f"{group}/{name}" for name in dataset_names(file[group])):
                 values = file[dataset][...].astype(np.float64)
                 for place, column in enumerate(file[dataset].attrs["columns"]):
                     rows = np.flatnonzero(~missing(np.ascontiguousarray(values[:, place])))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tokiod.reader.followed_file import FollowedFile
-from tokiod.tts.layout import NotLive
+from tokiod.tts.layout import NotLive, open_for_reading, read_spec
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.live.rewrite import grow
@@ -62,6 +62,32 @@ def test_a_row_belongs_to_a_span_that_holds_its_time_stamp(make, start, end, row
         stamps, _, values = reader.read("fullness/bytes", start, end)
     assert stamps.tolist() == [START + 10 * row for row in rows]
     assert values.shape == (len(rows), 2)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_file_of_an_earlier_version_without_dimension_scales_is_the_same(make, is_sealed):
+    live = make()
+    live.cells["fullness/bytes"].write_rows(0, np.array([[1.0, 2.0]]))
+    if is_sealed:
+        seal(live, live.path, START)
+    live.close()
+    with open_for_reading(live.path) as file:
+        wanted = read_spec(file)
+    with h5py.File(live.path, "r+", libver=("v108", "v110"), locking=False) as file:
+        for name in ("datatargets/readbytes", "fullness/bytes"):
+            for attribute in ("DIMENSION_LIST", "DIMENSION_LABELS", "missing"):
+                del file[name].attrs[attribute]
+        for group, scale in (("datatargets", "datatarget"), ("fullness", "target")):
+            del file[group][scale]
+            for attribute in list(file[group]["timestamps"].attrs):
+                del file[group]["timestamps"].attrs[attribute]
+    with open_for_reading(live.path) as file:
+        assert read_spec(file) == wanted
+    with FollowedFile(live.path) as reader:
+        assert reader.datasets() == ("datatargets/readbytes", "fullness/bytes")
+        assert reader.read("fullness/bytes", START, START + 10)[2].tolist() in ([[1.0, 2.0]], [[2.0, 1.0]])
+    if not is_sealed:
+        LiveFile.open(live.path).close()
 
 
 def test_a_reader_that_stays_open_sees_every_write_at_once(make):

@@ -24,6 +24,8 @@ PRESENT = {
     "dpkg": lambda: shutil.which("dpkg-deb") is not None,
     "rpm": lambda: shutil.which("rpmbuild") is not None,
     "debootstrap": lambda: shutil.which("debootstrap", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "r-cran-hdf5r": lambda: Path("/usr/lib/R/site-library/hdf5r").exists(),
+    "octave": lambda: shutil.which("octave-cli") is not None,
     "systemd": lambda: shutil.which("systemd-analyze") is not None,
     "slurmctld": lambda: shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
     "slurmd": lambda: shutil.which("slurmd", path=f"{os.environ['PATH']}:/usr/sbin") is not None,

@@ -10,6 +10,8 @@ from pathlib import Path
 import h5py
 import pytest
 
+from tokiod.tts.layout import dataset_names
+
 SPAN = ["--start", "2019-05-15T00:00:00", "--end", "2019-05-16T00:00:00", "--timezone", "America/Los_Angeles", "--cpu-scale", "100"]
 LUNS = {r"ddn\d\ddt\d\d": "datatarget", r"xx\d\dyy\d\d": "datatarget", r"na\d\dmd\d\d": "mdtarget", r"zz\d\dqq\d\d": "mdtarget"}
 SERVERS = {r"(ngfsv|xxxxx)49[23]\.": "mdserver"}
@@ -67,4 +69,4 @@ def test_every_cell_of_the_golden_file_and_no_dataset_beside(shared, capture, tm
 
 def datasets(path):
     with h5py.File(path) as file:
-        return {f"{group}/{name}" for group in file if not group.startswith("_") for name in file[group]}
+        return {f"{group}/{name}" for group in file if not group.startswith("_") for name in dataset_names(file[group])}

@@ -21,6 +21,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.received_files import Totals
+from tokiod.tts.layout import dataset_names
 
 pytestmark = pytest.mark.system
 
@@ -94,7 +95,7 @@ def cells(path):
     with h5py.File(path) as file:
         for group in (name for name in file if not name.startswith("_")):
             times = file[group]["timestamps"][...]
-            for name in (name for name in file[group] if name != "timestamps"):
+            for name in dataset_names(file[group]):
                 values, columns = file[group][name][...], [c.decode() for c in file[group][name].attrs["columns"]]
                 there = ~((values == 0) & np.signbit(values))
                 found |= {(f"{group}/{name}", columns[c], int(times[r])): values[r, c] for r, c in zip(*there.nonzero(), strict=True)}

@@ -105,11 +105,12 @@ def _differences(one: Path, two: Path) -> list[str]:
 
 
 def _parts(file: h5py.File) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield all datasets and attributes."""
+    """Yield all datasets, and all attributes but references."""
     names: list[str] = []
     file.visit(names.append)
     for name in ["/", *names]:
-        yield from ((f"{name} {key}", np.atleast_1d(value)) for key, value in file[name].attrs.items())
+        attributes = ((f"{name} {key}", np.atleast_1d(value)) for key, value in file[name].attrs.items())
+        yield from ((key, value) for key, value in attributes if not value.dtype.hasobject)
         if isinstance(file[name], h5py.Dataset):
             yield name, np.atleast_1d(file[name][...])
 

@@ -18,7 +18,7 @@ from tokiod.reader.cells import Cells, Damaged, KeptChunks
 from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NotTts
 from tokiod.reader.span import Span
-from tokiod.tts.layout import NotLive, column_names, form_of, unreadable
+from tokiod.tts.layout import NotLive, column_names, dataset_names, form_of, unreadable
 from tokiod.tts.schema import GROUPS, UNITS, group_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Part:
         """The logical names of the datasets that have columns, in the order of the groups."""
         with self.opened() as file:
             groups = [(name, file[name]) for name in GROUPS if isinstance(file.get(name), h5py.Group)]
-            names = [f"{name}/{short}" for name, group in groups for short in group if short != "timestamps"]
+            names = [f"{name}/{short}" for name, group in groups for short in dataset_names(group)]
         return tuple(name for name in names if self.has(name))
 
     def has(self, name: str) -> bool:

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from tokiod.tts.counters.difference_rule import LARGEST
-from tokiod.tts.schema import GROUPS, UNITS
+from tokiod.tts.schema import COMPONENTS, GROUPS, TIMESTAMPS, UNITS
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def read_spec(file: Any) -> FileSpec:
     for name in (g for g in GROUPS if g in file):
         group = file[name]
         groups[name] = GroupSpec(_step(group, start, end), _text(group.attrs["source"]))
-        for full, dataset in ((f"{name}/{short}", group[short]) for short in group if short != "timestamps"):
+        for full, dataset in ((f"{name}/{short}", group[short]) for short in dataset_names(group)):
             if columns := column_names(dataset):
                 counter = full in counters
                 max_step = _max_step(file, full) if counter else LARGEST
@@ -170,13 +170,19 @@ def _groups(group: Any) -> list[Any]:
     return [each for each in group.values() if isinstance(each, h5py.Group)] if isinstance(group, h5py.Group) else []
 
 
+def dataset_names(group: Any) -> list[str]:
+    """Return the names of a group's datasets of cells: all but time stamps and the dimension scales of components, by their names."""
+    scale = COMPONENTS[group.name.rpartition("/")[2]]
+    return [name for name in group if name != TIMESTAMPS and name.rstrip("_0123456789") != scale]
+
+
 def column_names(dataset: Any) -> tuple[str, ...]:
     """Return the names of a dataset's columns; a foreign file may have unnamed columns after them."""
     return tuple(_text(c) for c in dataset.attrs["columns"] if c)
 
 
 def _step(group: Any, start: int, end: int) -> int:
-    stamps = group["timestamps"][...]
+    stamps = group[TIMESTAMPS][...]
     step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else end - start
     if step <= 0 or not np.array_equal(stamps, np.arange(start, end, step)):
         raise ValueError(f"{group.name}: time stamps are not evenly spaced from start to end")

@@ -2,8 +2,9 @@
 
     /                        version "1", start, end            epoch seconds, end exclusive
     /GROUP                   source
-    /GROUP/timestamps        i8[rows]                           left edge of each row
-    /GROUP/DATASET           f8[rows, columns]                  columns, units, version, updated
+    /GROUP/timestamps        i8[rows]                           left edge of each row; a dimension scale
+    /GROUP/COMPONENT         S[columns]                         names of columns as a dimension scale; COMPONENT_2 where they differ
+    /GROUP/DATASET           f8[rows, columns]                  columns, units, version, updated; step, missing, dimension scales
     /_tokiod                 form "live 2" or "sealed"; raw_sealed: an earlier sealing dropped raw samples of the day
     /_tokiod/raw/...         i8[rows + 1, columns]   live       counters: the day's rows, the next day's first one
     /_tokiod/span/...        i8[2, columns]                     rows of raw: the day's first nonzero sample, its last sample; -1 without one
@@ -30,6 +31,17 @@ ABSENT = -(1 << 63)
 NO_ROW = -1
 
 GROUPS = ("datatargets", "mdtargets", "dataservers", "mdservers", "fullness", "failover")
+
+TIMESTAMPS = "timestamps"
+COMPONENTS = {
+    "datatargets": "datatarget",
+    "mdtargets": "mdtarget",
+    "dataservers": "dataserver",
+    "mdservers": "mdserver",
+    "fullness": "target",
+    "failover": "target",
+}
+"""What the columns of each group's datasets are: the name of their dimension scale."""
 
 _TRANSFER = {
     "readbytes": "bytes",

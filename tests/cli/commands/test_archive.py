@@ -58,14 +58,15 @@ def archived(copy, out, start, end, *options):
 
 
 def contents(path):
-    """Return every cell with its bits, every attribute but `updated`, of everything that a reader of TTS files looks at."""
+    """Return every value with its bits, every attribute but `updated` and references, of everything but what is only tokiod's."""
     found = {}
     with h5py.File(path, "r") as file:
         found["/"] = {name: file.attrs[name] for name in sorted(file.attrs)}
         for group in (g for g in file if not g.startswith("_")):
             for name, node in file[group].items():
-                attributes = {a: np.asarray(node.attrs[a]).tolist() for a in sorted(node.attrs) if a != "updated"}
-                found[f"{group}/{name}"] = (node[...].view(np.int64).tolist(), attributes)
+                attributes = {a: np.asarray(node.attrs[a]) for a in sorted(node.attrs) if a != "updated"}
+                attributes = {a: value.tolist() for a, value in attributes.items() if not value.dtype.hasobject}
+                found[f"{group}/{name}"] = (node.dtype, node.shape, node[...].tobytes(), attributes)
     return found
 
 

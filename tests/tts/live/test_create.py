@@ -32,6 +32,12 @@ class NotesSyncs(Files):
         super().fdatasync(fd)
 
 
+OF_OTHER_TOOLS = {
+    "missing": ("|S28", b"negative zero (sign bit set)"),
+    "DIMENSION_LABELS": ("|O", ["timestamps", "datatarget"]),
+}
+
+
 def fresh(spec):
     """What a new file of this spec holds, matrix by matrix, as bits."""
     found = {}
@@ -70,13 +76,40 @@ def test_attributes_and_time_stamps_are_those_that_pytokio_writes(tmp_path, spec
         assert file["datatargets/timestamps"][...].tolist() == list(range(spec.start, spec.end, 5))
         assert file["fullness/timestamps"][...].tolist() == list(range(spec.start, spec.end, 10))
         attributes = file["datatargets/readbytes"].attrs
-        assert {name: (attributes.get_id(name).dtype.str, np.asarray(value).tolist()) for name, value in attributes.items()} == {
+        found = {name: (attributes.get_id(name).dtype.str, np.asarray(value).tolist()) for name, value in attributes.items()}
+        assert found.pop("DIMENSION_LIST")[0] == "|O"
+        assert found == {
             "columns": ("|S10", [b"fs-OST0010", b"fs-OST0009", b"fs-OST000a"]),
             "units": ("|S5", b"bytes"),
             "version": ("|S1", b"1"),
             "updated": ("<i8", 1_600_000_000),
+            **OF_OTHER_TOOLS,
         }
         assert file["fullness/bytes"].attrs["units"] == b"KiB"
+
+
+def test_both_axes_have_dimension_scales_with_the_times_and_the_names_of_components(tmp_path, spec):
+    columns = {"readbytes": ("a", "b"), "writebytes": ("a", "b"), "readops": ("a", "c"), "writeops": ("c",)}
+    matrices = {f"datatargets/{name}": MatrixSpec(names, counter=False) for name, names in columns.items()}
+    create(tmp_path / "fs.hdf5", FileSpec(spec.start, spec.end, spec.groups, matrices), created=1)
+    with h5py.File(tmp_path / "fs.hdf5") as file:
+        group = file["datatargets"]
+        assert dict(group["timestamps"].attrs)["units"] == b"seconds since 1970-01-01 00:00:00 UTC"
+        assert group["timestamps"].attrs["step"] == 5
+        for name, names in columns.items():
+            times, components = (dimension[0] for dimension in group[name].dims)
+            assert times == group["timestamps"]
+            assert components[...].tolist() == [one.encode() for one in names]
+        assert [group[name].dims[1].label for name in columns] == ["datatarget", "datatarget", "datatarget_2", "datatarget_3"]
+
+
+def test_no_attribute_hides_a_measured_zero(tmp_path, spec):
+    """xarray, netCDF and MATLAB compare missing_value and _FillValue with ==, so -0.0 would hide +0.0 too."""
+    create(tmp_path / "fs.hdf5", spec, created=1)
+    with h5py.File(tmp_path / "fs.hdf5") as file:
+        names = set[str]()
+        file.visititems(lambda _, node: names.update(node.attrs))
+    assert not names & {"missing_value", "_FillValue", "valid_min", "valid_max", "valid_range", "scale_factor", "add_offset"}
 
 
 def test_twelve_thousand_names_fit_their_attribute(tmp_path):

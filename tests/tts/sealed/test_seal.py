@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
+from tokiod.tts.layout import dataset_names
 from tokiod.tts.live.create import create
 from tokiod.tts.live.files import Files, sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
@@ -30,7 +31,7 @@ def by_name(path):
     with h5py.File(path) as file:
         for group in (name for name in file if not name.startswith("_")):
             stamps = file[group]["timestamps"][...].tolist()
-            for name in (n for n in file[group] if n != "timestamps"):
+            for name in dataset_names(file[group]):
                 values = file[group][name][...].view(np.int64).tolist()
                 columns = file[group][name].attrs["columns"].tolist()
                 found |= {(group, name, t, c): v for t, row in zip(stamps, values, strict=True) for c, v in zip(columns, row, strict=False)}
@@ -90,6 +91,16 @@ def test_a_sealed_file_is_chunked_by_720_rows_and_32_columns_shuffled_compressed
         assert file["fullness"].attrs["source"] == b"lustre"
         assert file["fullness/timestamps"][...].tolist() == list(range(START, START + 86_400, 7200))
     assert live.path.stat().st_size < 100_000
+
+
+def test_a_sealed_file_has_dimension_scales_in_its_own_order(make):
+    live = make()
+    seal(live, live.path, LATER)
+    with h5py.File(live.path) as file:
+        node = file["datatargets/readbytes"]
+        assert [dimension.label for dimension in node.dims] == ["timestamps", "datatarget"]
+        assert node.dims[0][0] == file["datatargets/timestamps"]
+        assert node.dims[1][0][...].tolist() == node.attrs["columns"].tolist() == [b"fs-OST0009", b"fs-OST000a", b"fs-OST0010"]
 
 
 def test_h5dump_reads_a_sealed_file(make, fill):

@@ -14,9 +14,11 @@ import h5py
 import numpy as np
 
 from tokiod.tts import hdf5_output
+from tokiod.tts.dimension_scales import DimensionScales
+from tokiod.tts.hdf5_output import new_dataset, write_attribute
 from tokiod.tts.layout import FORM, LIVE_FORM, MAX_STEP, OWN, RAW_SEALED, MatrixLocation, matrix_locations
 from tokiod.tts.live.files import REAL, Files, exists, replacing
-from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, VERSION, units
+from tokiod.tts.schema import ABSENT, GROUPS, NO_ROW, TIMESTAMPS, VERSION, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,7 +105,7 @@ def write_frame(file: Any, spec: FileSpec) -> None:
     for name in (g for g in GROUPS if g in spec.groups):
         group = file.create_group(name)
         group.attrs["source"] = np.bytes_(spec.groups[name].source)
-        group.create_dataset("timestamps", data=np.arange(spec.start, spec.end, spec.groups[name].step, dtype=np.int64))
+        group.create_dataset(TIMESTAMPS, data=np.arange(spec.start, spec.end, spec.groups[name].step, dtype=np.int64))
 
 
 def write_attributes(node: Any, name: str, own_units: str, columns: tuple[str, ...], updated: int) -> None:
@@ -112,24 +114,6 @@ def write_attributes(node: Any, name: str, own_units: str, columns: tuple[str, .
     write_attribute(node, "units", np.bytes_(own_units or units(name)))
     write_attribute(node, "version", np.bytes_(VERSION))
     write_attribute(node, "updated", np.int64(updated))
-
-
-def write_attribute(node: Any, name: str, value: Any) -> None:
-    """Write a new attribute, a NumPy array or scalar. node: an h5py.h5d.DatasetID."""
-    # Without h5py's objects, as locate(): it writes an attribute under another name first, and looks for one to replace.
-    array = np.asarray(value)
-    space = h5py.h5s.create_simple(array.shape) if array.shape else h5py.h5s.create(h5py.h5s.SCALAR)
-    h5py.h5a.create(node, name.encode(), h5py.h5t.py_create(array.dtype, logical=True), space).write(array)
-
-
-def new_dataset(file: Any, name: str, shape: tuple[int, ...], dtype: Any, properties: Any = None) -> Any:
-    """Create a dataset and the groups above it; return its h5py.h5d.DatasetID. properties: of h5py.h5p.DATASET_CREATE."""
-    # Without h5py's objects, as locate(): it looks up each group above each of the four datasets of a counter.
-    properties, links = properties or h5py.h5p.create(h5py.h5p.DATASET_CREATE), h5py.h5p.create(h5py.h5p.LINK_CREATE)
-    properties.set_obj_track_times(False)
-    links.set_create_intermediate_group(True)
-    kind, space = h5py.h5t.py_create(np.dtype(dtype), logical=True), h5py.h5s.create_simple(shape)
-    return h5py.h5d.create(file.id, name.encode(), kind, space, properties, links)
 
 
 def _check_space(directory: Path, need: int, files: Files) -> None:
@@ -145,10 +129,11 @@ def _lay_out(path: Path, plan: Plan, files: Files) -> list[MatrixLocation]:
         own = file.create_group(OWN)
         own.attrs[FORM] = np.bytes_(LIVE_FORM)
         own.attrs[RAW_SEALED] = np.int64(plan.raw_sealed)
-        locations = [_allocate(file, location) for location in matrix_locations(spec)]
+        locations, scales = [_allocate(file, location) for location in matrix_locations(spec)], DimensionScales(file, spec)
         for cells in (each for each in locations if each.kind == "cells"):
             own_units = spec.matrices[cells.dataset].own_units
             write_attributes(_opened(file, cells), cells.dataset, own_units, cells.columns, plan.created)
+            scales.attach(cells.dataset, cells.columns)
         for begin in (each for each in locations if each.kind == "begin"):
             write_attribute(_opened(file, begin), MAX_STEP, np.int64(spec.matrices[begin.dataset].max_step))
     return locations

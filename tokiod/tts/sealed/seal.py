@@ -19,6 +19,8 @@ import numpy as np
 
 from tokiod.tts import hdf5_output
 from tokiod.tts.counters.day_counter import DayCounter
+from tokiod.tts.dimension_scales import DimensionScales
+from tokiod.tts.hdf5_output import new_dataset, write_attribute
 from tokiod.tts.layout import (
     FORM,
     MAX_STEP,
@@ -34,7 +36,7 @@ from tokiod.tts.layout import (
     unreadable,
 )
 from tokiod.tts.live.conversion import convert, unlimited
-from tokiod.tts.live.create import Plan, build, new_dataset, no_pause, write_attribute, write_attributes, write_frame
+from tokiod.tts.live.create import Plan, build, no_pause, write_attributes, write_frame
 from tokiod.tts.live.files import REAL, Files, replacing
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.chunks import COMPRESSION_LEVEL, Chunks, ahead, holds, pack
@@ -206,9 +208,11 @@ class _SealedWriter:
         with hdf5_output.created(path, files) as file:
             write_frame(file, self.live.spec)
             file.create_group(OWN).attrs[FORM] = np.bytes_("sealed")
+            scales = DimensionScales(file, self.live.spec)
             for name, chunks in self.sealed.items():
                 dataset = _chunked(file, name, chunks)
                 write_attributes(dataset.id, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
+                scales.attach(name, chunks.columns)
                 for corner, packed in ahead(self.pool, pack, chunks.pieces()):
                     dataset.id.write_direct_chunk(corner, packed)
                     self.pause()
