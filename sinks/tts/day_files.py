@@ -87,7 +87,7 @@ class DayFiles:
             self.executor = InlineExecutor(self.pause)
         elif self.executor == "threads":
             self.executor = ThreadExecutor()
-        self.reopened = ReopenedFiles(self.clock)
+        self.reopened = ReopenedFiles(self.clock, self.files)
         self.rewrites = RewriteQueue(self.executor)
         self._quarantine = Quarantine(self.clock, self.files, self.pause)
         self._sealed_days = SealedDays(self.max_open)

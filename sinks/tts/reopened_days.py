@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from tokiod.archive.layout import FileSlot
     from tokiod.clock import Clock
+    from tokiod.tts.live.files import Files
 
 IDLE_SECONDS = 60.0
 """After this time without a window a reopened day is sealed again."""
@@ -19,8 +20,9 @@ IDLE_SECONDS = 60.0
 class ReopenedFiles:
     """The files that are to be sealed again, and when the last window came for each."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, files: Files) -> None:
         self._clock = clock
+        self._files = files
         self._last_used: dict[Path, tuple[FileSlot, float]] = {}
 
     @property
@@ -29,8 +31,10 @@ class ReopenedFiles:
         return list(self._last_used)
 
     def add(self, slot: FileSlot) -> None:
-        """Mark a file that is about to be reopened."""
+        """Mark a file that is about to be reopened. Raises OSError."""
         mark(slot.path)
+        # A power loss must not keep the reopened file without its marker: that day would stay live.
+        self._files.fsync_directory(slot.path.parent)
         self._last_used[slot.path] = slot, self._clock.time()
 
     def adopt(self, slot: FileSlot, last_used: float | None) -> None:
