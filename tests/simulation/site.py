@@ -73,8 +73,7 @@ class Outcome:
 
 def play(plan: Plan) -> Outcome:
     """Play a plan in a directory of its own."""
-    if KINDS not in collectors.__path__:
-        collectors.__path__.append(KINDS)
+    collectors.__path__.append(KINDS)
     directory = Path(tempfile.mkdtemp(prefix="tokiod-simulation-", dir=MEMORY if MEMORY.is_dir() else None))
     begun, loop = time.process_time(), SimulatedLoop()
     asyncio.set_event_loop(loop)
@@ -100,6 +99,7 @@ def play(plan: Plan) -> Outcome:
             loop.run_until_complete(asyncio.sleep(20))
         structlog.configure(**before)
         file_scan.FILES_PER_TURN = files_per_turn
+        collectors.__path__.remove(KINDS)
         loop.close()
         SOURCES.clear()
         shutil.rmtree(directory)
