@@ -66,6 +66,8 @@ def run(program: str, language: str, python: str, directory: Path) -> str:
 def main(python: str, pytokio: str) -> int:
     """Run all examples."""
     pages, wrong = examples(), []
+    # The examples run in another directory. resolve() would leave the environment.
+    python, pytokio = (str(Path(one).absolute()) for one in (python, pytokio))
     with tempfile.TemporaryDirectory(prefix="tools") as name:
         directory = Path(name)
         for file in make_files(directory):
