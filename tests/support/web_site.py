@@ -10,6 +10,7 @@ row 240            the site's present: not due
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import socket
 import struct
@@ -66,44 +67,17 @@ def values(rows=ROWS):
     return cells
 
 
-class WebSite:
-    """The archive of a directory."""
+class WebProcess:
+    """`tokiod web` of a configuration, as a process of its own. path: of the configuration; socket: of its address."""
 
-    def __init__(self, directory):
-        self.directory = directory
-        self.socket = directory / "http"
-        self.path = directory / "tokiod.toml"
-        self.path.write_text(CONFIG.format(directory))
-        self.config = configuration.load(self.path)
-        self.file = directory / "tts" / DAY / "fs.hdf5"
-        self.file.parent.mkdir(parents=True)
-        self.config.archive.ledger.parent.mkdir()
-        groups = {name.partition("/")[0]: GroupSpec(STEP, "lmt") for name in (GAUGE, COUNTER)}
-        matrices = {GAUGE: MatrixSpec(COLUMNS, counter=False), COUNTER: MatrixSpec(COLUMNS, counter=True)}
-        create(self.file, FileSpec(START, START + 86400, groups, matrices), created=START)
-        self.write(values())
-        with Ledger.open(self.config.archive.ledger) as ledger:
-            ledger.register(self.config.source[0], START)
-            self.store(ledger, 0, LOST[0])
-            self.store(ledger, FAILED[1], ROWS)
-            ledger.lost("one", window(*LOST), "NoData", "the source deleted it", NOW)
-            ledger.failed("one", window(*FAILED), "Transient", "no answer", 3, NOW + 60, NOW)
-
-    def store(self, ledger, first, last):
-        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window(first, last)), 10)], START + last * STEP)
-
-    def write(self, cells, first=0):
-        file = LiveFile.open(self.file)
-        for dataset in (GAUGE, COUNTER):
-            file.cells[dataset].write_rows(first, np.where(np.isnan(cells), -0.0, cells))
-        file.commit()
-        file.close()
+    def __init__(self, path, socket, log):
+        self.path, self.socket, self.log = path, socket, log
 
     @contextmanager
-    def served(self, *options, clock=f"{NOW}@0x0"):
-        """Run `tokiod web` in a process of its own."""
-        command = [sys.executable, "-P", "-m", "tokiod.cli.tokiod", "web", "--config", str(self.path), "--clock", clock, *options]
-        with (self.directory / "log").open("ab") as log:
+    def served(self, clock=f"{NOW}@0x0"):
+        """Run it."""
+        command = [sys.executable, "-P", "-m", "tokiod.cli.tokiod", "web", "--config", str(self.path), "--clock", clock]
+        with self.log.open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             wait_for(lambda: process.poll() is not None or self._answers(), 30, "tokiod web does not answer")
@@ -140,6 +114,76 @@ class WebSite:
         """Return status and type of an error."""
         answer = self.get(path, **options)
         return answer.status, json.loads(answer.body)["error"]["type"]
+
+
+class WebSite(WebProcess):
+    """The archive of a directory."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        super().__init__(directory / "tokiod.toml", directory / "http", directory / "log")
+        self.path.write_text(CONFIG.format(directory))
+        self.config = configuration.load(self.path)
+        self.file = directory / "tts" / DAY / "fs.hdf5"
+        self.file.parent.mkdir(parents=True)
+        self.config.archive.ledger.parent.mkdir()
+        groups = {name.partition("/")[0]: GroupSpec(STEP, "lmt") for name in (GAUGE, COUNTER)}
+        matrices = {GAUGE: MatrixSpec(COLUMNS, counter=False), COUNTER: MatrixSpec(COLUMNS, counter=True)}
+        create(self.file, FileSpec(START, START + 86400, groups, matrices), created=START)
+        self.write(values())
+        with Ledger.open(self.config.archive.ledger) as ledger:
+            ledger.register(self.config.source[0], START)
+            self.store(ledger, 0, LOST[0])
+            self.store(ledger, FAILED[1], ROWS)
+            ledger.lost("one", window(*LOST), "NoData", "the source deleted it", NOW)
+            ledger.failed("one", window(*FAILED), "Transient", "no answer", 3, NOW + 60, NOW)
+
+    def store(self, ledger, first, last):
+        ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window(first, last)), 10)], START + last * STEP)
+
+    def write(self, cells, first=0):
+        file = LiveFile.open(self.file)
+        for dataset in (GAUGE, COUNTER):
+            file.cells[dataset].write_rows(first, np.where(np.isnan(cells), -0.0, cells))
+        file.commit()
+        file.close()
+
+
+class Client:
+    """A client of the events that reads as much as it is asked to."""
+
+    def __init__(self, process, path="/api/v1/events", last_id=""):
+        self.socket = process.connected()
+        more = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
+        self.socket.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n{more}\r\n".encode())
+        self.lines = self.socket.makefile("r", encoding="utf-8", newline="\n")
+        self.status = int(self.lines.readline().split()[1])
+        self.headers = dict(line.strip().split(": ", 1) for line in itertools.takewhile(str.strip, self.lines))
+
+    def until(self, wanted):
+        """Read to the event for which wanted(name, data) is true; return its data and the id that it leaves."""
+        last = ""
+        while True:
+            events, identity = events_of("".join(itertools.takewhile(lambda line: line != "\n", self.lines)))
+            last = identity or last
+            for name, data in events:
+                if wanted(name, data):
+                    return data, last
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+
+def events_of(text):
+    """Return [(event, data)] of a stream's text, and the last id."""
+    found, last = [], ""
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        last = fields.get("id", last)
+        if "event" in fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found, last
 
 
 def window(first, last):

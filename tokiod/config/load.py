@@ -156,6 +156,11 @@ class FeedConfig(msgspec.Struct, kw_only=True, frozen=True):
     ] = None
     allow_anyone: Annotated[bool, option("Let every local user subscribe over TCP, without a key.")] = False
 
+    @property
+    def local_endpoint(self) -> str:
+        """Where subscribers on this machine connect: a server that listens on all addresses listens on loopback too."""
+        return self.endpoint.replace("//*:", "//127.0.0.1:")
+
 
 class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
     """The address at which metrics and health are served over HTTP."""

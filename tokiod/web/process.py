@@ -15,6 +15,7 @@ import structlog
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.errors import ConfigError, NoPermission, TokiodError
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.web.events import follow
 from tokiod.web.server import WebServer
 from tokiod.web.views import Views
 
@@ -57,13 +58,17 @@ async def _serve(load: Callable[[], Config], clock: Clock, notifier: Notifier) -
     loop.add_signal_handler(signal.SIGHUP, reload)
     with opened(config.web.address) as listener:
         accepting = await loop.create_server(server.server, sock=listener, backlog=BACKLOG)
+        following = loop.create_task(follow(config.feed.local_endpoint, server.stream))
         log.info("web.ready", address=config.web.address)
         notifier.ready()
         while not stopping.is_set():
+            if following.done():
+                following.result()
             notifier.alive()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), NOTIFY_SECONDS)
         notifier.stopping()
+        following.cancel()
         # Python 3.11 leaks a connection that it has just accepted when the listener closes.
         loop.remove_reader(listener)
         await asyncio.sleep(SETTLE_SECONDS)

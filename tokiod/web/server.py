@@ -19,6 +19,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.runtime.host_header import resolved_name
 from tokiod.runtime.http_server import LimitedServer, Limits
 from tokiod.web.counts import Counts
+from tokiod.web.events import Stream
 from tokiod.web.query import ErrorBody, GapsQuery, MatrixQuery, Refused, only, refused
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+EVENTS = "/api/v1/events"
+MAX_VIEWERS = 512
+HEARTBEAT_SECONDS = 15.0
+UNREAD_SECONDS = 60.0
+"""Seconds after which the connection of a viewer that does not read its events is ended. It may connect again."""
 MATRIX_TYPE = "application/vnd.tokiod.matrix"
 
 
@@ -49,7 +55,9 @@ class WebServer:
 
     def __init__(self, views: Views, hosts: Collection[str]) -> None:
         self.views, self.hosts = views, frozenset(hosts)
-        self.counts = Counts()
+        self.counts, self.stream = Counts(), Stream()
+        self.counts.viewers.set_function(lambda: len(self.stream))
+        self.counts.feed_up.set_function(lambda: self.stream.is_up)
         self.server = LimitedServer(self._answer, lambda _reason: self.counts.ended.inc(), LIMITS)
         self._threads = ThreadPoolExecutor(THREADS, "views")
         self._waiting = 0
@@ -57,6 +65,7 @@ class WebServer:
             "/api/v1/systems": self._systems,
             "/api/v1/matrix": self._matrix,
             "/api/v1/gaps": self._gaps,
+            EVENTS: self._events,
             "/healthz": self._healthz,
             "/metrics": self._metrics,
         }
@@ -80,8 +89,8 @@ class WebServer:
             log.exception("web.failed", path=path, reason=str(error))
             response = _failed(500, ErrorBody("internal_error", "internal error: see the log of tokiod web"))
         self.counts.requests.labels(path, str(response.status)).inc()
-        self.counts.seconds.labels(path).observe(time.monotonic() - begun)
         if not response.prepared:
+            self.counts.seconds.labels(path).observe(time.monotonic() - begun)
             response.headers.update(HEADERS)
         return response
 
@@ -110,6 +119,27 @@ class WebServer:
             return web.Response(status=304, headers=headers)
         response = web.Response(body=body, content_type=MATRIX_TYPE, headers=headers)
         response.enable_compression()
+        return response
+
+    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+        only(request.query, "system", "dataset")
+        if len(self.stream) >= MAX_VIEWERS:
+            raise refused(503, "busy", f"{MAX_VIEWERS} clients follow the events already; try again", Retry_After="60")
+        self.server.keep(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", **HEADERS})
+        viewer = self.stream.join(
+            request.query.get("system", ""), request.query.get("dataset", ""), request.headers.get("Last-Event-ID", "")
+        )
+        try:
+            await response.prepare(request)
+            while True:
+                async with asyncio.timeout(UNREAD_SECONDS + HEARTBEAT_SECONDS):
+                    await response.write((await viewer.next(HEARTBEAT_SECONDS)).encode())
+        except (ConnectionError, TimeoutError):
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self.stream.leave(viewer)
         return response
 
     async def _healthz(self, request: web.BaseRequest) -> web.Response:

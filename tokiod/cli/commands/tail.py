@@ -76,8 +76,7 @@ def tail_command(
     begin = None if since is None else moment("--since", since, Calendar(config.timezone).zone, clock.time())
     output = _json if as_json else _csv_lines() if as_csv else _plain
     keys, archive = _keys(config, key, server_key), Archive.of(config, clock)
-    # A server that listens on all addresses listens on loopback too.
-    endpoint = config.feed.endpoint.replace("//*:", "//127.0.0.1:")
+    endpoint = config.feed.local_endpoint
     _check_access(endpoint)
     try:
         prefixes = [_prefix(config, topic)]
