@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.export import Exported
 from tokiod.analysis.health import Health
 from tokiod.cli.commands.archive import Archived
@@ -27,6 +28,7 @@ from tokiod.supervisor.control_socket import Pong, Reloaded
 PRINTED: dict[str, Any] = {
     "archive": Archived,
     "backfill": Backfill | list[Backfill],
+    "badost": list[Correlation],
     "export": Exported,
     "gaps": list[Gap],
     "health": Health,

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console, Group
 
+from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.health import Target
 from tokiod.analysis.umami import Umami, UmamiMetric
-from tokiod.cli.commands import backfill_view, gaps, health, job, ls, once, status_view, summarize, umami
+from tokiod.cli.commands import backfill_view, badost, gaps, health, job, ls, once, status_view, summarize, umami
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
 from tokiod.reader.part import DatasetEntry
@@ -59,6 +60,7 @@ def tables():
     yield "backfill_view", backfill_view._table([backfill], _NoJobs)
     yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15}, {})
     yield "health", health._targets([Target(f"{SOURCE}-OST00a1", 10**12, 10**13, 10**9, 10**10, away=True)] * 2)
+    yield "badost", badost._table([Correlation("OST#12345", -0.701, 1.2345e-200)], 0.5)
     yield "umami", umami._table(Umami({"x": UmamiMetric([1, 2, 3], [123456.789, 23456.78, 1234567.8], "largest OSS CPU load (%)", True)}))
     yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
     yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})

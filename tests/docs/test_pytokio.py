@@ -16,6 +16,7 @@ from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
+DATA = Path(__file__).parents[1] / "data"
 PAGE = (Path(__file__).parents[2] / "docs" / "pytokio.md").read_text("utf-8")
 LINES = re.findall(r"^\| .* \| `([^`]+)` \|$", PAGE, re.MULTILINE)
 COMMANDS = [line for line in LINES if line.startswith("tokioctl ")]
@@ -51,6 +52,8 @@ def cells(tmp_path, monkeypatch):
     (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n4478544,{START + HOUR},{START + 2 * HOUR},cscratch\n")
     runs = "".join(f"{n},{START + n * HOUR},{START + (n + 1) * HOUR},cscratch\n" for n in (3, 1))
     (tmp_path / "runs.csv").write_text(f"jobid,start,end,system\n{runs}")
+    for name in ("ior", "vpicio"):
+        (tmp_path / f"{name}.darshan").symlink_to(DATA / f"{name}.darshan")
     rates = {str(START + 30 * i): i + 1 for i in range(60)}
     (tmp_path / "rates.json").write_text(json.dumps({"sunn": {"xe-0": {"in": rates, "out": rates}}}))
     (tmp_path / "sacct.py").write_text(SACCT % (START + HOUR, START + 2 * HOUR))
@@ -74,7 +77,7 @@ def printed(command):
 
 
 def test_the_page_has_lines():
-    assert (len(COMMANDS), len(CALLS)) == (10, 9)
+    assert (len(COMMANDS), len(CALLS)) == (12, 9)
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if " summarize " in line])
@@ -85,7 +88,21 @@ def test_a_summary_holds_the_bytes_of_the_day(cells, command):
     assert options <= found.keys()
 
 
-@pytest.mark.parametrize("command", [line for line in COMMANDS if " job " in line])
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " badost " in line or "--darshan" in line])
+def test_a_darshan_log_is_read(cells, command, tmp_path):
+    pytest.importorskip("darshan")
+    if "badost" in command:
+        assert [one["ost_name"] for one in json.loads(printed(command))][:1] == ["OST#22"]
+        return
+    (tmp_path / "cscratch-2017-03-20.hdf5").symlink_to(tmp_path / "day.hdf5")
+    done = CliRunner().invoke(main, shlex.split(command)[1:])
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["_datetime_start"], found["darshan_tot_opens_posix"]) == (1, 1490000867, 2049)
+    assert found["reason"].startswith("no data in [2017-03-20T")  # the day of this page is another one
+    assert cells.size
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if " job " in line and "--darshan" not in line])
 def test_a_job_holds_the_bytes_of_its_hour(cells, command):
     assert json.loads(printed(command))["fs_tot_bytes_read"] == cells[60:120].sum()
 

@@ -41,6 +41,7 @@ def site():
         jobs = directory / "jobs.csv"
         jobs.write_text(f"jobid,start,end,system\n7,{SPAN[0]},{SPAN[1]},one\n")
         jobs.chmod(0o644)
+        shutil.copyfile(Path(__file__).parents[1] / "data" / "ior.darshan", directory / "ior.darshan")
         yield made
 
 
@@ -59,6 +60,7 @@ def arguments(site, user, command):
     more = {
         "archive": ["lmt", own / "copy.sqlite3", "--output", own / "one.hdf5", "--start", SPAN[0], "--end", SPAN[1]],
         "backfill": [] if rest else ["one-lmt", *SPAN, "--force"],
+        "badost": [site.directory / "ior.darshan"],
         "completion": ["bash"],
         "demo": ["--seconds", "10", "--directory", own / "demo"],
         "export": ["one:2018-01-28", "datatargets/readbytes"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -11,7 +12,7 @@ import click
 from tokiod.analysis.health import KEYS as HEALTH_KEYS
 from tokiod.analysis.job import OPERATIONS
 from tokiod.cli.commands.completion import system_names
-from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_slurm
+from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_darshan, of_slurm
 from tokiod.cli.commands.job_summaries import summaries
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
@@ -27,7 +28,6 @@ from tokiod.window import Calendar
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from rich.table import Table
 
@@ -61,6 +61,7 @@ KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_
         "tokioctl job 4478544",
         "tokioctl job --system cscratch --start 2026-11-20T08:00:00 --end 2026-11-20T09:30:00",
         "tokioctl job --csv jobs.csv > summaries.csv",
+        "tokioctl job --darshan vpicio.darshan --json",
     ),
 )
 @click.argument("jobid", required=False)
@@ -69,6 +70,9 @@ KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_
 @click.option("--end", metavar="TIME|SPAN", help="End time (exclusive), formats as --start.")
 @click.option(
     "--csv", "csv_path", metavar="FILE", help="Many jobs: a CSV file with the columns jobid, start, end, system[, nodes]; - is stdin."
+)
+@click.option(
+    "--darshan", "logs", multiple=True, metavar="LOG", type=click.Path(path_type=Path), help="A job by its Darshan log; may be repeated."
 )
 @click.option("--ost", is_flag=True, help="Also how full the OSTs were when the job started, and which failed over: keys fshealth_*.")
 @click.option("--path", "templates", multiple=True, metavar="TEMPLATE", help="Template of the day files, instead of the configuration's.")
@@ -79,10 +83,12 @@ KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_
 def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: tuple[str, ...], **given: Any) -> None:
     """Summarize a system while a job ran.
 
-    A job of Slurm by its JOBID (12, 12_3 of an array, 12.0 a step; sacct is run), any by --system, --start and --end, or many by --csv.
-    The keys are those of pytokio's summarize_job; fs_sys_* are operations of
-    all metadata targets together. Times are UTC epoch seconds. With --csv the output is CSV (or JSON lines), in the order of the input. A
-    job without data has a reason instead. Exit 0 all jobs have data, 1 a job has none, 2 failed.
+    A job of Slurm by its JOBID (12, 12_3 of an array, 12.0 a step; sacct is run), any by --system, --start and --end, many by --csv, or by
+    --darshan, which adds keys darshan_* and has a row for each system that the job has files on, by site.mounts. The keys are those of
+    pytokio's summarize_job; fs_sys_* are operations of all metadata targets together. Times are UTC epoch seconds.
+
+    With --csv the output is CSV (or JSON lines), in the order of the input. A job without data has a reason instead. Exit 0 all jobs have
+    data, 1 a job has none, 2 failed.
     """
     _check_one_way(jobid, given)
     config = None if templates else configuration.load(config_path)
@@ -101,23 +107,27 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
 
 
 def _jobs(jobid: str | None, given: dict[str, Any], config: Config | None, zone: dt.tzinfo, now: float) -> list[Job]:
-    """Return the jobs that the options name in one of the three ways. Raises Failed, TokiodError."""
+    """Return the jobs that the options name in one of these ways. Raises Failed, TokiodError."""
     if config is not None and given["system"] is not None and given["system"] not in config.systems:
         raise Failed(f"unknown system {given['system']!r}{instead(given['system'], config.systems)}")
+    site, systems = (SiteConfig(), frozenset[str]()) if config is None else (config.site, config.systems)
+    only = next(iter(systems)) if len(systems) == 1 else None
     if jobid is not None:
-        site, systems = (SiteConfig(), frozenset[str]()) if config is None else (config.site, config.systems)
-        return of_slurm(jobid, site, given["system"], next(iter(systems)) if len(systems) == 1 else None, zone, now)
+        return of_slurm(jobid, site, given["system"], only, zone, now)
+    if given["logs"]:
+        return list(of_darshan(given["logs"], site, given["system"], only))
     if given["csv_path"] is not None:
         return list(of_csv(given["csv_path"], zone, now))
     missing = [f"--{name}" for name in ("system", "start", "end") if given[name] is None]
     if missing:
-        raise Failed(f"{', '.join(missing)}: missing; give JOBID, or --system, --start and --end, or --csv")
+        raise Failed(f"{', '.join(missing)}: missing; give JOBID, or --system, --start and --end, or --csv, or --darshan")
     start, end = (moment(f"--{name}", given[name], zone, now) for name in ("start", "end"))
     return [Job("", given["system"], Span(start, end))]
 
 
 def _check_one_way(jobid: str | None, given: dict[str, Any]) -> None:
     ways = ["JOBID"] * (jobid is not None) + ["--csv"] * (given["csv_path"] is not None)
+    ways += ["--darshan"] * bool(given["logs"])
     ways += ["--start and --end"] * (given["start"] is not None or given["end"] is not None)
     if len(ways) > 1:
         raise Failed(f"{' and '.join(ways)} name jobs in different ways; give one of them")

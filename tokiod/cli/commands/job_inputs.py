@@ -14,7 +14,8 @@ from tokiod.reader.span import Span, epoch
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from tokiod.analysis.slurm import SlurmJob
     from tokiod.config.site import SiteConfig
@@ -78,6 +79,27 @@ def _of_slurm(one: SlurmJob, system: str | None, now: float) -> Job:
     else:
         return Job(one.jobid, system, Span(one.start, end), facts=facts)
     return Job(one.jobid, system or "", None, reason, facts)
+
+
+def of_darshan(paths: Iterable[Path], site: SiteConfig, system: str | None, only: str | None) -> Iterator[Job]:
+    """Yield a job for each system that each log has files on, the one with the most bytes first.
+
+    system: as the user gave it; only: the one system of the site, if it has one. Raises NotInstalled.
+    """
+    from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan  # noqa: PLC0415 - as above
+    from tokiod.analysis.darshan_log import DarshanLog, read_logs  # noqa: PLC0415 - as above
+
+    for log, path in zip(read_logs(paths := list(paths)), paths, strict=True):
+        if not isinstance(log, DarshanLog):
+            yield Job("", system or "", None, str(log))
+            continue
+        jobid, facts = str(log.jobid), summarize_darshan(log)
+        matched = [name for one in moved(log) if (name := site.system_of(one.name))]
+        systems = [system] if system else list(dict.fromkeys(matched)) or ([only] if only else [])
+        for name in systems:
+            yield Job(jobid, name, Span(*span_of(log)), facts=facts)
+        if not systems:
+            yield Job(jobid, "", None, f"{path}: no pattern of site.mounts matches a file of it; give --system", facts)
 
 
 def of_csv(path: str, zone: dt.tzinfo, now: float) -> Iterator[Job]:

@@ -1,0 +1,263 @@
+"""Darshan logs: what a job moved, by which interface, where; which OSTs are slow. tests/data has two logs of pytokio's tests, BSD-licensed.
+
+vpicio.darshan: a run of vpicio_uni that writes one file; ior.darshan: a run of IOR with a file for each of 48 ranks, each on one OST.
+"""
+
+import importlib.util
+import json
+import random
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tokiod.analysis import darshan_log
+from tokiod.analysis.bad_ost import correlations, striped_files
+from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan
+from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, Statistics, read_logs
+from tokiod.cli.tokioctl import main
+from tokiod.reader.errors import NotInstalled
+from tokiod.tts.live.create import create
+from tokiod.tts.live.live_file import LiveFile
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+
+DATA = Path(__file__).parents[1] / "data"
+VPICIO, IOR = DATA / "vpicio.darshan", DATA / "ior.darshan"
+REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reading"
+START, END = 1_490_000_867, 1_490_000_984
+WRITTEN = 2_199_023_259_968
+needs_darshan = pytest.mark.skipif(importlib.util.find_spec("darshan") is None, reason="pydarshan is not installed")
+
+
+def read(path):
+    (log,) = read_logs([path])
+    return log
+
+
+@needs_darshan
+def test_a_log_has_the_facts_that_pydarshan_prints():
+    log = read(VPICIO)
+    assert (log.jobid, log.nprocs, log.start, log.end, log.seconds, log.uid) == (4478544, 2048, START, END - 1, 117, 69615)
+    assert (log.apis, len(log.files), span_of(log)) == (["posix", "mpi-io", "stdio"], 4, (START, END))
+    (name,) = log.osts
+    assert len(log.osts[name]) == 24
+    assert log.mount_of(name) == "/scratch2"
+    assert {one.api: one.written_bytes for one in log.files if one.name == name} == {"posix": WRITTEN, "mpi-io": WRITTEN}
+
+
+@needs_darshan
+def test_the_keys_are_those_of_pytokio():
+    found = summarize_darshan(read(VPICIO))
+    expected = {
+        "walltime": 117, "end_time": END - 1, "start_time": START, "jobid": 4478544, "nprocs": 2048,
+        "app": "/global/project/projectdirs/m888/glock/tokio-abc-results/bin.edison/vpicio_uni",
+        "biggest_write_api": "posix", "biggest_write_api_bytes": WRITTEN, "biggest_write_api_files": 1,
+        "biggest_read_api": "posix", "biggest_read_api_bytes": 0, "biggest_read_api_files": 0,
+        "biggest_write_fs": "/scratch2", "biggest_write_fs_bytes": WRITTEN, "biggest_read_fs": "/scratch2", "biggest_read_fs_bytes": 0,
+        "tot_opens_posix": 2049, "tot_bytes_written_posix": WRITTEN, "tot_writes_posix": 16402, "num_opens_posix": 1,
+    }  # fmt: skip
+    assert {key: found[f"darshan_{key}"] for key in expected} == expected
+    assert found["darshan_total_gibs_posix"] * 2**30 == WRITTEN
+    assert found["darshan_agg_perf_by_slowest_posix"] == pytest.approx(found["darshan_total_gibs_posix"] * 1024 / found["darshan_io_time"])
+    names, hows = ("f_read_time", "seq_reads", "stats"), ("tot", "ave", "num", "min", "max")
+    statistics = {f"darshan_{how}_{name}_posix" for how in hows for name in names}
+    assert statistics <= found.keys()
+
+
+@needs_darshan
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the reference answers are not part of the project")
+def test_a_log_without_posix_has_no_key_of_it_and_its_interface_is_stdio():
+    log = read(REFERENCE / "noposix.darshan")
+    found = summarize_darshan(log)
+    assert [key for key in found if key.endswith("_posix")] == []
+    assert (found["darshan_biggest_read_api"], found["darshan_biggest_read_fs"], found["darshan_biggest_write_fs"]) == (
+        "stdio",
+        "/global/cscratch1",
+        "_unknown",
+    )
+    assert (len(log.osts), striped_files([log])) == (519, [])
+    assert read(REFERENCE / "sample.darshan") == read(VPICIO)
+
+
+def a_log(files, osts=(), **fields):
+    whole = {"jobid": 1, "uid": 1, "nprocs": 2, "start": 100, "end": 100, "seconds": 1, "command": "a.out -x", "mounts": ["/fs/b", "/fs"]}
+    apis = list(dict.fromkeys(one.api for one in files))
+    return DarshanLog(**whole | {"apis": apis, "files": files, "osts": dict(osts), "counters": {}, "performance": None} | fields)
+
+
+def test_the_biggest_interface_counts_once_and_streams_are_on_no_mount():
+    files = [
+        FileTransfers("posix", "/fs/a", 5, 10, 1, 2, 1.0),
+        FileTransfers("posix", "/fs/b/c", 0, 7, 0, 1, 1.0),
+        FileTransfers("mpi-io", "/fs/a", 4, 9, 1, 2, 1.0),
+        FileTransfers("stdio", "<STDOUT>", 0, 30, 0, 1, 1.0),
+    ]
+    found = summarize_darshan(a_log(files, counters={"OPENS": Statistics(6, 3, 1, 3)}))
+    assert found == {
+        "darshan_walltime": 1, "darshan_end_time": 100, "darshan_start_time": 100, "darshan_jobid": 1, "darshan_nprocs": 2,
+        "darshan_app": "a.out",
+        "darshan_tot_opens_posix": 6, "darshan_ave_opens_posix": 2.0, "darshan_num_opens_posix": 3, "darshan_min_opens_posix": 1,
+        "darshan_max_opens_posix": 3,
+        "darshan_biggest_read_api": "posix", "darshan_biggest_read_api_bytes": 5, "darshan_biggest_read_api_files": 1,
+        "darshan_biggest_write_api": "stdio", "darshan_biggest_write_api_bytes": 30, "darshan_biggest_write_api_files": 1,
+        "darshan_biggest_read_fs": "/fs", "darshan_biggest_read_fs_bytes": 5,
+        "darshan_biggest_write_fs": "_unknown", "darshan_biggest_write_fs_bytes": 30,
+    }  # fmt: skip
+    assert [one.name for one in moved(a_log(files))] == ["<STDOUT>", "/fs/a", "/fs/b/c"]
+    assert summarize_darshan(a_log([])).keys() == {
+        f"darshan_{key}" for key in ("walltime", "end_time", "start_time", "jobid", "nprocs", "app")
+    }
+
+
+def test_a_slow_ost_has_a_coefficient_near_minus_one():
+    pytest.importorskip("scipy")
+    generator = np.random.default_rng(4)
+    files = [FileTransfers("posix", f"/{n}", 0, 1000, 0, 1, (10.0 if n % 4 == 3 else 1.0) + 0.1 * generator.random()) for n in range(40)]
+    osts = {f"/{n}": [n % 4] for n in range(40)} | {"/9": [0, 1]}
+    extra = [FileTransfers("posix", "/idle", 0, 0, 0, 0, 0.0), FileTransfers("posix", "/nowhere", 1, 1, 1, 1, 1.0)]
+    found = correlations(striped_files([a_log([*files, *extra], {**osts, "/idle": [2]})]))
+    assert [one.ost_name for one in found][:1] == ["OST#3"]
+    assert found[0].coefficient == pytest.approx(-1, abs=0.02)
+    assert found[0].p_value < 1e-20
+    rates = [one.written_bytes / one.seconds for one in files]
+    shares = [0.5 if n == 9 else float(n % 4 == 1) for n in range(40)]
+    of_one = next(one for one in found if one.ost_name == "OST#1")
+    assert of_one.coefficient == pytest.approx(np.corrcoef(rates, shares)[0, 1])
+
+
+def test_without_a_difference_there_is_no_correlation():
+    pytest.importorskip("scipy")
+    same = [FileTransfers("posix", f"/{n}", 1, 1, 1, 1, 1.0) for n in range(4)]
+    assert correlations(striped_files([a_log(same, {f"/{n}": [n] for n in range(4)})])) == []
+    different = [FileTransfers("posix", f"/{n}", n, 1, 1, 1, 1.0) for n in range(4)]
+    assert correlations(striped_files([a_log(different, {f"/{n}": [7] for n in range(4)})])) == []
+    assert correlations([]) == []
+
+
+def badost(*arguments):
+    return CliRunner().invoke(main, ["badost", *map(str, arguments)])
+
+
+@needs_darshan
+def test_healthy_osts_have_no_likely_correlation_and_pytokios_threshold_finds_some_by_chance():
+    done = badost(IOR, "--p-threshold", "0.01")
+    assert (done.exit_code, done.stdout) == (0, "no OST stands out: 48 files of 1 logs, no correlation below the threshold\n")
+    found = json.loads(badost(IOR, "--json").stdout)
+    assert [one["ost_name"] for one in found][:3] == ["OST#22", "OST#16", "OST#4"]
+    assert found[0] == {
+        "ost_name": "OST#22",
+        "coefficient": pytest.approx(-0.3297088658917363),
+        "p-value": pytest.approx(0.02210947494148564),
+    }
+    assert badost(IOR, "--c-warning", "0.3").exit_code == 1
+    assert badost(VPICIO).stdout == "1 files of 1 logs have both POSIX and LUSTRE records; a correlation needs two or more\n"
+
+
+@needs_darshan
+def test_what_is_no_log_is_a_sentence_and_the_others_count(tmp_path):
+    (tmp_path / "other").write_text("jobid,start\n")
+    done = badost(tmp_path / "other", tmp_path / "absent", IOR, "--json")
+    assert (done.exit_code, len(json.loads(done.stdout)) > 0) == (0, True)
+    assert done.stderr.splitlines() == [
+        f"tokioctl: {tmp_path}/other is no Darshan log, or is damaged: Failed to open file.",
+        f"tokioctl: {tmp_path}/absent: No such file or directory",
+    ]
+    assert badost(tmp_path / "other").exit_code == 2
+
+
+@needs_darshan
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_log_is_an_error_of_that_log_or_another_log(tmp_path, seed):
+    """Bytes that are changed, or an end that is missing. The library may die of it."""
+    choose, whole = random.Random(seed), bytearray(IOR.read_bytes())
+    for _ in range(20):
+        whole[choose.randrange(len(whole))] = choose.randrange(256)
+    path = tmp_path / "damaged.darshan"
+    path.write_bytes(whole[: choose.randrange(len(whole))] if seed % 2 else whole)
+    log = read(path)
+    assert isinstance(log, DarshanLog | NotDarshan)
+    if isinstance(log, NotDarshan):
+        assert str(log).startswith(f"{path} is no Darshan log, or is damaged: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (f"import os; os.kill(os.getpid(), {int(signal.SIGSEGV)})", "the process that read it was ended by signal 11"),
+        ("raise SystemExit('out of memory')", "the process that read it ended with status 1: out of memory"),
+        ("print('{')", "the process that read it printed "),
+    ],
+)
+def test_the_death_of_the_process_that_reads_is_an_error_of_the_log(monkeypatch, code, reason):
+    monkeypatch.setattr(darshan_log, "python_command", lambda *_: [sys.executable, "-c", code])
+    monkeypatch.setattr(darshan_log, "find_spec", lambda _: object())
+    assert str(read(VPICIO)).startswith(f"{VPICIO} is no Darshan log, or is damaged: {reason}")
+
+
+def test_without_pydarshan_the_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setattr(darshan_log, "find_spec", lambda _: None)
+    with pytest.raises(NotInstalled, match=r"a Darshan log needs darshan: pip install '\.\[darshan\]' in a checkout of tokiod"):
+        read(VPICIO)
+
+
+@pytest.fixture
+def job(tmp_path):
+    """`tokioctl job` at a site whose scratch2 has a day in which the OST reads 5 bytes in each row."""
+    day = START // 86400 * 86400
+    path = tmp_path / "edison2-2017-03-20.hdf5"
+    spec = FileSpec(
+        day, day + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=False)}
+    )
+    create(path, spec, created=day)
+    file = LiveFile.open(path)
+    file.cells["datatargets/readbytes"].write_rows(0, np.full((17280, 1), 5.0))
+    file.commit()
+    file.close()
+    config = tmp_path / "tokiod.toml"
+    config.write_text(f"""\
+timezone = "UTC"
+[archive]
+path = "{tmp_path}/{{system}}-%Y-%m-%d.hdf5"
+[site]
+mounts = {{ "/scratch2" = "edison2", "/scratch1" = "edison1" }}
+""")
+    return lambda *words: CliRunner().invoke(main, ["job", *map(str, words), "--config", str(config)])
+
+
+@needs_darshan
+def test_a_log_gives_the_span_and_the_system_of_its_job(job):
+    done = job("--darshan", VPICIO, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    head = ("_jobid", "_file_system", "_datetime_start", "_datetime_end")
+    assert [found[key] for key in head] == ["4478544", "edison2", START, END]
+    rows = len(range(-(-START // 5), -(-END // 5)))
+    assert (found["fs_tot_bytes_read"], found["darshan_tot_opens_posix"]) == (5.0 * rows, 2049)
+    assert json.loads(job("--darshan", VPICIO, "--system", "edison2", "--json").stdout) == found
+
+
+@needs_darshan
+def test_each_log_has_a_row_and_one_without_data_its_reason(job, tmp_path):
+    (tmp_path / "x").touch()
+    done = job("--darshan", VPICIO, "--darshan", IOR, "--darshan", tmp_path / "x", "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.exit_code, [row["_file_system"] for row in rows]) == (1, ["edison2", "edison1", ""])
+    assert ["reason" in row for row in rows] == [False, True, True]
+    assert (rows[1]["darshan_nprocs"], rows[2]["reason"].startswith(f"{tmp_path}/x is no Darshan log")) == (48, True)
+
+
+@needs_darshan
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--darshan", IOR, "4478544"], "JOBID and --darshan name jobs in different ways; give one of them"),
+        (["--darshan", "/nowhere"], "/nowhere: No such file or directory"),
+        (["--darshan", IOR], "no files of system 'edison1', did you mean edison2?"),
+    ],
+)
+def test_errors_are_sentences(job, words, sentence):
+    done = job(*words)
+    assert (done.exit_code, sentence in done.stderr) == (2, True), done.output

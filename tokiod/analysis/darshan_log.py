@@ -1,0 +1,151 @@
+"""What a Darshan log holds that jobs are compared by: its header, the transfers of each file, the OSTs of each file.
+
+The logs are users' files. A process of its own reads each (tokiod.analysis.darshan_worker), with limits on memory and time, without network
+and without other files where the kernel permits it; what it prints is decoded as data. Its death is an error of that log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tokiod.errors import TokiodError
+from tokiod.reader.errors import NotInstalled
+from tokiod.runtime.process_setup import python_command
+from tokiod.toolkit.commands import Commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+LOG_SECONDS = 120
+"""Real seconds for one log."""
+KEPT_ENVIRONMENT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "TMPDIR", "COVERAGE_PROCESS_START")
+
+
+class NotDarshan(TokiodError):  # noqa: N818 - a state, not a fault
+    """A file is no Darshan log, or is damaged; the text names the file and the reason."""
+
+
+class FileTransfers(msgspec.Struct, frozen=True, array_like=True):
+    """The bytes of a file by one interface, of all ranks. records: how many records (one for each rank, or one for all) have such bytes.
+
+    seconds: the longest that a record's reads, writes and metadata took.
+    """
+
+    api: str
+    name: str
+    read_bytes: int
+    written_bytes: int
+    read_records: int
+    write_records: int
+    seconds: float
+
+
+class Statistics(msgspec.Struct, frozen=True, array_like=True):
+    """A POSIX counter over all records."""
+
+    total: float
+    count: int
+    least: float
+    most: float
+
+
+class Performance(msgspec.Struct, frozen=True, array_like=True):
+    """What darshan-parser --perf estimates by the slowest rank: bytes of POSIX, MiB/s, seconds."""
+
+    total_bytes: int
+    mib_per_second: float
+    seconds: float
+
+
+class DarshanLog(msgspec.Struct, frozen=True):
+    """A log. start, end: UTC epoch seconds, of the first and the last second; mounts: of the nodes, longest first; apis: in their order.
+
+    osts: of each file, by its name; counters: of POSIX, without their prefix.
+    """
+
+    jobid: int
+    uid: int
+    nprocs: int
+    start: int
+    end: int
+    seconds: int
+    command: str
+    mounts: list[str]
+    apis: list[str]
+    files: list[FileTransfers]
+    osts: dict[str, list[int]]
+    counters: dict[str, Statistics]
+    performance: Performance | None
+
+    def mount_of(self, name: str) -> str | None:
+        """Return the mount point that a file is below, None for a stream such as <STDOUT>."""
+        return next((mount for mount in self.mounts if name.startswith(mount)), None)
+
+
+class Unreadable(msgspec.Struct, frozen=True, tag=True):
+    """What the worker prints instead of a log."""
+
+    reason: str
+
+
+class Read(msgspec.Struct, frozen=True, tag=True):
+    """What the worker prints."""
+
+    log: DarshanLog
+
+
+def read_logs(paths: Iterable[Path]) -> list[DarshanLog | NotDarshan]:
+    """Read logs, as many at a time as there are processors; in their order, of each that can't be read the error.
+
+    Raises NotInstalled without pydarshan.
+    """
+    if find_spec("darshan") is None:
+        raise NotInstalled("a Darshan log", "darshan", "give the job's times", "pip install '.[darshan]' in a checkout of tokiod")
+    return asyncio.run(_all(list(paths)))
+
+
+async def _all(paths: list[Path]) -> list[DarshanLog | NotDarshan]:
+    commands, places = Commands(), asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def one(number: int, path: Path) -> DarshanLog | NotDarshan:
+        async with places:
+            try:
+                return await _read(commands, number, path)
+            except NotDarshan as error:
+                return error
+            except TokiodError as error:
+                return NotDarshan(f"{path}: the process that reads it: {error}")
+
+    return await asyncio.gather(*(one(number, path) for number, path in enumerate(paths)))
+
+
+def _checked(path: Path) -> str:
+    """Return the absolute path of a file that can be read. Raises NotDarshan."""
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise NotDarshan(f"{path}: {error.strerror or error}") from error
+    return str(path.resolve())
+
+
+async def _read(commands: Commands, number: int, path: Path) -> DarshanLog:
+    command = python_command("tokiod.analysis.darshan_worker", str(os.getpid()), _checked(path))
+    kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    output = await commands.run(command, key=str(number), seconds=LOG_SECONDS, environment={**kept, "OPENBLAS_NUM_THREADS": "1"})
+    if output.code:
+        ended = f"was ended by signal {-output.code}" if output.code < 0 else f"ended with status {output.code}: {output.complaint}"
+        raise NotDarshan(f"{path} is no Darshan log, or is damaged: the process that read it {ended}")
+    try:
+        found = msgspec.msgpack.decode(output.stdout, type=Read | Unreadable)
+    except msgspec.DecodeError as error:
+        raise NotDarshan(f"{path} is no Darshan log, or is damaged: the process that read it printed {error}") from error
+    if isinstance(found, Unreadable):
+        raise NotDarshan(f"{path} is no Darshan log, or is damaged: {found.reason}")
+    return found.log
