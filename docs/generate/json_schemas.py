@@ -22,6 +22,7 @@ from tokiod.cli.commands.tail import Line
 from tokiod.cli.commands.verify_view import Comparison
 from tokiod.reports.gaps import Gap
 from tokiod.reports.one_window import Once
+from tokiod.reports.stages import StageReport
 from tokiod.reports.status import Status
 from tokiod.supervisor.control_socket import Pong, Reloaded
 
@@ -39,6 +40,7 @@ PRINTED: dict[str, Any] = {
     "reload": Reloaded,
     "report": Report,
     "seal": list[Sealed],
+    "stages": StageReport,
     "status": Status,
     "summarize": Summary,
     "tail": Line,

@@ -17,11 +17,13 @@ from click.testing import CliRunner
 
 from docs.generate.cli import commands
 from docs.generate.json_schemas import PRINTED
+from tokiod.archive.layout import FileSlot
 from tokiod.cli.common.examples import HEADING
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.metrics import stages
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -65,6 +67,7 @@ CALLS = {
     "tokioctl reload": [],
     "tokioctl report": ["--output", "{directory}/report.tar.gz"],
     "tokioctl seal": [DAY],
+    "tokioctl stages": [],
     "tokioctl status": [],
     "tokioctl summarize": [f"fs:{DAY}"],
     "tokioctl umami": ["--csv", "{directory}/jobs.csv"],
@@ -88,6 +91,8 @@ def directory(tmp_path):
         START, START + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=True)}
     )
     create(tmp_path / "tts" / DAY / "fs.hdf5", spec, created=START)
+    with stages.recording(tmp_path, "writer"):
+        stages.Rewriting("made", FileSlot("fs", tmp_path / "fs.hdf5", START, START + 86400)).end()
     (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n7,{START},{START + 60},fs\n")
     fullness = {name: MatrixSpec(("fs-OST0000",), counter=False) for name in ("fullness/bytes", "fullness/bytestotal")}
     create(tmp_path / "full.hdf5", FileSpec(START, START + 86400, {"fullness": GroupSpec(300, "lustre")}, fullness), created=START)

@@ -12,12 +12,13 @@ from rich.console import Console, Group
 from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.health import Target
 from tokiod.analysis.umami import Umami, UmamiMetric
-from tokiod.cli.commands import backfill_view, badost, gaps, health, job, ls, once, status_view, summarize, umami
+from tokiod.cli.commands import backfill_view, badost, gaps, health, job, ls, once, stages, status_view, summarize, umami
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
 from tokiod.reader.part import DatasetEntry
 from tokiod.reports.gaps import Gap
 from tokiod.reports.one_window import Filled, Once
+from tokiod.reports.stages import StageRow
 from tokiod.reports.status import FileLine, Gaps, SourceLine, Status, Today
 
 NOON = 1_517_227_200
@@ -62,6 +63,7 @@ def tables():
     yield "health", health._targets([Target(f"{SOURCE}-OST00a1", 10**12, 10**13, 10**9, 10**10, away=True)] * 2)
     yield "badost", badost._table([Correlation("OST#12345", -0.701, 1.2345e-200)], 0.5)
     yield "umami", umami._table(Umami({"x": UmamiMetric([1, 2, 3], [123456.789, 23456.78, 1234567.8], "largest OSS CPU load (%)", True)}))
+    yield "stages", stages._table([StageRow("convert", 123456, 1234.5, 12345.6, 123456.7, 0.123)])
     yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
     yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})
     yield "summarize", summarize._total(summarize.Total(1e15, 1e15, 123, 10**9, 12.3, 17279, 17279))

@@ -12,7 +12,7 @@ from tokiod.cli.common.fast_exit import at_once
 
 COMMANDS = (
     "archive", "backfill", "badost", "completion", "export", "gaps", "health", "job", "ls", "once", "ping", "plot", "reload", "report",
-    "seal", "status", "summarize", "tail", "umami", "verify",
+    "seal", "stages", "status", "summarize", "tail", "umami", "verify",
 )  # fmt: skip
 
 

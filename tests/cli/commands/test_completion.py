@@ -57,7 +57,7 @@ def completed(line, config=None):
         ("tokioctl plot cscratch fullness/bytes", ["fullness/bytes", "fullness/bytestotal"]),
         ("tokioctl tail project/datatargets/readb", ["project/datatargets/readbytes"]),
         ("tokioctl verify x 1 2 --dataset dataservers/cpul", ["dataservers/cpuload"]),
-        ("tokioctl sta", ["status"]),
+        ("tokioctl stat", ["status"]),
         ("tokioctl status --js", ["--json"]),
         ("tokioctl completion z", ["zsh"]),
     ],
