@@ -29,7 +29,7 @@ NAMES  ?=
 COMMIT ?= 7988c9c
 ONLY   ?=
 
-.PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity faults torture soak fuzz
+.PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
 .PHONY: read-while-writing tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -42,6 +42,7 @@ help:
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
+	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
 	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
 	@echo "make simulate  SEEDS=200 [SEED=n]: whole sites for days in one process, every fault from a seed; a failing seed is printed and shrunk"
@@ -137,6 +138,9 @@ simulate-faults: install
 
 fidelity: install .venv-pytokio
 	@$(BIN)/python -m tests.fidelity --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
+
+fidelity-reading: install .venv-pytokio
+	@$(BIN)/python -m tests.fidelity.summaries --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))
 
 # Each fault takes some seconds; the patches of all are in tests/faults/patches.
 faults: install
