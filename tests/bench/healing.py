@@ -35,5 +35,5 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
             seen = heal(scene, 1800)
         finally:
             scene.close()
-        yield Row(f"{hours} h healed: {what}", "s", None, seen.seconds, None, "", f"live after {seen.live:.1f} s")
+        yield Row(f"{hours} h healed: {what}", "s", None, seen.seconds, None, "")
         yield Row(f"live lag meanwhile: {what}", "windows", None, seen.lag, None, LAG)

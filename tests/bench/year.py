@@ -70,7 +70,7 @@ def _fill(scene: Scene, span: Window) -> None:
     """Make the ledger and the files of a past in which one minute in a thousand was lost."""
     archive = scene.config.archive
     _files(scene, span)
-    with Ledger.open(archive.ledger) as ledger, ledger.transaction() as sql:
+    with Ledger.open(archive.ledger) as ledger, ledger._database.transaction() as sql:
         for number, source in enumerate(scene.config.source):
             lost = [Window(t, t + MINUTE) for t in range(span.start + (number + 7) * MINUTE, span.end - DAY, LOST_EVERY * MINUTE)]
             stored = Ranges([(span.start, span.end)])
