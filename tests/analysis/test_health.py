@@ -200,7 +200,7 @@ def test_a_table_lists_the_targets_as_lfs_df_does(tokioctl):
     assert (
         [line.rstrip() for line in done.stdout.splitlines()]
         == """\
-Cori scratch at 2018-01-28 01:00:00, 30s before the requested time
+Cori scratch at 2018-01-28 01:00:00 PST, 30s before the requested time
 target          size      used     use  inodes  inode use  server
 fs-MDT0000   100 KiB    50 KiB  50.0 %       -          -  home
 fs-OST0000  9.77 MiB  1000 KiB  10.0 %       -          -  home

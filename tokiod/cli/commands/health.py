@@ -70,7 +70,7 @@ def health_command(config_path: Path, clock: Clock, what: str, time: str | None,
 def _shown(found: Health, label: str, zone: dt.tzinfo) -> list[RenderableType]:
     at = dt.datetime.fromtimestamp(found.fshealth_ost_actual_timestamp, zone)
     age = int(found.fshealth_ost_fullness_lead_secs)
-    head = f"{label} at {at:%Y-%m-%d %H:%M:%S}" + (f", {span(age)} before the requested time" if age else "")
+    head = f"{label} at {at:%Y-%m-%d %H:%M:%S %Z}" + (f", {span(age)} before the requested time" if age else "")
     return [line(head, "bold"), _targets(found.targets), *([line(text) for text in _sentences(found)])]
 
 
