@@ -30,7 +30,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 
 .PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
-.PHONY: read-while-writing tools install servers clean constraints sbom wheel deb rpm packages
+.PHONY: read-while-writing walkthrough tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
@@ -49,6 +49,7 @@ help:
 	@echo "make simulate-ci        all seeds that ever failed, then new ones for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
 	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
+	@echo "make walkthrough  what a newcomer types in a clean clone, at 80 columns; records it in dist/walkthrough.txt"
 	@echo "make tools     the examples of docs/tools.md: pandas, xarray, pytokio, h5dump, R and Octave read a live and a sealed file"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
@@ -145,6 +146,9 @@ fidelity-reading: install .venv-pytokio
 # Each fault takes some seconds; the patches of all are in tests/faults/patches.
 faults: install
 	@$(BIN)/python -m tests.faults $(NAMES)
+
+walkthrough: install
+	@$(BIN)/python -m tests.walkthrough dist/walkthrough.txt
 
 # Programs that users read the files with: R and Octave where they may be installed, xarray in an environment of its own.
 tools: install .venv-pytokio
