@@ -71,7 +71,7 @@ $(VENV)/.installed: pyproject.toml
 
 servers:
 	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless \
-	    slurmctld slurmd slurmdbd slurm-client munge
+	    slurmctld slurmd slurmdbd slurm-client munge chromium chromium-driver
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 	@$(PYTHON) tests/support/promtool.py fetch
 

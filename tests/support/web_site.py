@@ -46,7 +46,7 @@ endpoint = "ipc://{0}/bus"
 [feed]
 endpoint = "ipc://{0}/feed"
 [web]
-address = "{0}/http"
+address = "{1}"
 hosts = ["storage.example.org"]
 [[source]]
 name = "one"
@@ -68,7 +68,7 @@ def values(rows=ROWS):
 
 
 class WebProcess:
-    """`tokiod web` of a configuration, as a process of its own. path: of the configuration; socket: of its address."""
+    """`tokiod web` of a configuration, as a process of its own. path: of the configuration; socket: of its address, or a port."""
 
     def __init__(self, path, socket, log):
         self.path, self.socket, self.log = path, socket, log
@@ -101,10 +101,11 @@ class WebProcess:
             return answer
 
     def connected(self):
-        client = socket.socket(socket.AF_UNIX)
+        is_unix = not isinstance(self.socket, int)
+        client = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET)
         client.settimeout(100)
         try:
-            client.connect(str(self.socket))
+            client.connect(str(self.socket) if is_unix else ("127.0.0.1", self.socket))
         except OSError:
             client.close()
             raise
@@ -119,10 +120,10 @@ class WebProcess:
 class WebSite(WebProcess):
     """The archive of a directory."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, port=None):
         self.directory = directory
-        super().__init__(directory / "tokiod.toml", directory / "http", directory / "log")
-        self.path.write_text(CONFIG.format(directory))
+        super().__init__(directory / "tokiod.toml", directory / "http" if port is None else port, directory / "log")
+        self.path.write_text(CONFIG.format(directory, self.socket if port is None else f"127.0.0.1:{port}"))
         self.config = configuration.load(self.path)
         self.file = directory / "tts" / DAY / "fs.hdf5"
         self.file.parent.mkdir(parents=True)

@@ -127,6 +127,15 @@ def test_a_past_span_keeps_its_tag_while_the_present_is_stored(own_site):
 # ---- the other answers
 
 
+def test_a_line_has_the_exact_doubles_of_one_column(site):
+    path = f"{matrix(width=4096)}&column=OST0000".replace("/matrix", "/line")
+    answer = json.loads(site.get(path).body)
+    stored = [None if np.isnan(value) else value for value in values()[:, 1]] + [None] * 12
+    assert answer == {"column": "OST0000", "units": "%", "start": START, "seconds": STEP, "values": stored}
+    assert site.error(path.replace("OST0000", "no")) == (404, "unknown_column")
+    assert site.error(path.replace("&column=OST0000", "")) == (400, "missing_parameter")
+
+
 def test_systems_lists_datasets_and_the_state_of_each_source(site):
     answer = json.loads(site.get("/api/v1/systems").body)
     datasets = [{"name": name, "units": units, "step": STEP, "columns": 3} for name, units in ((COUNTER, "bytes"), (GAUGE, "%"))]

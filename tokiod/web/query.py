@@ -71,6 +71,21 @@ class MatrixQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class LineQuery:
+    """One column of what a matrix would show."""
+
+    matrix: MatrixQuery
+    column: str
+
+    @classmethod
+    def parse(cls, query: Mapping[str, str], now: float) -> Self:
+        """Check the parameters of a matrix, and column. Raises Refused."""
+        rest = {name: value for name, value in query.items() if name != "column"}
+        only({"column": required(query, "column")}, "column")
+        return cls(MatrixQuery.parse(rest, now), query["column"])
+
+
+@dataclass(frozen=True, slots=True)
 class GapsQuery:
     """The gaps in a span. source: of one source, empty for all."""
 

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
+from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from tokiod.runtime.host_header import resolved_name
 from tokiod.runtime.http_server import LimitedServer, Limits
 from tokiod.web.counts import Counts
 from tokiod.web.events import Stream
-from tokiod.web.query import ErrorBody, GapsQuery, MatrixQuery, Refused, only, refused
+from tokiod.web.query import ErrorBody, GapsQuery, LineQuery, MatrixQuery, Refused, only, refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -47,6 +48,7 @@ MAX_VIEWERS = 512
 HEARTBEAT_SECONDS = 15.0
 UNREAD_SECONDS = 60.0
 """Seconds after which the connection of a viewer that does not read its events is ended. It may connect again."""
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 MATRIX_TYPE = "application/vnd.tokiod.matrix"
 
 
@@ -65,9 +67,11 @@ class WebServer:
             "/api/v1/systems": self._systems,
             "/api/v1/matrix": self._matrix,
             "/api/v1/gaps": self._gaps,
+            "/api/v1/line": self._line,
             EVENTS: self._events,
             "/healthz": self._healthz,
             "/metrics": self._metrics,
+            **{path: partial(_static, *content) for path, content in page_files().items()},
         }
 
     def close(self) -> None:
@@ -110,6 +114,10 @@ class WebServer:
     async def _gaps(self, request: web.BaseRequest) -> web.Response:
         query = GapsQuery.parse(request.query, self.views.now())
         return _json(await self._read(partial(self.views.gaps, query)))
+
+    async def _line(self, request: web.BaseRequest) -> web.Response:
+        query = LineQuery.parse(request.query, self.views.now())
+        return _json(await self._read(partial(self.views.line, query)))
 
     async def _matrix(self, request: web.BaseRequest) -> web.Response:
         query = MatrixQuery.parse(request.query, self.views.now())
@@ -163,6 +171,22 @@ class WebServer:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
             self._waiting -= 1
+
+
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Return content and type of the page's files, by their paths in URLs."""
+    directory = resources.files("tokiod.web") / "page"
+    found = {"/": ((directory / "index.html").read_bytes(), "text/html")}
+    for file in directory.iterdir():
+        if (kind := _TYPES.get(file.name.rpartition(".")[2])) is not None:
+            found[f"/page/{file.name}"] = file.read_bytes(), kind
+    return found
+
+
+async def _static(body: bytes, kind: str, _request: web.BaseRequest) -> web.Response:
+    response = web.Response(body=body, content_type=kind, charset="utf-8", headers={"Cache-Control": "no-cache"})
+    response.enable_compression()
+    return response
 
 
 def _json(value: Any, status: int = 200, **headers: str) -> web.Response:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from tokiod.reader.span import Span
     from tokiod.reader.stitched import Stitched
     from tokiod.reports.gaps import Gap
-    from tokiod.web.query import GapsQuery, MatrixQuery
+    from tokiod.web.query import GapsQuery, LineQuery, MatrixQuery
 
 MAX_GAPS = 10_000
 DAY_SECONDS = 86400
@@ -73,6 +75,16 @@ class GapList(msgspec.Struct, frozen=True):
     left_off: int = 0
 
 
+class Line(msgspec.Struct, frozen=True):
+    """One column. start: UTC epoch seconds of the first value; seconds: between two; values: the largest of their rows, None without."""
+
+    column: str
+    units: str
+    start: int
+    seconds: int
+    values: list[float | None]
+
+
 class Views:
     """The answers about one archive, for several threads. config: may be replaced at any time."""
 
@@ -111,10 +123,19 @@ class Views:
         except (FileNotFoundError, NotTts):  # the file was grown or sealed meanwhile: the path has the new one
             return self._matrix(query, known_tag)
 
+    def line(self, query: LineQuery) -> Line:
+        """Return the values of one column as doubles. Raises as matrix()."""
+        matrix = self._stitched(query.matrix, self._paths(query.matrix))
+        if query.column not in matrix.places:
+            raise refused(404, "unknown_column", f"{query.matrix.dataset} has no column {query.column} in the span", "column")
+        values = matrix.read(0, matrix.rows, np.array([matrix.number(query.column)]))[:, 0]
+        rows_per_value = -(-matrix.rows // query.matrix.width)
+        largest = np.fmax.reduceat(values, np.arange(0, matrix.rows, rows_per_value))
+        found = [None if math.isnan(value) else value for value in largest.tolist()]
+        return Line(query.column, matrix.units, matrix.start, rows_per_value * matrix.step, found)
+
     def _matrix(self, query: MatrixQuery, known_tag: str) -> tuple[str, bytes | None]:
         config, now = self.config, self.now()
-        if query.system not in config.systems:
-            raise refused(404, "unknown_system", f"no system is named so; known: {', '.join(sorted(config.systems))}", "system")
         paths = self._paths(query)
         sources = [one for one in config.source if one.system == query.system and query.dataset in one.datasets()]
         absence = Absence.read(config, self._ledger(), sources[0] if sources else None, query.span, now)
@@ -159,6 +180,8 @@ class Views:
         return SystemLine(name, [], "")
 
     def _paths(self, query: MatrixQuery) -> list[Path]:
+        if query.system not in self.config.systems:
+            raise refused(404, "unknown_system", f"no system is named so; known: {', '.join(sorted(self.config.systems))}", "system")
         try:
             return Templates(self.config.templates).paths(query.system, query.span, Calendar(self.config.timezone))
         except NoSuchSystem:

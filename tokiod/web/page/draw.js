@@ -1,0 +1,147 @@
+// Drawing. The five states of a cell differ in shape too: a colour, the darkest colour, hatched, crossed in red, blank.
+
+import { LOST, MISSING, stateOf, valueOf } from "./api.js";
+
+const HATCH = 8; // pixels of the screen between two lines
+
+// viridis as a polynomial of degree 6 (Matt Zucker, CC0).
+const VIRIDIS = [
+  [0.2777273, 0.0054073, 0.3340998], [0.1050930, 1.4046135, 1.3845901], [-0.3308618, 0.2148476, 0.0950952],
+  [-4.6342305, -5.7991010, -19.3324410], [6.2282699, 14.1799334, 56.6905526], [4.7763850, -13.7451454, -65.3530326],
+  [-5.4354559, 4.6458526, 26.3124352],
+];
+
+const PALETTE = Array.from({ length: 256 }, (_, index) =>
+  [0, 1, 2].map((channel) => {
+    const value = VIRIDIS.reduceRight((sum, row) => sum * (index / 255) + row[channel], 0);
+    return Math.round(255 * Math.min(1, Math.max(0, value)));
+  }));
+
+// The first and last level that occur: the colours are spread over these.
+export function range(levels) {
+  let low = 255, high = 2;
+  for (const level of levels) {
+    if (level > 1) {
+      if (level < low) low = level;
+      if (level > high) high = level;
+    }
+  }
+  return { low: Math.min(low, high), high };
+}
+
+function colours({ low, high }) {
+  const found = new Uint8Array(256 * 3);
+  for (let level = 1; level < 256; level++) {
+    const place = level === 1 ? 0 : 24 + Math.round((231 * (level - low)) / Math.max(1, high - low));
+    found.set(PALETTE[Math.min(255, Math.max(0, place))], 3 * level);
+  }
+  return found;
+}
+
+function dark() {
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+// Fit the canvas to its place on the screen and return its context.
+export function fitted(canvas) {
+  const ratio = devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(canvas.clientWidth * ratio));
+  canvas.height = Math.max(1, Math.round(canvas.clientHeight * ratio));
+  return canvas.getContext("2d");
+}
+
+function paint(data, at, x, y, level, flags, table, isDark) {
+  const isLine = (x + y) % HATCH === 0, isCross = isLine || (x - y + 8 * HATCH * 4096) % HATCH === 0;
+  let red, green, blue;
+  if (level) {
+    [red, green, blue] = [table[3 * level], table[3 * level + 1], table[3 * level + 2]];
+    if (isLine && flags & (MISSING | LOST)) red = green = blue = 200;
+  } else if (flags & LOST) {
+    [red, green, blue] = isCross ? [255, 255, 255] : [200, 16, 46];
+  } else if (flags & MISSING) {
+    red = green = blue = isLine || (x + y + 1) % HATCH === 0 ? 110 : isDark ? 60 : 215;
+  } else {
+    [red, green, blue] = isDark ? [22, 24, 28] : [255, 255, 255];
+  }
+  data[at] = red; data[at + 1] = green; data[at + 2] = blue; data[at + 3] = 255;
+}
+
+// Time runs to the right, the first target is on top.
+export function drawPicture(canvas, picture) {
+  const context = fitted(canvas), { width, height } = canvas, columns = picture.columns.length;
+  const image = context.createImageData(width, height), table = colours(range(picture.levels)), isDark = dark();
+  const pixels = Int32Array.from({ length: width }, (_, x) => Math.floor((x * picture.pixels) / width) * columns);
+  for (let y = 0, at = 0; y < height; y++) {
+    const column = Math.floor((y * columns) / height);
+    for (let x = 0; x < width; x++, at += 4) {
+      const cell = pixels[x] + column;
+      paint(image.data, at, x, y, picture.levels[cell], picture.flags[cell], table, isDark);
+    }
+  }
+  context.putImageData(image, 0, 0);
+}
+
+export function drawCursor(canvas, picture, { pixel, column }) {
+  const context = canvas.getContext("2d"), wide = canvas.width / picture.pixels, high = canvas.height / picture.columns.length;
+  for (const [colour, thick] of [["#000", 4], ["#fff", 2]]) {
+    context.strokeStyle = colour;
+    context.lineWidth = thick;
+    context.strokeRect(pixel * wide, column * high, Math.max(wide, 4), Math.max(high, 4));
+  }
+}
+
+export function drawSelection(canvas, from, to) {
+  const context = canvas.getContext("2d");
+  context.fillStyle = "rgba(128, 128, 255, 0.4)";
+  context.fillRect(Math.min(from, to), 0, Math.abs(to - from), canvas.height);
+}
+
+export function drawLine(canvas, line, label) {
+  const context = fitted(canvas), { width, height } = canvas, known = line.values.filter((value) => value !== null);
+  const top = Math.max(1e-12, ...known), style = getComputedStyle(canvas);
+  context.fillStyle = context.strokeStyle = style.color;
+  context.font = `${Math.round(13 * (devicePixelRatio || 1))}px system-ui, sans-serif`;
+  context.fillText(label, 4, 16 * (devicePixelRatio || 1));
+  context.beginPath();
+  let isDrawing = false;
+  line.values.forEach((value, index) => {
+    const x = ((index + 0.5) * width) / line.values.length, y = height - 2 - ((height - 24) * (value ?? 0)) / top;
+    if (value !== null) (isDrawing ? context.lineTo(x, y) : context.moveTo(x, y), context.lineTo(x + 1, y));
+    isDrawing = value !== null;
+  });
+  context.lineWidth = 2;
+  context.stroke();
+}
+
+export function drawLegend(canvas, picture, text) {
+  const context = fitted(canvas), { width, height } = canvas, { low, high } = range(picture.levels);
+  const table = colours({ low, high }), bar = Math.round(height / 2), isDark = dark();
+  const image = context.createImageData(width, bar), part = width / 6;
+  const samples = [[1, 0], [0, MISSING], [0, LOST], [0, 0]];
+  for (let y = 0, at = 0; y < bar; y++) {
+    for (let x = 0; x < width; x++, at += 4) {
+      const level = Math.round(low + ((high - low) * x) / (2 * part));
+      const [shown, flags] = x < 2 * part ? [level, 0] : samples[Math.min(3, Math.floor(x / part) - 2)];
+      paint(image.data, at, x, y, shown, flags, table, isDark);
+    }
+  }
+  context.putImageData(image, 0, 0);
+  context.fillStyle = getComputedStyle(canvas).color;
+  context.font = `${Math.round(13 * (devicePixelRatio || 1))}px system-ui, sans-serif`;
+  context.fillText(`${text(valueOf(low, picture.scale))} to ${text(valueOf(high, picture.scale))}`, 0, height - 4);
+  ["zero", "missing", "lost", "not due"].forEach((word, index) => context.fillText(word, (index + 2) * part + 4, height - 4));
+}
+
+// How many pixels of each target are in each state, and the largest level.
+export function counted(picture) {
+  return picture.columns.map((name, column) => {
+    const states = {};
+    let largest = 0;
+    for (let cell = column; cell < picture.levels.length; cell += picture.columns.length) {
+      const state = stateOf(picture.levels[cell], picture.flags[cell]);
+      states[state] = (states[state] ?? 0) + 1;
+      largest = Math.max(largest, picture.levels[cell]);
+    }
+    return { name, largest, states };
+  });
+}
