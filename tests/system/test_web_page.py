@@ -184,3 +184,13 @@ def heal(site, rows, value):
         site.store(ledger, *rows)
     times = START + STEP * np.arange(*rows)
     site.feed.publish("fs", Batch(GAUGE, "gauge", STEP, ("OST0000",), times, np.zeros(len(times), np.uint32), np.ones(len(times))), START)
+
+
+def test_pages_that_the_browser_keeps_for_going_back_hold_no_connection(browser, site):
+    """A browser allows six connections to a host, and each page has one for the events."""
+    with site.served():
+        for _ in range(8):
+            browser.get("about:blank")
+            show(browser, site)
+            wait(lambda: drawn(browser), "nothing is drawn")
+        wait(lambda: "tokiod_web_viewers 1.0\n" in site.get("/metrics").body.decode(), "pages that are gone still follow the events")

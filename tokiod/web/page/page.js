@@ -301,6 +301,9 @@ at("dataset").addEventListener("change", () => go({ dataset: at("dataset").value
 at("search").addEventListener("change", () => go({ target: at("search").value }));
 at("numbers").addEventListener("toggle", () => picture && at("numbers").open && numbers());
 addEventListener("popstate", show);
+// A page that the browser keeps for "back" would keep its connection, of which it allows six.
+addEventListener("pagehide", () => events?.close());
+addEventListener("pageshow", ({ persisted }) => persisted && follow());
 new ResizeObserver(() => draw()).observe(at("map"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
