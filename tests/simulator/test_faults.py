@@ -3,7 +3,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from tokiod.simulator.faults import BLOCK, Trouble, draw, trouble
+from tokiod.simulator.drawn import draw
+from tokiod.simulator.faults import BLOCK, Trouble, trouble
 from tokiod.simulator.site import Site
 
 MIDNIGHT = 1_517_126_400

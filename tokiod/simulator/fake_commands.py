@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokiod.simulator.faults import draw
+from tokiod.simulator.drawn import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,13 +7,13 @@ have their own exceptions; and spells, which begin and end within a minute's SPE
 from __future__ import annotations
 
 import datetime as dt
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from tokiod.simulator.drawn import draw
 from tokiod.simulator.site import STEP, Site
 
 if TYPE_CHECKING:
@@ -28,12 +28,6 @@ BLOCK = SPELL * SPELLS
 """Steps of one block of random numbers: an hour."""
 
 _NEAR_MIDNIGHT = 40
-
-
-def draw(site: Site, stream: str, block: int, *shape: int) -> NDArray[np.float64]:
-    """Return uniform numbers in [0, 1), a pure function of seed, stream and block."""
-    philox = np.random.Philox(key=[site.seed, zlib.crc32(stream.encode())], counter=[0, 0, 0, block])
-    return np.random.Generator(philox).random(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.simulator.faults import BLOCK, SPELL, SPELLS, absent_values, draw, trouble
+from tokiod.simulator.drawn import draw, power
+from tokiod.simulator.faults import BLOCK, SPELL, SPELLS, absent_values, trouble
 from tokiod.simulator.site import OPERATIONS, Site
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Load:
     def _more_bytes(self, block: int) -> Ints:
         site, width = self.site, 2 * self.site.osts
         level = _levels(site, "bytes", block, width)
-        rate = np.where((level > _IDLE) & (np.arange(width) % _DEAD), 10 ** (9.5 * level), 0)
+        rate = np.where((level > _IDLE) & (np.arange(width) % _DEAD), power(10, 9.5 * level), 0)
         noise = draw(site, "bytes step", block, BLOCK, width)
         burst = np.where(noise > _BURST, 8, np.where(noise < _PAUSE, 0, 1))
         return (rate * burst * (0.5 + noise)).astype(np.int64)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.simulator.faults import draw
+from tokiod.simulator.drawn import draw, power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,7 +158,7 @@ class Collectd:
 def _rate(decades: float, level: Floats, noise: Floats) -> Floats:
     """Return rates of which a third are exactly 0: no I/O in the block, or none in the step."""
     burst = np.where(noise > _BURST, 8, np.where(noise < _PAUSE, 0, 1))
-    return np.asarray(np.where(level > _QUIET, 10 ** (decades * level), 0) * burst * (0.5 + noise))
+    return np.asarray(np.where(level > _QUIET, power(10, decades * level), 0) * burst * (0.5 + noise))
 
 
 def _percents(level: Floats, noise: Floats, cores: int) -> Floats:

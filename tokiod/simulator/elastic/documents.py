@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from tokiod.simulator.drawn import draw
 from tokiod.simulator.elastic.collectd import BLOCK, INTERVAL, JITTER, Collectd, Fate, Series
 from tokiod.simulator.elastic.indices import DAY, index_name
 from tokiod.simulator.elastic.query import Names, Selection
-from tokiod.simulator.faults import draw
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.simulator.faults import draw
+from tokiod.simulator.drawn import draw, power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class Esnet:
         level = draw(site, "esnet level", block, 2, BLOCK // _SPELL, site.interfaces).repeat(_SPELL, axis=1)
         noise, absent, late = draw(site, "esnet point", block, 3, *shape)
         # Quarter of the time nothing moves, and the router says so: 0, which is not null.
-        rates = np.round(_LINE * np.maximum(level - 0.25, 0) ** 3 * noise, 2)
+        rates = np.round(_LINE * power(np.maximum(level - 0.25, 0), 3) * noise, 2)
         silent = draw(site, "esnet silent", block, BLOCK // _SPELL, site.interfaces).repeat(_SPELL, axis=0) < site.trouble / 60
         rates[silent | (absent < site.trouble / 100)] = np.nan
         # A rate is not available before its interval is over.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from aiohttp import web
 
+from tokiod.simulator.drawn import draw
 from tokiod.simulator.esnet.rates import DIRECTIONS, INTERVAL, Esnet
-from tokiod.simulator.faults import draw
 
 if TYPE_CHECKING:
     from tokiod.clock import Clock

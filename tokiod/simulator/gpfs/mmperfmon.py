@@ -6,8 +6,8 @@ import datetime as dt
 import math
 from typing import TYPE_CHECKING
 
+from tokiod.simulator.drawn import draw
 from tokiod.simulator.fake_commands import Reply, failing
-from tokiod.simulator.faults import draw
 from tokiod.simulator.gpfs.sensors import BUCKET, OF_DISK, OF_SERVER, UNITS, Gpfs, Printed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.simulator.faults import draw
+from tokiod.simulator.drawn import draw, power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Printed:
     @property
     def value(self) -> Floats:
         """What that says, in bytes where it has a unit."""
-        return np.asarray(self.number * 1024.0**self.unit)
+        return np.asarray(self.number * (1 << 10 * self.unit))
 
 
 class Gpfs:
@@ -73,19 +73,19 @@ class Gpfs:
         site = self.site
         load, absent = draw(site, "gpfs server", block, 2, BLOCK, site.nsd_servers, len(OF_SERVER))
         number, unit = np.empty_like(load), np.zeros(load.shape, np.int64)
-        number[..., :_CPUS] = np.round(50 * load[..., :_CPUS] ** 4, 2)
+        number[..., :_CPUS] = np.round(50 * power(load[..., :_CPUS], 4), 2)
         number[..., _CPUS] = _MEMORY
         number[..., _CPUS + 1] = np.round(_MEMORY * (0.2 + 0.6 * load[..., _CPUS + 1]), 1)
         unit[..., _CPUS:_MEMORIES] = 2
-        traffic = 2 ** (35 * load[..., _MEMORIES:])
-        unit[..., _MEMORIES:] = np.clip(np.log2(traffic) // 10, 1, 3)
-        number[..., _MEMORIES:] = np.round(traffic / 1024.0 ** unit[..., _MEMORIES:], 1)
+        traffic = power(2, 35 * load[..., _MEMORIES:])
+        unit[..., _MEMORIES:] = 1 + (traffic >= 2**20) + (traffic >= 2**30)
+        number[..., _MEMORIES:] = np.round(traffic / (1 << 10 * unit[..., _MEMORIES:]), 1)
         number[absent < site.trouble / 250] = np.nan
         return Printed(number, unit)
 
     def _disks(self, block: int) -> Printed:
         site = self.site
         load, absent = draw(site, "gpfs disk", block, 2, BLOCK, site.nsds, len(OF_DISK))
-        number = np.floor(np.array([2**40, 2**40, 2**20, 2**20]) * np.maximum(load - 0.3, 0) ** 5)
+        number = np.floor(np.array([2**40, 2**40, 2**20, 2**20]) * power(np.maximum(load - 0.3, 0), 5))
         number[absent < site.trouble / 250] = np.nan
         return Printed(number, np.zeros(number.shape, np.int64))

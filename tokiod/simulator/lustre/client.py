@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.simulator.drawn import draw
 from tokiod.simulator.fake_commands import failing
-from tokiod.simulator.faults import draw
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
