@@ -110,7 +110,8 @@ docs: install
 	@$(BIN)/python -m docs.generate.json_schemas docs/json
 	@$(BIN)/python -m docs.generate.configuration > docs/configuration.md
 	@mkdir -p docs/man5 && $(BIN)/python -m docs.generate.configuration --man > docs/man5/tokiod.toml.5
-	@echo docs/cli.md docs/man docs/json docs/configuration.md docs/man5
+	@$(BIN)/python -m docs.generate.openapi > docs/web/openapi.json
+	@echo docs/cli.md docs/man docs/json docs/configuration.md docs/man5 docs/web/openapi.json
 
 model: install
 	@$(BIN)/python -m tests.model --sequences $(SEQUENCES)

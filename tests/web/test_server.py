@@ -131,9 +131,39 @@ def test_a_line_has_the_exact_doubles_of_one_column(site):
     path = f"{matrix(width=4096)}&column=OST0000".replace("/matrix", "/line")
     answer = json.loads(site.get(path).body)
     stored = [None if np.isnan(value) else value for value in values()[:, 1]] + [None] * 12
-    assert answer == {"column": "OST0000", "units": "%", "start": START, "seconds": STEP, "values": stored}
+    missing = [int(one is None) for one in stored]
+    assert answer == {"column": "OST0000", "units": "%", "start": START, "seconds": STEP, "values": stored, "missing": missing}
     assert site.error(path.replace("OST0000", "no")) == (404, "unknown_column")
-    assert site.error(path.replace("&column=OST0000", "")) == (400, "missing_parameter")
+
+
+def test_a_line_without_a_column_is_the_sum_of_those_that_have_a_value(site):
+    answer = json.loads(site.get(matrix(width=20).replace("/matrix", "/line")).body)
+    cells = np.full((ROWS + 12, len(COLUMNS)), np.nan)
+    cells[:ROWS] = values()
+    assert (answer["column"], answer["seconds"]) == ("", 13 * STEP)
+    blocks = [cells[first : first + 13] for first in range(0, len(cells), 13)]
+    sums = [[row[~np.isnan(row)].sum() for row in block if not np.isnan(row).all()] for block in blocks]
+    assert answer["values"] == [max(one, default=None) for one in sums]
+    assert answer["missing"] == [np.isnan(block).sum() for block in blocks]
+
+
+def test_points_are_the_line_with_times_in_milliseconds(site):
+    path = f"{matrix(width=20)}&column=OST0001"
+    line = json.loads(site.get(path.replace("/matrix", "/line")).body)
+    points = json.loads(site.get(path.replace("/matrix", "/points")).body)
+    times = [1000 * (START + number * line["seconds"]) for number in range(20)]
+    assert [(one["time"], one["value"], one["missing"]) for one in points] == list(
+        zip(times, line["values"], line["missing"], strict=False)
+    )
+
+
+def test_days_have_what_is_stored_due_and_lost_of_each_source(site):
+    answer = json.loads(site.get(f"/api/v1/days?system=fs&start={START - 3600}&end={START + 3600}").body)
+    before = {"date": "2018-01-28", "start": START - 86400, "end": START, "system": "fs", "source": "one", "stored": 0, "due": 0, "lost": 0}
+    stored = (LOST[0] + ROWS - FAILED[1]) * STEP
+    today = {"date": DAY, "start": START, "end": START + 86400, "system": "fs", "source": "one"}
+    assert answer["days"] == [before, today | {"stored": stored, "due": ROWS * STEP, "lost": 12 * STEP}]
+    assert site.error(f"/api/v1/days?system=no&start={START}") == (404, "unknown_system")
 
 
 def test_systems_lists_datasets_and_the_state_of_each_source(site):
@@ -207,7 +237,8 @@ BASE = f"/api/v1/matrix?system=fs&dataset={GAUGE}"
         (f"{BASE}&start={START}&end={END}&width=1e9", 400, "bad_parameter"),
         (f"{BASE}&start={START}&end={END}&width=4097", 400, "bad_parameter"),
         (f"{BASE}&start={START}&end={END}&width=٣", 400, "bad_parameter"),
-        (f"{BASE}&start={START}&end={END}&how=sum", 400, "unknown_reduction"),
+        (f"{BASE}&start={START}&end={END}&how=sum", 400, "bad_parameter"),
+        (f"{BASE}&start={START}&end={END}&width=1&width=2", 400, "bad_parameter"),
         (f"{BASE}&start={START}&end={END}&witdh=3", 400, "unknown_parameter"),
         (f"/api/v1/matrix?system=../../etc&dataset={GAUGE}&start={START}&end={END}", 404, "unknown_system"),
         (f"/api/v1/matrix?system=fs&dataset=../../../etc/passwd&start={START}&end={END}", 400, "bad_parameter"),
@@ -224,14 +255,20 @@ def test_a_request_that_is_wrong_gets_a_typed_error(site, path, status, kind):
     assert site.error(path.replace("٣", "%D9%A3")) == (status, kind)
 
 
-def test_a_thousand_simultaneous_requests_are_answered_or_told_to_come_again(site):
+@pytest.mark.parametrize(("clients", "refusal"), [(1, 429), (100, 503)])
+def test_a_thousand_simultaneous_requests_are_answered_or_told_to_come_again(own_site, clients, refusal):
+    """From one client and from a hundred; meanwhile another client has its turn."""
     with concurrent.futures.ThreadPoolExecutor(100) as threads:
-        answers = list(threads.map(lambda _: site.get(matrix(width=4096)), range(1000)))
+        numbers = range(1000)
+        asked = [threads.submit(own_site.get, matrix(width=4096), X_Forwarded_For=f"10.0.0.{one % clients}") for one in numbers]
+        other = [own_site.get(matrix(), X_Forwarded_For="10.0.1.1") for _ in range(3)] if clients == 1 else []
+        answers = [one.result() for one in asked]
     statuses = Counter(answer.status for answer in answers)
-    assert set(statuses) <= {200, 503}
+    assert set(statuses) <= {200, refusal}
     assert statuses[200] >= 64
-    assert all(answer.headers["Retry-After"] == "1" for answer in answers if answer.status == 503)
-    assert site.get(matrix()).status == 200
+    assert [one.status for one in other] == [200] * len(other)
+    assert {answer.headers["Retry-After"] for answer in answers if answer.status == refusal} <= {"1"}
+    assert own_site.get(matrix(), X_Forwarded_For="10.0.1.2").status == 200
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def pictured(matrix: Stitched, rows_per_pixel: int, why: Bytes) -> tuple[Bytes, 
     """Read all cells and return levels and flags u8[pixels, columns]. why: u8[rows], the flag of a row's missing cells."""
     shape = -(-matrix.rows // rows_per_pixel), len(matrix.columns)
     levels, flags = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
-    for first, last in _strips(matrix):
+    for first, last in strips(matrix):
         values = matrix.read(first, last)
         pixels = np.arange(first, last) // rows_per_pixel
         edges = np.flatnonzero(np.diff(pixels, prepend=-1))
@@ -110,8 +110,8 @@ def level_of(values: NDArray[np.float64]) -> Bytes:
     return result
 
 
-def _strips(matrix: Stitched) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows of one file each, which end with chunks of a sealed one where they begin with its first row."""
+def strips(matrix: Stitched) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows [first, last) of one file each, which end with chunks of a sealed one where they begin with its first row."""
     rows = max(1, min(CHUNK_ROWS, STRIP_BYTES // (8 * max(1, len(matrix.columns)))))
     for one in matrix.stretches:
         for first in range(one.first, one.first + one.rows, rows):

@@ -1,6 +1,4 @@
-"""What a request may ask for, and the typed errors of one that may not.
-
-    {"error": {"type": "span_too_long", "message": "...", "parameter": "end"}}
+"""The parameters of the API, each declared once: what may be asked is checked by the same declaration that the OpenAPI document shows.
 
 Limits are on the span, the width and the cells that an answer reads and contains, so that no request costs much more than a picture does.
 """
@@ -9,47 +7,100 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from tokiod.reader.errors import UnclearTime
 from tokiod.reader.span import Span, epoch
+from tokiod.web.refusal import BAD_PARAMETER, MISSING_PARAMETER, SPAN_TOO_LONG, UNKNOWN_PARAMETER, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_SPAN_SECONDS = 31 * 86400 + 3600
 """Of one matrix: a month, with the hour of a clock change."""
-MAX_GAPS_SPAN_SECONDS = 400 * 86400
+MAX_LEDGER_SPAN_SECONDS = 400 * 86400
 MAX_WIDTH = 4096
 MAX_CELLS = 4_000_000
 """Of one answer, of a byte and its flags each."""
 MAX_READ_CELLS = 1 << 28
 """That one answer is made of: a month of 248 OSTs in steps of 5 s is half of it."""
 MAX_PARAMETER_LENGTH = 200
-_DATASET = re.compile(r"[a-z]+/[A-Za-z0-9_]+")
+_TIME = r"now|[0-9]{1,12}|-[0-9]{1,9}[smhdw]|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]{5,15}(Z|[+-][0-9]{2}:?[0-9]{2})"
+_NAME = r"[^\x00-\x1f\x7f]{1,200}"
 
 
-class ErrorBody(msgspec.Struct, frozen=True):
-    """type: stable, for programs; parameter: that is wrong, or empty."""
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a query.
 
-    type: str
-    message: str
-    parameter: str = ""
+    pattern: a regular expression of its whole value; expected: what that is, in words; default: None where the parameter is needed, ""
+    where nothing is as good as a value; most: of a whole number that is at least 1, None for text.
+    """
+
+    name: str
+    meaning: str
+    pattern: str
+    expected: str
+    example: str
+    default: str | None = None
+    most: int | None = None
+
+    def value(self, query: Mapping[str, str]) -> str:
+        """Return the value, or the default. Raises Refused."""
+        text = query.get(self.name, "") or self.default
+        if text is None:
+            raise Refused(MISSING_PARAMETER, f"the parameter {self.name} is missing", self.name)
+        if text != self.default and not self._accepts(text):
+            raise Refused(BAD_PARAMETER, f"{self.name}: expected {self.expected}", self.name)
+        return text
+
+    def _accepts(self, text: str) -> bool:
+        fits = len(text) <= MAX_PARAMETER_LENGTH and re.fullmatch(self.pattern, text) is not None
+        return fits and (self.most is None or 1 <= int(text) <= self.most)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of its values."""
+        if self.most is not None:
+            number = {} if self.default is None else {"default": int(self.default)}
+            return {"type": "integer", "minimum": 1, "maximum": self.most, **number}
+        default = {} if not self.default else {"default": self.default}
+        return {"type": "string", "pattern": f"^({self.pattern})$", "maxLength": MAX_PARAMETER_LENGTH, **default}
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
-    """A request gets an error as its answer. status: of HTTP; headers: further ones."""
+_WHEN = 'UTC epoch seconds, ISO 8601 with a zone, a time before now such as -3h, or "now"'
+SYSTEM = Parameter("system", "A file system, as /api/v1/systems lists it.", _NAME, "the name of a system", "fs")
+OF_SYSTEM = Parameter("system", "Of one file system; of all by default.", _NAME, "the name of a system", "fs", default="")
+DATASET = Parameter(
+    "dataset", "A dataset of the system.", "[a-z]+/[A-Za-z0-9_]+", "a name such as datatargets/readbytes", "datatargets/readbytes"
+)
+OF_DATASET = Parameter("dataset", "Of one dataset; of all by default.", DATASET.pattern, DATASET.expected, DATASET.example, default="")
+START = Parameter("start", f"Begin of the span: {_WHEN}.", _TIME, _WHEN, "-3h")
+END = Parameter("end", "End of the span, after its last row, as start.", _TIME, _WHEN, "now", default="now")
+WIDTH = Parameter(
+    "width",
+    "At most so many pixels; a pixel is a whole number of rows.",
+    "[0-9]{1,9}",
+    f"a whole number from 1 to {MAX_WIDTH}",
+    "720",
+    "720",
+    MAX_WIDTH,
+)
+HOW = Parameter("how", "How the rows of a pixel become one value.", "max", "max: it is the only reduction", "max", default="max")
+COLUMN = Parameter(
+    "column",
+    "A target; by default the sum over all targets, row by row, of those that have a value.",
+    _NAME,
+    "the name of a column",
+    "OST0000",
+    "",
+)
+SOURCE = Parameter("source", "Of one source; of all by default.", _NAME, "the name of a source", "lmt", default="")
 
-    def __init__(self, status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(body.message)
-        self.status, self.body, self.headers = status, body, dict(headers or {})
-
-
-def refused(status: int, kind: str, message: str, parameter: str = "", **headers: str) -> Refused:
-    """Return an error to raise. kind: the type; headers: with _ for -."""
-    return Refused(status, ErrorBody(kind, message, parameter), {name.replace("_", "-"): value for name, value in headers.items()})
+PICTURE = (SYSTEM, DATASET, START, END, WIDTH, HOW)
+LINE = (*PICTURE, COLUMN)
+GAPS = (SOURCE, START, END)
+DAYS = (OF_SYSTEM, START, END)
+EVENTS = (OF_SYSTEM, OF_DATASET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,89 +112,38 @@ class MatrixQuery:
     span: Span
     width: int
 
-    @classmethod
-    def parse(cls, query: Mapping[str, str], now: float) -> Self:
-        """Check the parameters system, dataset, start, end (now), width (720), how (max). Raises Refused."""
-        only(query, "system", "dataset", "start", "end", "width", "how")
-        if query.get("how", "max") != "max":
-            raise refused(400, "unknown_reduction", "how: the only reduction is max", "how")
-        return cls(required(query, "system"), dataset(query), span(query, now, MAX_SPAN_SECONDS), number(query, "width", 720, MAX_WIDTH))
 
-
-@dataclass(frozen=True, slots=True)
-class LineQuery:
-    """One column of what a matrix would show."""
-
-    matrix: MatrixQuery
-    column: str
-
-    @classmethod
-    def parse(cls, query: Mapping[str, str], now: float) -> Self:
-        """Check the parameters of a matrix, and column. Raises Refused."""
-        rest = {name: value for name, value in query.items() if name != "column"}
-        only({"column": required(query, "column")}, "column")
-        return cls(MatrixQuery.parse(rest, now), query["column"])
-
-
-@dataclass(frozen=True, slots=True)
-class GapsQuery:
-    """The gaps in a span. source: of one source, empty for all."""
-
-    source: str
-    span: Span
-
-    @classmethod
-    def parse(cls, query: Mapping[str, str], now: float) -> Self:
-        """Check the parameters source (all), start, end (now). Raises Refused."""
-        only(query, "source", "start", "end")
-        return cls(query.get("source", ""), span(query, now, MAX_GAPS_SPAN_SECONDS))
-
-
-def only(query: Mapping[str, str], *names: str) -> None:
-    """Refuse a parameter with another name, and a long one: a misspelt name would be ignored otherwise."""
-    for name, value in query.items():
+def values(query: Mapping[str, str], allowed: tuple[Parameter, ...]) -> dict[str, str]:
+    """Return the value of each allowed parameter. A misspelt one would be ignored, so others are refused. Raises Refused."""
+    names = {one.name for one in allowed}
+    given = [name for name, _ in query.items()]  # with a name that occurs twice
+    for name in given:
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise refused(400, "unknown_parameter", f"unknown parameter; known: {known}", name[:MAX_PARAMETER_LENGTH])
-        if len(value) > MAX_PARAMETER_LENGTH:
-            raise refused(400, "bad_parameter", f"{name} has more than {MAX_PARAMETER_LENGTH} characters", name)
+            known = ", ".join(one.name for one in allowed) or "none"
+            raise Refused(UNKNOWN_PARAMETER, f"unknown parameter; known: {known}", name[:MAX_PARAMETER_LENGTH])
+        if given.count(name) > 1:
+            raise Refused(BAD_PARAMETER, f"{name} is given twice", name)
+    return {one.name: one.value(query) for one in allowed}
 
 
-def required(query: Mapping[str, str], name: str) -> str:
-    """Return a parameter that must not be empty."""
-    if not query.get(name):
-        raise refused(400, "missing_parameter", f"the parameter {name} is missing", name)
-    return query[name]
+def picture(given: Mapping[str, str], now: float) -> MatrixQuery:
+    """Return the query of the values of PICTURE. Raises Refused."""
+    return MatrixQuery(given["system"], given["dataset"], span(given, now, MAX_SPAN_SECONDS), int(given["width"]))
 
 
-def dataset(query: Mapping[str, str]) -> str:
-    """Return the name of a dataset, such as datatargets/readbytes."""
-    name = required(query, "dataset")
-    if not _DATASET.fullmatch(name):
-        raise refused(400, "bad_parameter", "dataset: expected a name such as datatargets/readbytes", "dataset")
-    return name
-
-
-def number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
-    """Return a whole number from 1 to `most`."""
-    text = query.get(name, str(default))
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-        raise refused(400, "bad_parameter", f"{name}: expected a whole number from 1 to {most}", name)
-    return int(text)
-
-
-def span(query: Mapping[str, str], now: float, longest: int) -> Span:
-    """Return [start, end): each in epoch seconds, ISO 8601 with a zone, "-3h" or "now"; end: now by default."""
-    start, end = _time(required(query, "start"), "start", now), _time(query.get("end", "now"), "end", now)
+def span(given: Mapping[str, str], now: float, longest: int) -> Span:
+    """Return [start, end) of the values of START and END. Raises Refused."""
+    start, end = _time(given, "start", now), _time(given, "end", now)
     if start >= end:
-        raise refused(400, "bad_parameter", "end: expected a time after start", "end")
+        raise Refused(BAD_PARAMETER, "end: expected a time after start", "end")
     if end - start > longest:
-        raise refused(400, "span_too_long", f"the span has {end - start} s; the longest is {longest} s", "end")
+        raise Refused(SPAN_TOO_LONG, f"the span has {end - start} s; the longest is {longest} s", "end")
     return Span(start, end)
 
 
-def _time(text: str, name: str, now: float) -> int:
+def _time(given: Mapping[str, str], name: str, now: float) -> int:
+    text = given[name]
     try:
-        return epoch(int(text) if re.fullmatch(r"[0-9]{1,12}", text) else text, None, now=now)
+        return epoch(int(text) if text.isdigit() else text, None, now=now)
     except UnclearTime as error:
-        raise refused(400, "bad_parameter", f"{name}: {error}", name) from None
+        raise Refused(BAD_PARAMETER, f"{name}: {error}", name) from None

@@ -19,16 +19,29 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.runtime.host_header import resolved_name
 from tokiod.runtime.http_server import LimitedServer, Limits
+from tokiod.web.client_limits import ClientLimits, client_of
 from tokiod.web.counts import Counts
 from tokiod.web.events import Stream
-from tokiod.web.query import ErrorBody, GapsQuery, LineQuery, MatrixQuery, Refused, only, refused
+from tokiod.web.openapi import encoded as openapi_document
+from tokiod.web.operations import EVENTS_TYPE, JSON_TYPE, MATRIX_TYPE, OPERATIONS, Operation
+from tokiod.web.query import values
+from tokiod.web.refusal import (
+    ARCHIVE_UNREADABLE,
+    BUSY,
+    FORBIDDEN_HOST,
+    INTERNAL_ERROR,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    TOO_MANY_VIEWERS,
+    Refused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from tokiod.web.views import Views
+    from tokiod.web.views import Parameters, Views
 
-    Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+    Handler = Callable[[web.BaseRequest, Parameters], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger()
 
@@ -43,13 +56,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-EVENTS = "/api/v1/events"
 MAX_VIEWERS = 512
 HEARTBEAT_SECONDS = 15.0
 UNREAD_SECONDS = 60.0
 """Seconds after which the connection of a viewer that does not read its events is ended. It may connect again."""
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-MATRIX_TYPE = "application/vnd.tokiod.matrix"
 
 
 class WebServer:
@@ -63,16 +74,22 @@ class WebServer:
         self.server = LimitedServer(self._answer, lambda _reason: self.counts.ended.inc(), LIMITS)
         self._threads = ThreadPoolExecutor(THREADS, "views")
         self._waiting = 0
-        self.routes: dict[str, Handler] = {
-            "/api/v1/systems": self._systems,
-            "/api/v1/matrix": self._matrix,
-            "/api/v1/gaps": self._gaps,
-            "/api/v1/line": self._line,
-            EVENTS: self._events,
-            "/healthz": self._healthz,
-            "/metrics": self._metrics,
-            **{path: partial(_static, *content) for path, content in page_files().items()},
+        self._clients = ClientLimits()
+        self._operations = {one.path: one for one in OPERATIONS}
+        self._handlers: dict[str, Handler] = {
+            "systems": self._json_of(lambda _: self.views.systems()),
+            "matrix": self._matrix,
+            "line": self._json_of(self.views.line),
+            "points": self._json_of(self.views.points),
+            "gaps": self._json_of(self.views.gaps),
+            "days": self._json_of(self.views.days),
+            "events": self._events,
+            "document": partial(_document, openapi_document()),
+            "health": self._healthz,
+            "metrics": self._metrics,
         }
+        self._files = page_files()
+        self._paths = sorted((*self._operations, *self._files))
 
     def close(self) -> None:
         """End all connections."""
@@ -80,18 +97,18 @@ class WebServer:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.path if request.path in self.routes else "other"
+        path = request.path if request.path in self._paths else "other"
         begun = time.monotonic()
         try:
             response = await self._routed(request)
         except Refused as error:
-            response = _failed(error.status, error.body, **error.headers)
+            response = _failed(error)
         except (TokiodError, LedgerError, OSError) as error:
             log.warning("web.failed", path=path, reason=str(error))
-            response = _failed(503, ErrorBody("archive_unreadable", f"the archive can't be read: {error}"))
+            response = _failed(Refused(ARCHIVE_UNREADABLE, f"the archive can't be read: {error}"))
         except Exception as error:
             log.exception("web.failed", path=path, reason=str(error))
-            response = _failed(500, ErrorBody("internal_error", "internal error: see the log of tokiod web"))
+            response = _failed(Refused(INTERNAL_ERROR, "internal error: see the log of tokiod web"))
         self.counts.requests.labels(path, str(response.status)).inc()
         if not response.prepared:
             self.counts.seconds.labels(path).observe(time.monotonic() - begun)
@@ -100,28 +117,35 @@ class WebServer:
 
     async def _routed(self, request: web.BaseRequest) -> web.StreamResponse:
         if (name := resolved_name(request.headers.get("Host", ""))) and name not in self.hosts:
-            raise refused(403, "forbidden_host", "the Host header names another server; add its name to [web] hosts")
+            raise Refused(FORBIDDEN_HOST, "the Host header names another server; add its name to [web] hosts")
         if request.method != "GET":
-            raise refused(405, "method_not_allowed", "use GET", Allow="GET")
-        if (handler := self.routes.get(request.path)) is None:
-            raise refused(404, "not_found", f"there are {', '.join(sorted(self.routes))}")
-        return await handler(request)
+            raise Refused(METHOD_NOT_ALLOWED, "use GET", Allow="GET")
+        if (content := self._files.get(request.path)) is not None:
+            return _static(*content)
+        if (operation := self._operations.get(request.path)) is None:
+            raise Refused(NOT_FOUND, f"there are {', '.join(self._paths)}")
+        return await self._operated(operation, request)
 
-    async def _systems(self, request: web.BaseRequest) -> web.Response:
-        only(request.query)
-        return _json(await self._read(self.views.systems))
+    async def _operated(self, operation: Operation, request: web.BaseRequest) -> web.StreamResponse:
+        handler, limited = self._handlers[operation.name], self._clients.request(client_of(request), time.monotonic())
+        if not operation.is_limited:
+            return await handler(request, values(request.query, operation.parameters))
+        with limited:
+            given = values(request.query, operation.parameters)
+            if operation.content_type != EVENTS_TYPE:
+                return await handler(request, given)
+        return await handler(request, given)  # a stream is not among the requests that run at the same time: it has a limit of its own
 
-    async def _gaps(self, request: web.BaseRequest) -> web.Response:
-        query = GapsQuery.parse(request.query, self.views.now())
-        return _json(await self._read(partial(self.views.gaps, query)))
+    def _json_of(self, view: Callable[[Parameters], Any]) -> Handler:
+        """Return the handler of an answer in JSON that a view makes."""
 
-    async def _line(self, request: web.BaseRequest) -> web.Response:
-        query = LineQuery.parse(request.query, self.views.now())
-        return _json(await self._read(partial(self.views.line, query)))
+        async def answered(_request: web.BaseRequest, given: Parameters) -> web.Response:
+            return _json(await self._read(partial(view, given)))
 
-    async def _matrix(self, request: web.BaseRequest) -> web.Response:
-        query = MatrixQuery.parse(request.query, self.views.now())
-        tag, body = await self._read(partial(self.views.matrix, query, request.headers.get("If-None-Match", "")))
+        return answered
+
+    async def _matrix(self, request: web.BaseRequest, given: Parameters) -> web.Response:
+        tag, body = await self._read(partial(self.views.matrix, given, request.headers.get("If-None-Match", "")))
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
         if body is None:
             return web.Response(status=304, headers=headers)
@@ -129,15 +153,12 @@ class WebServer:
         response.enable_compression()
         return response
 
-    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
-        only(request.query, "system", "dataset")
+    async def _events(self, request: web.BaseRequest, given: Parameters) -> web.StreamResponse:
         if len(self.stream) >= MAX_VIEWERS:
-            raise refused(503, "busy", f"{MAX_VIEWERS} clients follow the events already; try again", Retry_After="60")
+            raise Refused(TOO_MANY_VIEWERS, f"{MAX_VIEWERS} clients follow the events already; try again")
         self.server.keep(request)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", **HEADERS})
-        viewer = self.stream.join(
-            request.query.get("system", ""), request.query.get("dataset", ""), request.headers.get("Last-Event-ID", "")
-        )
+        response = web.StreamResponse(headers={"Content-Type": EVENTS_TYPE, "Cache-Control": "no-store", **HEADERS})
+        viewer = self.stream.join(given["system"], given["dataset"], request.headers.get("Last-Event-ID", ""))
         try:
             await response.prepare(request)
             while True:
@@ -150,22 +171,21 @@ class WebServer:
             self.stream.leave(viewer)
         return response
 
-    async def _healthz(self, request: web.BaseRequest) -> web.Response:
-        only(request.query)
+    async def _healthz(self, _request: web.BaseRequest, _given: Parameters) -> web.Response:
         try:
             await self._read(self.views.systems)
         except (TokiodError, LedgerError, OSError):
             return _plain("degraded: the archive can't be read")
         return _plain("alive")
 
-    async def _metrics(self, request: web.BaseRequest) -> web.Response:
+    async def _metrics(self, request: web.BaseRequest, _given: Parameters) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self.counts.registry), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
     async def _read(self, work: Callable[[], T]) -> T:
         """Call a function that reads files in a thread. Raises Refused where too many requests wait for one."""
         if self._waiting >= MAX_WAITING:
-            raise refused(503, "busy", f"{MAX_WAITING} requests wait already; try again", Retry_After="1")
+            raise Refused(BUSY, f"{MAX_WAITING} requests wait already; try again")
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -183,22 +203,26 @@ def page_files() -> dict[str, tuple[bytes, str]]:
     return found
 
 
-async def _static(body: bytes, kind: str, _request: web.BaseRequest) -> web.Response:
+def _static(body: bytes, kind: str) -> web.Response:
     response = web.Response(body=body, content_type=kind, charset="utf-8", headers={"Cache-Control": "no-cache"})
     response.enable_compression()
     return response
 
 
-def _json(value: Any, status: int = 200, **headers: str) -> web.Response:
+async def _document(body: bytes, _request: web.BaseRequest, _given: Parameters) -> web.Response:
+    return _static(body, JSON_TYPE)
+
+
+def _json(value: Any, status: int = HTTPStatus.OK, **headers: str) -> web.Response:
     response = web.Response(
-        status=status, body=msgspec.json.encode(value), content_type="application/json", headers={"Cache-Control": "no-store", **headers}
+        status=status, body=msgspec.json.encode(value), content_type=JSON_TYPE, headers={"Cache-Control": "no-store", **headers}
     )
     response.enable_compression()
     return response
 
 
-def _failed(status: int, body: ErrorBody, **headers: str) -> web.Response:
-    return _json({"error": body}, HTTPStatus(status).value, **headers)
+def _failed(error: Refused) -> web.Response:
+    return _json(error.answer, error.kind.status, **error.headers)
 
 
 def _plain(text: str) -> web.Response:

@@ -1,4 +1,4 @@
-"""The answers of the API: the systems, the picture of a dataset, the gaps. They come from the files; no daemon is needed."""
+"""The answers of the API: the systems, the picture of a dataset, lines, gaps, days. They come from the files; no daemon is needed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,31 @@ from tokiod.reader.errors import NoData, NoSuchDataset, NoSuchSystem, NotTts, St
 from tokiod.reader.files import Templates
 from tokiod.reader.part import OpenParts
 from tokiod.reader.stitched import stitch
+from tokiod.reports import days as day_report
 from tokiod.reports import gaps as gap_report
 from tokiod.reports import status as status_report
 from tokiod.tts.layout import is_counter
 from tokiod.web.absence import Absence
-from tokiod.web.matrix import Header, encoded, pictured
-from tokiod.web.query import MAX_CELLS, MAX_READ_CELLS, refused
-from tokiod.window import Calendar
+from tokiod.web.kept_answers import KeptAnswers
+from tokiod.web.matrix import Header, encoded, pictured, strips
+from tokiod.web.query import MAX_CELLS, MAX_LEDGER_SPAN_SECONDS, MAX_READ_CELLS, picture, span
+from tokiod.web.refusal import (
+    NO_DATA,
+    STEP_CHANGED,
+    TOO_MANY_CELLS,
+    UNKNOWN_COLUMN,
+    UNKNOWN_DATASET,
+    UNKNOWN_SOURCE,
+    UNKNOWN_SYSTEM,
+    Refused,
+)
+from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
@@ -33,10 +48,14 @@ if TYPE_CHECKING:
     from tokiod.reader.span import Span
     from tokiod.reader.stitched import Stitched
     from tokiod.reports.gaps import Gap
-    from tokiod.web.query import GapsQuery, LineQuery, MatrixQuery
+    from tokiod.web.query import MatrixQuery
+
+    Parameters = Mapping[str, str]
 
 MAX_GAPS = 10_000
 DAY_SECONDS = 86400
+KEPT_BYTES = 16 << 20
+"""Of pictures that are kept for the next viewer: a month of one dataset takes 0.4 MB, however it is divided."""
 
 
 class DatasetLine(msgspec.Struct, frozen=True):
@@ -75,14 +94,34 @@ class GapList(msgspec.Struct, frozen=True):
     left_off: int = 0
 
 
+class DayList(msgspec.Struct, frozen=True):
+    """The days of a span, oldest first, one entry for each source. timezone: whose midnights they begin and end with."""
+
+    time: float
+    timezone: str
+    days: list[day_report.SourceDay]
+
+
 class Line(msgspec.Struct, frozen=True):
-    """One column. start: UTC epoch seconds of the first value; seconds: between two; values: the largest of their rows, None without."""
+    """One column, or the sum over all. start: UTC epoch seconds of the first value; seconds: between two.
+
+    column: empty for the sum; values: the largest of their rows, None without one; missing: how many cells of each have no value.
+    """
 
     column: str
     units: str
     start: int
     seconds: int
     values: list[float | None]
+    missing: list[int]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A value of a line. time: UTC epoch milliseconds, as charts of the web have them; missing: how many cells have no value."""
+
+    time: int
+    value: float | None
+    missing: int
 
 
 class Views:
@@ -90,7 +129,7 @@ class Views:
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config, self._clock = config, clock
-        self._parts = OpenParts()
+        self._parts, self._kept = OpenParts(), KeptAnswers(KEPT_BYTES)
 
     def now(self) -> float:
         """Return the time, in UTC epoch seconds."""
@@ -103,36 +142,63 @@ class Views:
         lines = [self._system(name, now) for name in sorted(config.systems)]
         return Systems(now, config.timezone, found.health, found.writer is not None, lines, found.sources)
 
-    def gaps(self, query: GapsQuery) -> GapList:
+    def gaps(self, given: Parameters) -> GapList:
         """Return the gaps of all sources, or of one. Raises Refused, TokiodError, LedgerError."""
-        config, now = self.config, self.now()
+        config, now, wanted = self.config, self.now(), span(given, self.now(), MAX_LEDGER_SPAN_SECONDS)
         known = {source.name for source in config.source if source.polled}
-        if query.source and query.source not in known:
-            raise refused(404, "unknown_source", f"no source is named so; known: {', '.join(sorted(known)) or 'none'}", "source")
+        if (source := given["source"]) and source not in known:
+            raise Refused(UNKNOWN_SOURCE, f"no source is named so; known: {', '.join(sorted(known)) or 'none'}", "source")
         path = self._ledger()
-        found = [] if path is None else [gap for gap in self._gaps(path, query.source, now) if _overlap(gap, query.span)]
+        found = [] if path is None else [gap for gap in self._gaps(path, source, now) if _overlap(gap, wanted)]
         return GapList(now, found[-MAX_GAPS:], max(0, len(found) - MAX_GAPS))
 
-    def matrix(self, query: MatrixQuery, known_tag: str) -> tuple[str, bytes | None]:
+    def days(self, given: Parameters) -> DayList:
+        """Return the days of a span. Raises Refused, TokiodError, LedgerError."""
+        config, now, wanted = self.config, self.now(), span(given, self.now(), MAX_LEDGER_SPAN_SECONDS)
+        if given["system"]:
+            self._check_system(given["system"])
+        if (path := self._ledger()) is None:
+            return DayList(now, config.timezone, [])
+        with Ledger.open_readonly(path, checked=False) as ledger:
+            return DayList(now, config.timezone, day_report.days(config, ledger, Window(wanted.start, wanted.end), now, given["system"]))
+
+    def matrix(self, given: Parameters, known_tag: str) -> tuple[str, bytes | None]:
         """Return the ETag of a picture, and its bytes; None in their place if the tag is the known one.
 
         Raises Refused, TokiodError, LedgerError.
         """
+        query = picture(given, self.now())
         try:
             return self._matrix(query, known_tag)
         except (FileNotFoundError, NotTts):  # the file was grown or sealed meanwhile: the path has the new one
             return self._matrix(query, known_tag)
 
-    def line(self, query: LineQuery) -> Line:
-        """Return the values of one column as doubles. Raises as matrix()."""
-        matrix = self._stitched(query.matrix, self._paths(query.matrix))
-        if query.column not in matrix.places:
-            raise refused(404, "unknown_column", f"{query.matrix.dataset} has no column {query.column} in the span", "column")
-        values = matrix.read(0, matrix.rows, np.array([matrix.number(query.column)]))[:, 0]
-        rows_per_value = -(-matrix.rows // query.matrix.width)
-        largest = np.fmax.reduceat(values, np.arange(0, matrix.rows, rows_per_value))
-        found = [None if math.isnan(value) else value for value in largest.tolist()]
-        return Line(query.column, matrix.units, matrix.start, rows_per_value * matrix.step, found)
+    def line(self, given: Parameters) -> Line:
+        """Return the values of one column as doubles, or of the sum over all columns. Raises as matrix()."""
+        query, column = picture(given, self.now()), given["column"]
+        try:
+            return self._line(query, column)
+        except (FileNotFoundError, NotTts):  # as above
+            return self._line(query, column)
+
+    def points(self, given: Parameters) -> list[Point]:
+        """Return a line as points. Raises as matrix()."""
+        line = self.line(given)
+        times = range(line.start * 1000, (line.start + line.seconds * len(line.values)) * 1000, line.seconds * 1000)
+        return [Point(*one) for one in zip(times, line.values, line.missing, strict=True)]
+
+    def _line(self, query: MatrixQuery, column: str) -> Line:
+        matrix = self._stitched(query, self._paths(query))
+        if column and column not in matrix.places:
+            raise Refused(UNKNOWN_COLUMN, f"{query.dataset} has no column {column} in the span", "column")
+        if not column:
+            _check_read(matrix)
+        values, missing = _column(matrix, column) if column else _sum(matrix)
+        rows_per_value = -(-matrix.rows // query.width)
+        edges = np.arange(0, matrix.rows, rows_per_value)
+        found = [None if math.isnan(value) else value for value in np.fmax.reduceat(values, edges).tolist()]
+        counts = np.add.reduceat(missing, edges).tolist()
+        return Line(column, matrix.units, matrix.start, rows_per_value * matrix.step, found, counts)
 
     def _matrix(self, query: MatrixQuery, known_tag: str) -> tuple[str, bytes | None]:
         config, now = self.config, self.now()
@@ -142,6 +208,9 @@ class Views:
         tag = _tag(query, paths, absence)
         if tag == known_tag:
             return tag, None
+        return tag, self._kept.get(tag, lambda: self._encoded(query, paths, absence))
+
+    def _encoded(self, query: MatrixQuery, paths: list[Path], absence: Absence) -> bytes:
         matrix = self._stitched(query, paths)
         rows_per_pixel = -(-matrix.rows // query.width)
         pixels = -(-matrix.rows // rows_per_pixel)
@@ -160,7 +229,7 @@ class Views:
             due=absence.due,
             why=absence.why,
         )
-        return tag, encoded(header, levels, flags)
+        return encoded(header, levels, flags)
 
     def _gaps(self, path: Path, source: str, now: float) -> list[Gap]:
         with Ledger.open_readonly(path, checked=False) as ledger:
@@ -179,23 +248,26 @@ class Views:
             return SystemLine(name, [_dataset_line(part, dataset) for dataset in part.names], f"{day.date}")
         return SystemLine(name, [], "")
 
+    def _check_system(self, name: str) -> None:
+        if name not in self.config.systems:
+            raise Refused(UNKNOWN_SYSTEM, f"no system is named so; known: {', '.join(sorted(self.config.systems))}", "system")
+
     def _paths(self, query: MatrixQuery) -> list[Path]:
-        if query.system not in self.config.systems:
-            raise refused(404, "unknown_system", f"no system is named so; known: {', '.join(sorted(self.config.systems))}", "system")
+        self._check_system(query.system)
         try:
             return Templates(self.config.templates).paths(query.system, query.span, Calendar(self.config.timezone))
         except NoSuchSystem:
-            raise refused(404, "no_data", f"the archive has no file of {query.system} yet", "system") from None
+            raise Refused(NO_DATA, f"the archive has no file of {query.system} yet", "system") from None
 
     def _stitched(self, query: MatrixQuery, paths: list[Path]) -> Stitched:
         try:
             return stitch(paths, query.dataset, query.span, self._parts)
         except NoSuchDataset as error:
-            raise refused(404, "unknown_dataset", f"no file of the span has it; known: {', '.join(error.known)}", "dataset") from None
+            raise Refused(UNKNOWN_DATASET, f"no file of the span has it; known: {', '.join(error.known)}", "dataset") from None
         except NoData:
-            raise refused(404, "no_data", f"no file of {query.system} has rows in {query.span}", "start") from None
+            raise Refused(NO_DATA, f"no file of {query.system} has rows in {query.span}", "start") from None
         except StepChanged as error:
-            raise refused(400, "step_changed", str(error), "start") from None
+            raise Refused(STEP_CHANGED, str(error), "start") from None
 
     def _is_counter(self, matrix: Stitched) -> bool:
         newest = next((one for one in reversed(matrix.stretches) if one.path is not None), None)
@@ -227,9 +299,30 @@ def _tag(query: MatrixQuery, paths: list[Path], absence: Absence) -> str:
     return f'"{hashlib.blake2b(repr((query, files, absence)).encode(), digest_size=16).hexdigest()}"'
 
 
+def _column(matrix: Stitched, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return f8[rows] of a column, NaN where missing, and i8[rows], 1 where missing."""
+    values = matrix.read(0, matrix.rows, np.array([matrix.number(column)]))[:, 0]
+    return values, np.isnan(values).astype(np.int64)
+
+
+def _sum(matrix: Stitched) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return f8[rows], the sum of the columns that have a value, NaN where there is none, and i8[rows], how many have none."""
+    sums, missing = np.full(matrix.rows, np.nan), np.zeros(matrix.rows, np.int64)
+    for first, last in strips(matrix):
+        values = matrix.read(first, last)
+        is_missing = np.isnan(values)
+        missing[first:last] = is_missing.sum(axis=1)
+        sums[first:last] = np.where(missing[first:last] < values.shape[1], np.where(is_missing, 0.0, values).sum(axis=1), np.nan)
+    return sums, missing
+
+
 def _check_size(matrix: Stitched, pixels: int) -> None:
     width = len(matrix.columns)
     if pixels * width > MAX_CELLS:
-        raise refused(400, "too_many_cells", f"{pixels} x {width} cells; at most {MAX_CELLS}: ask for a smaller width", "width")
-    if matrix.rows * width > MAX_READ_CELLS:
-        raise refused(400, "too_many_cells", f"the span has {matrix.rows * width} cells; at most {MAX_READ_CELLS}", "end")
+        raise Refused(TOO_MANY_CELLS, f"{pixels} x {width} cells; at most {MAX_CELLS}: ask for a smaller width", "width")
+    _check_read(matrix)
+
+
+def _check_read(matrix: Stitched) -> None:
+    if (cells := matrix.rows * len(matrix.columns)) > MAX_READ_CELLS:
+        raise Refused(TOO_MANY_CELLS, f"the span has {cells} cells; at most {MAX_READ_CELLS}", "end")

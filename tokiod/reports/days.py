@@ -1,0 +1,69 @@
+"""How much of each of the site's days is stored, source by source: what a calendar shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tokiod.window import Calendar, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tokiod.collector import SourceConfig
+    from tokiod.config.load import Config
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.window import Day
+
+
+class SourceDay(msgspec.Struct, frozen=True):
+    """A source's part of one of the site's days, [start, end) in UTC epoch seconds; date: as 2018-01-28.
+
+    Seconds of the day: stored; due, what the source should have answered by now since its registration, None of a watched folder, whose
+    windows are unknown; lost, no longer available.
+    """
+
+    date: str
+    start: int
+    end: int
+    system: str
+    source: str
+    stored: int
+    due: int | None
+    lost: int
+
+
+def days(config: Config, ledger: Ledger, span: Window, now: float, system: str = "") -> list[SourceDay]:
+    """Return every day that overlaps a span, of all sources or of those of a system, oldest first."""
+    calendar, known = Calendar(config.timezone), {one.name: one for one in ledger.sources()}
+    chosen = [one for one in config.source if not system or one.system == system]
+    dates, lines = list(_dates(calendar, span)), list[SourceDay]()
+    for source in chosen:
+        settled = calendar.window(int(now - source.settle), source.window).start
+        row = known.get(source.name)
+        since = settled if row is None or row.since is None else row.since
+        lines += _of_source(source, ledger, dates, since, settled)
+    return sorted(lines, key=lambda one: (one.start, one.source))
+
+
+def _of_source(source: SourceConfig, ledger: Ledger, dates: list[Day], since: int, settled: int) -> Iterator[SourceDay]:
+    """Yield its days. since: of its registration; settled: before which it should have answered."""
+    whole = Window(dates[0].start, dates[-1].end)
+    stored = ledger.stored(source.name, whole).within(whole.start, whole.end)
+    lost = [one.window for one in ledger.unstored(source.name) if one.state == "lost"]
+    for day in dates:
+        due = max(0, min(day.end, settled) - max(day.start, since)) if source.polled else None
+        yield SourceDay(f"{day.date}", day.start, day.end, source.system, source.name, _within(stored, day), due, _within(lost, day))
+
+
+def _within(windows: Iterable[Window], day: Day) -> int:
+    return sum(max(0, min(one.end, day.end) - max(one.start, day.start)) for one in windows)
+
+
+def _dates(calendar: Calendar, span: Window) -> Iterator[Day]:
+    time = span.start
+    while time < span.end:
+        day = calendar.day(time)
+        yield day
+        time = day.end

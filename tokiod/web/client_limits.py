@@ -1,0 +1,72 @@
+"""How much one client may ask: so many requests per second, so many at the same time. Others are served meanwhile.
+
+A client is the address that the reverse proxy adds to X-Forwarded-For, or that of the connection. All processes on the Unix socket that
+send no such header are one client: the operating system names none of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tokiod.web.refusal import TOO_MANY_REQUESTS, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aiohttp import web
+
+REQUESTS_PER_SECOND = 50.0
+"""Some ten pages that follow every dataset of a system."""
+BURST_REQUESTS = 300
+"""A month of days for several datasets at once."""
+MAX_AT_ONCE = 32
+MAX_CLIENTS = 4096
+"""Clients whose requests are counted; the one that has asked for nothing for the longest time is forgotten first."""
+MAX_NAME_LENGTH = 64
+
+
+def client_of(request: web.BaseRequest) -> str:
+    """Return the client's address: the last one of X-Forwarded-For is the proxy's own word, those before it are the client's."""
+    forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
+    return forwarded.rpartition(",")[2].strip()[:MAX_NAME_LENGTH] or request.remote or "local"
+
+
+@dataclass(slots=True)
+class _Client:
+    left: float
+    at: float
+    running: int = 0
+
+
+class ClientLimits:
+    """The requests of each client. A client has BURST_REQUESTS to begin with and gets REQUESTS_PER_SECOND more each second."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, _Client] = OrderedDict()
+
+    @contextmanager
+    def request(self, name: str, now: float) -> Iterator[None]:
+        """Count a request while it runs. now: seconds of a clock that never goes back. Raises Refused."""
+        client = self._client(name, now)
+        if client.left < 1:
+            raise Refused(TOO_MANY_REQUESTS, f"a client may send {REQUESTS_PER_SECOND:g} requests per second; try again")
+        if client.running >= MAX_AT_ONCE:
+            raise Refused(TOO_MANY_REQUESTS, f"a client may send {MAX_AT_ONCE} requests at the same time; try again")
+        client.left -= 1
+        client.running += 1
+        try:
+            yield
+        finally:
+            client.running -= 1
+
+    def _client(self, name: str, now: float) -> _Client:
+        client = self._clients.pop(name, None) or _Client(BURST_REQUESTS, now)
+        client.left = min(BURST_REQUESTS, client.left + (now - client.at) * REQUESTS_PER_SECOND)
+        client.at = now
+        self._clients[name] = client
+        if len(self._clients) > MAX_CLIENTS:
+            self._clients.popitem(last=False)
+        return client
