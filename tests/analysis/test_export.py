@@ -130,3 +130,8 @@ def test_what_can_not_be_exported_is_a_sentence(site, tmp_path):
     assert "would replace a file of an archive" in exported(site, "fs", "--csv", slot(tmp_path, 1).path, code=2)
     assert "can't be part of a path" in exported(site, *SPAN, "--system", "../x", "--json", code=2)
     assert "No such file or directory" in exported(site, *SPAN, READ, "--csv", tmp_path / "none" / "x.csv", code=2)
+
+
+def test_a_component_with_the_name_of_the_times_can_not_be_a_column_of_parquet(tmp_path):
+    place = save(tmp_path, 1, ["time"], [[1.0]], is_sealed=True)
+    assert "a component is named 'time'" in exported(tmp_path / "none.toml", place.path, "--parquet", tmp_path / "out", code=2)

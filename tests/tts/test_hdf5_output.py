@@ -59,3 +59,18 @@ def test_an_error_of_the_caller_is_raised_as_it_is(tmp_path):
     with pytest.raises(KeyError, match="mine"), hdf5_output.created(tmp_path / "part.hdf5", FaultyFiles(tmp_path)):
         raise KeyError("mine")
     assert opened() == 0
+
+
+def test_the_error_of_a_write_is_raised_also_where_something_else_fails_after_it(tmp_path):
+    faulty = FaultyFiles(tmp_path)
+    faulty.fail("pwrite", 1, errno.EIO)
+
+    def write_and_fail():
+        with hdf5_output.created(tmp_path / "part.hdf5", faulty) as file:
+            file["data"] = np.zeros(1 << 16)
+            file.flush()
+            raise KeyError("what could not be read back")
+
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its code is compared
+        write_and_fail()
+    assert (caught.value.errno, opened()) == (errno.EIO, 0)

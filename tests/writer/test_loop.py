@@ -23,6 +23,7 @@ from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.config.load import ArchiveConfig, Config
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.subscribe.subscriber import Gap, Reader, Update
 from tokiod.testing.clock import FakeClock
@@ -566,3 +567,31 @@ def test_what_maintenance_quarantines_is_forgotten_without_another_window(site):
     site.writer.turn(0)
     assert site.stored() == []
     assert site.answers(1) == [Beat(EPOCH, 1)]
+
+
+class _UnreadableAdmission:
+    """An admission whose ledger can't be read; a source that a recount asks is looked up there."""
+
+    def check(self, _collected):
+        raise LedgerError("disk I/O error")
+
+
+def test_a_window_whose_admission_the_ledger_can_not_answer_is_refused_for_now(site):
+    site.writer.admission, admission = _UnreadableAdmission(), site.writer.admission
+    refused = rows(0, 4)
+    assert site.store(refused) == [rejected(refused, "ledger: disk I/O error", retry=True)]
+    site.writer.admission = admission
+    assert site.store(refused, attempt=2) == [ack(0, 4, attempt=2)]
+
+
+class _EverLosing:
+    """A maintenance whose every run records that files are missing."""
+
+    def run(self):
+        return True
+
+
+def test_collectors_read_the_ledger_again_after_maintenance_recorded_missing_files(site):
+    site.writer.upkeep, site.now = _EverLosing(), site.now + 60
+    site.writer.turn(0)
+    assert Beat(EPOCH, 1) in site.answers(1)

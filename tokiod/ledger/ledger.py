@@ -192,12 +192,8 @@ class Ledger:
         """Return the stored spans of a source: all, or those that overlap a window."""
         return spans.stored(self._database.sql, source, within)
 
-    def settled(self, source: str, since: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of a source that are stored or lost and end after `since`, by their starts; they may touch and overlap."""
-        return spans.settled(self._database.sql, source, since)
-
     def answered(self, source: str, since: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the spans of a source that are stored, lost or empty, and whether they are empty; otherwise as settled()."""
+        """Yield the spans of a source that are stored, lost or empty and end after `since`, by their starts, and whether they are empty."""
         return spans.answered(self._database.sql, source, since)
 
     def data_end(self, source: str) -> int | None:

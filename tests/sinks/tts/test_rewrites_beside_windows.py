@@ -261,3 +261,22 @@ def test_in_real_threads_every_window_is_there_in_the_end(tmp_path, seed):
         time.sleep(0.01)
     sink.close()
     assert (todo, form(sink), right(tmp_path, tuple(SAMPLES))) == ([], "sealed", True)
+
+
+def test_a_file_that_another_process_replaces_while_it_grows_is_quarantined(tmp_path):
+    executor = ManualExecutor()
+    sink = opened(tmp_path, executor)
+    assert is_busy(sink, 0, 4, NAMES)
+    executor.run_all()
+    store(sink, 0, 4)
+    assert is_busy(sink, 4, 6, tuple(SAMPLES))
+    other = tmp_path / "other"
+    other.write_bytes(path(sink).read_bytes())
+    other.replace(path(sink))
+    executor.run_all()
+    with pytest.raises(Refusal) as refused:
+        sink.apply(model.window(SAMPLES, 4, 6, tuple(SAMPLES)))
+    assert refused.value.when == "retry"
+    (quarantined,) = sink.commit()
+    assert quarantined.path == str(path(sink))
+    assert "another file replaced it" in quarantined.reason

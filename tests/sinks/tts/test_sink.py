@@ -21,7 +21,7 @@ from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.schema import missing
 from tokiod.tts.sealed.seal import seal
 from tokiod.window import Window
-from tokiod.window_data import Collected, WindowMeta
+from tokiod.window_data import Collected, TableRows, WindowMeta
 
 if TYPE_CHECKING:
     import random
@@ -176,6 +176,22 @@ def test_a_window_across_the_end_of_the_day_is_refused(tmp_path):
     crossing = Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH + model.DAY - 60, model.EPOCH + model.DAY + 60)), [])
     with pytest.raises(Refusal, match="crosses the end of"):
         sink.apply(crossing)
+
+
+JOBS = TableRows("jobs/operations", ("time", "writes"), (np.array([model.EPOCH]), np.array([7])))
+
+
+def test_a_window_of_job_tables_is_refused_for_good(tmp_path):
+    with closing(sink_in(tmp_path)) as sink, pytest.raises(Refusal) as refused:
+        sink.apply(Collected(WindowMeta("s", "lmt", "fs", Window(model.EPOCH, model.EPOCH + 60)), [], [JOBS]))
+    assert refused.value.when == "never"
+
+
+def test_a_batch_without_columns_is_stored_beside_others(tmp_path):
+    empty = Batch("datatargets/readbytes", "counter", 3600, (), np.array([], int), np.array([], np.uint32), np.array([], np.int64))
+    collected = one("fullness/bytes", "gauge", 3600, 7.0)
+    with closing(sink_in(tmp_path)) as sink:
+        assert sink.apply(Collected(collected.meta, [empty, *collected.batches])).cells == 1
 
 
 def test_units_of_a_kind_stay_in_its_file_when_it_is_rewritten_sealed_and_grown(tmp_path):

@@ -1,5 +1,6 @@
 """Live and sealed files of tokiod 0.1.0 become live files of this version with all their samples, whoever is killed meanwhile."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import h5py
@@ -12,14 +13,14 @@ from outdated_files import outdate
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.counters.day_counter import DayCounter
-from tokiod.tts.counters.difference_rule import Rule, next_day
+from tokiod.tts.counters.difference_rule import LARGEST, Rule, next_day
 from tokiod.tts.layout import form_of, is_outdated, open_for_reading
 from tokiod.tts.live.create import create, no_pause
 from tokiod.tts.live.files import REAL, sweep
 from tokiod.tts.live.live_file import LiveFile, NotLive, OutdatedFile
 from tokiod.tts.live.rewrite import ConvertFile, CreateFile, CreateNextDay, GrowFile, UnsealFile
 from tokiod.tts.schema import ABSENT, NO_ROW
-from tokiod.tts.sealed.seal import seal
+from tokiod.tts.sealed.seal import seal, unseal
 from tokiod.tts.sealed.sealed_counter import state_after
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -188,3 +189,9 @@ def test_wherever_a_conversion_is_cut_off_the_old_or_the_new_file_is_whole(tmp_p
         with open_for_reading(path) as file:
             outdated = is_outdated(file)
         assert content(converted(path, is_sealed=is_sealed) if outdated else LiveFile.open(path)) == wanted, step
+
+
+def test_a_sealed_file_of_an_older_version_is_unsealed_without_limits_where_none_are_given(tmp_path):
+    path = written_by_older(tmp_path / "fs.hdf5", RAW, is_sealed=True)
+    with closing(unseal(path, tmp_path / "live.hdf5", created=1)) as live:
+        assert live.spec.matrices[NAME].max_step == LARGEST
