@@ -22,11 +22,14 @@ class Applied:
     """The result of storing a window: how many cells were assigned, how many were dropped by reason, and which converted cells changed.
 
     changes: gauge batches; a cell that became missing again has the value NaN.
+    unreported: datasets of the system of which earlier changes were dropped together with a quarantined file; some of these cells are in the
+    files, so subscribers must read them there.
     """
 
     cells: int
     dropped: Counter[str]
     changes: list[Batch] = field(default_factory=list)
+    unreported: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

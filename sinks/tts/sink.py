@@ -45,6 +45,7 @@ class TtsSink:
     _seams: Seams = field(init=False)
     _readable_seams: Seams = field(init=False)
     _changes: defaultdict[str, list[Batch]] = field(default_factory=lambda: defaultdict(list), init=False)
+    _unreported: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set), init=False)
 
     def __post_init__(self) -> None:
         self.days.forget_changes = self._forget_changes
@@ -105,7 +106,7 @@ class TtsSink:
                 self._seams.update(day, counters)
                 if count := day.implausible() - implausible:
                     applied.dropped[IMPLAUSIBLE] += count
-        applied.changes += self._changes.pop(meta.system, [])
+        self._report_changes(meta.system, applied)
         return applied
 
     def _close_span(self, meta: WindowMeta, chosen: Sequence[Cells], applied: Applied) -> None:
@@ -119,7 +120,7 @@ class TtsSink:
             first, samples = cells.time < slot.start + cells.batch.step, np.full(len(cells.batch.columns), ABSENT)
             samples[cells.column[first]] = cells.value[first]
             self._seams.close_last_row(slot, before, cells.batch.dataset, cells.batch.columns, samples)
-        applied.changes += self._changes.pop(meta.system, [])
+        self._report_changes(meta.system, applied)
 
     def _note_changes(self, day: OpenDayFile, changed: Batch | None) -> None:
         """Keep changed cells until a window of the system is stored; some change when files are joined, or by a window that is refused."""
@@ -127,7 +128,12 @@ class TtsSink:
             self._changes[day.slot.system].append(changed)
 
     def _forget_changes(self, system: str) -> None:
-        self._changes.pop(system, None)
+        """Drop the changed cells of a system: some are gone with a quarantined file, others are in the files of the days around it."""
+        self._unreported[system].update(batch.dataset for batch in self._changes.pop(system, []))
+
+    def _report_changes(self, system: str, applied: Applied) -> None:
+        applied.changes += self._changes.pop(system, [])
+        applied.unreported |= self._unreported.pop(system, set())
 
     # ---- maintenance
 

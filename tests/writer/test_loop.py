@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import sqlite3
 import tempfile
 from collections import Counter
@@ -375,6 +376,20 @@ def test_a_window_that_was_refused_after_it_was_applied_makes_subscribers_notice
     assert site.published() == []
     site.store(rows(8, 12), attempt=2)
     assert site.published() == [Gap("fs", dataset, 1, span(0, 8)[1], span(0, 8)[1]) for dataset in (COUNTER, GAUGE)]
+
+
+def test_a_window_that_was_refused_for_a_damaged_day_after_it_makes_subscribers_notice_what_they_missed_once_it_is_stored(site):
+    site.store(rows(0, 22))
+    site.store(rows(24, 30))
+    site.published()
+    damaged = next(site.tts.rglob("2018-01-30/fs.hdf5"))
+    os.truncate(damaged, damaged.stat().st_size // 2)
+    last = rows(22, 24)
+    assert any(isinstance(answer, Reject) for answer in site.store(last))
+    assert site.stored() == [span(0, 22)]
+    site.published()
+    assert site.store(last, attempt=2)[-1] == ack(22, 24, attempt=2)
+    assert {event.dataset for event in site.published() if isinstance(event, Gap | Update)} == {COUNTER, GAUGE}
 
 
 def test_while_the_watermark_can_not_be_read_windows_are_acknowledged_and_subscribers_notice_what_they_missed(site, monkeypatch):

@@ -290,7 +290,7 @@ class Writer:
     def _publish(self, one: Arrived, done: Applied) -> None:
         meta = one.collected.meta
         log.debug("window.stored", source=meta.source, window=str(meta.window), cells=done.cells)
-        for dataset in sorted(self._unpublished.pop(meta.system, ())):
+        for dataset in sorted(self._unpublished.pop(meta.system, set()) | done.unreported):
             self.feed.skip(meta.system, dataset)
         if not done.changes:
             return
@@ -306,7 +306,7 @@ class Writer:
     # The next attempt finds the cells in the file and changes none of them, so it would publish nothing.
     def _note_unpublished(self, one: Arrived, done: Applied) -> None:
         """Note that subscribers miss the changes of a window: with the next window of its system they notice, and read the files."""
-        self._unpublished.setdefault(one.collected.meta.system, set()).update(batch.dataset for batch in done.changes)
+        self._unpublished.setdefault(one.collected.meta.system, set()).update(done.unreported, (batch.dataset for batch in done.changes))
 
 
 def _is_in(failed: Sequence[QuarantinedFile | UnsyncedFile], one: Arrived) -> bool:
