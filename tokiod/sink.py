@@ -22,8 +22,8 @@ class Applied:
     """The result of storing a window: how many cells were assigned, how many were dropped by reason, and which converted cells changed.
 
     changes: gauge batches; a cell that became missing again has the value NaN.
-    unreported: datasets of the system of which earlier changes were dropped together with a quarantined file; some of these cells are in the
-    files, so subscribers must read them there.
+    unreported: datasets of the system of which earlier changes were dropped together with a quarantined file; some of these cells are in
+    the files, so subscribers must read them there.
     """
 
     cells: int
