@@ -1,4 +1,4 @@
-"""How much one client may ask: so many requests per second, so many at the same time. Others are served meanwhile.
+"""How much one client may ask: so many requests per second, so many at the same time, so many bytes unread. Others are served meanwhile.
 
 A client is the address that the reverse proxy adds to X-Forwarded-For, or that of the connection. All processes on the Unix socket that
 send no such header are one client: the operating system names none of them.
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokiod.web.refusal import TOO_MANY_REQUESTS, Refused
+from tokiod.web.refusal import BUSY, TOO_MANY_REQUESTS, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,8 @@ REQUESTS_PER_SECOND = 50.0
 BURST_REQUESTS = 300
 """A month of days for several datasets at once."""
 MAX_AT_ONCE = 32
+MAX_UNREAD_BYTES, MAX_UNREAD_BYTES_IN_ALL = 16 << 20, 64 << 20
+"""Of answers that a client, or that all of them, have not read yet."""
 MAX_CLIENTS = 4096
 """Clients whose requests are counted; the one that has asked for nothing for the longest time is forgotten first."""
 MAX_NAME_LENGTH = 64
@@ -35,20 +37,24 @@ def client_of(request: web.BaseRequest) -> str:
 
 
 @dataclass(slots=True)
-class _Client:
+class Client:
+    """left: requests that it may send at once, at a time; running: requests that it has sent and not read the answer of; unread: bytes."""
+
     left: float
     at: float
     running: int = 0
+    unread: int = 0
 
 
 class ClientLimits:
     """The requests of each client. A client has BURST_REQUESTS to begin with and gets REQUESTS_PER_SECOND more each second."""
 
     def __init__(self) -> None:
-        self._clients: OrderedDict[str, _Client] = OrderedDict()
+        self._clients: OrderedDict[str, Client] = OrderedDict()
+        self._unread = 0
 
     @contextmanager
-    def request(self, name: str, now: float) -> Iterator[None]:
+    def request(self, name: str, now: float) -> Iterator[Client]:
         """Count a request while it runs. now: seconds of a clock that never goes back. Raises Refused."""
         client = self._client(name, now)
         if client.left < 1:
@@ -58,12 +64,27 @@ class ClientLimits:
         client.left -= 1
         client.running += 1
         try:
-            yield
+            yield client
         finally:
             client.running -= 1
 
-    def _client(self, name: str, now: float) -> _Client:
-        client = self._clients.pop(name, None) or _Client(BURST_REQUESTS, now)
+    @contextmanager
+    def answer(self, client: Client, nbytes: int) -> Iterator[None]:
+        """Count an answer until it is read. Raises Refused."""
+        if client.unread + nbytes > MAX_UNREAD_BYTES:
+            raise Refused(TOO_MANY_REQUESTS, "this client has not read its answers yet; try again")
+        if self._unread + nbytes > MAX_UNREAD_BYTES_IN_ALL:
+            raise Refused(BUSY, "clients have not read their answers yet; try again")
+        client.unread += nbytes
+        self._unread += nbytes
+        try:
+            yield
+        finally:
+            client.unread -= nbytes
+            self._unread -= nbytes
+
+    def _client(self, name: str, now: float) -> Client:
+        client = self._clients.pop(name, None) or Client(BURST_REQUESTS, now)
         client.left = min(BURST_REQUESTS, client.left + (now - client.at) * REQUESTS_PER_SECOND)
         client.at = now
         self._clients[name] = client

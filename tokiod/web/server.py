@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from importlib import resources
@@ -39,6 +40,7 @@ from tokiod.web.refusal import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
+    from tokiod.web.client_limits import Client
     from tokiod.web.views import Parameters, Views
 
     Handler = Callable[[web.BaseRequest, Parameters], Awaitable[web.StreamResponse]]
@@ -48,15 +50,15 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 LIMITS = Limits(connections=2048, request_seconds=10.0, connection_seconds=60.0)
-THREADS, MAX_WAITING = 2, 64
-"""Answers that are read at the same time, and that wait for it; further requests are refused."""
+MAX_VIEWERS = 512
+THREADS, MAX_WAITING = 2, MAX_VIEWERS
+"""Answers that are read at the same time, and that wait for it: all viewers ask for the same new pixels. Further requests are refused."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-MAX_VIEWERS = 512
 HEARTBEAT_SECONDS = 15.0
 UNREAD_SECONDS = 60.0
 """Seconds after which the connection of a viewer that does not read its events is ended. It may connect again."""
@@ -110,8 +112,9 @@ class WebServer:
             log.exception("web.failed", path=path, reason=str(error))
             response = _failed(Refused(INTERNAL_ERROR, "internal error: see the log of tokiod web"))
         self.counts.requests.labels(path, str(response.status)).inc()
-        if not response.prepared:
+        if response.content_type != EVENTS_TYPE:
             self.counts.seconds.labels(path).observe(time.monotonic() - begun)
+        if not response.prepared:
             response.headers.update(HEADERS)
         return response
 
@@ -130,11 +133,21 @@ class WebServer:
         handler, limited = self._handlers[operation.name], self._clients.request(client_of(request), time.monotonic())
         if not operation.is_limited:
             return await handler(request, values(request.query, operation.parameters))
-        with limited:
+        with limited as client:
             given = values(request.query, operation.parameters)
             if operation.content_type != EVENTS_TYPE:
-                return await handler(request, given)
+                return await self._sent(request, client, await handler(request, given))
         return await handler(request, given)  # a stream is not among the requests that run at the same time: it has a limit of its own
+
+    async def _sent(self, request: web.BaseRequest, client: Client, response: web.StreamResponse) -> web.StreamResponse:
+        """Send an answer while its request still counts, so that one that is not read leaves its client less to ask for."""
+        nbytes = len(response.body) if isinstance(response, web.Response) and isinstance(response.body, bytes) else 0
+        with self._clients.answer(client, nbytes), suppress(ConnectionError):
+            response.headers.update(HEADERS)
+            response.force_close()
+            await response.prepare(request)
+            await response.write_eof()
+        return response
 
     def _json_of(self, view: Callable[[Parameters], Any]) -> Handler:
         """Return the handler of an answer in JSON that a view makes."""
