@@ -37,7 +37,7 @@ help:
 	@echo "make test      all tests, against real servers (installs MariaDB, Slurm, hdf5-tools and Maven where it may), with WORKERS=6"
 	@echo "make coverage  all tests, and the share of lines and branches that they run; at least 95 % of four packages, each line that is not run with its reason; takes longer"
 	@echo "make lint      ruff, mypy, import-linter"
-	@echo "make bench     speed as a ratio to what the machine can do in the same run; also as bench.json"
+	@echo "make bench     [ONLY='storage web']: speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make bench-against  COMMIT=7988c9c [ONLY='storage lmt']: the benchmarks of an older commit and of this tree in turns; what is more than 5 % slower"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
@@ -71,7 +71,7 @@ $(VENV)/.installed: pyproject.toml
 
 servers:
 	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless \
-	    slurmctld slurmd slurmdbd slurm-client munge chromium chromium-driver
+	    slurmctld slurmd slurmdbd slurm-client munge chromium chromium-driver nginx-light apache2-bin
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 	@$(PYTHON) tests/support/promtool.py fetch
 
@@ -95,7 +95,7 @@ lint: install
 	$(BIN)/lint-imports --no-cache
 
 bench: install
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench $(foreach part,$(ONLY),--only $(part))
 
 bench-against: install
 	@$(BIN)/python -m tests.bench.against $(COMMIT) $(foreach part,$(ONLY),--only $(part))

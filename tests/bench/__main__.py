@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year|stages]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year|stages|web]
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tests.bench import (
     reading,
     stages,
     storage,
+    web,
     year,
 )
 
@@ -53,6 +54,7 @@ PARTS = {
     "reading": reading.rows,
     "year": year.rows,
     "stages": stages.rows,
+    "web": web.rows,
 }
 
 

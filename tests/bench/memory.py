@@ -72,6 +72,11 @@ def anonymous(pids: Iterable[int]) -> float:
     return sum(_field(pid, "RssAnon:") for pid in pids) / 1024
 
 
+def resident(pid: int) -> float:
+    """Return all resident memory of a process, with the libraries that it shares, in MB."""
+    return _field(pid, "VmRSS:") / 1024
+
+
 def _field(pid: int, name: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -40,7 +40,7 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
     place = directory / "reading"
     place.mkdir()
     days, month, times = (40 if quick else 365), (5 if quick else 30), (3 if quick else 7)
-    _archive(place, days)
+    archive(place, days)
     template = f"{place}/%Y-%m-%d.hdf5"
 
     def opened(start: int, end: int) -> tokiod.reader.archive.Archive:
@@ -116,7 +116,7 @@ def _run(*command: str) -> None:
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
 
-def _archive(place: Path, days: int) -> None:
+def archive(place: Path, days: int) -> None:
     generator = np.random.default_rng(1)
     groups = {"datatargets": GroupSpec(STEP, "lmt"), "dataservers": GroupSpec(STEP, "lmt"), "mdtargets": GroupSpec(STEP, "lmt")}
     matrices = {
