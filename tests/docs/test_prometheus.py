@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tokiod.metrics import catalogue
+from tokiod.web.counts import METRICS
 
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "config" / "prometheus" / "tokiod.rules.yml").read_text()
@@ -17,6 +18,7 @@ ALERTS = {chunk.split("\n")[0].strip(): chunk for chunk in RULES.split("- alert:
 
 SERIES = re.compile(r"\b(tokiod_\w+)\b(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)=~?"([^"]*)"')
+ALL = (*catalogue.ALL, *METRICS)
 ADDED = {"instance", "job", "le"}
 """Labels of Prometheus' own."""
 
@@ -24,7 +26,7 @@ ADDED = {"instance", "job", "le"}
 def series():
     """Return every name that a histogram, counter or gauge has in Prometheus, with what it is."""
     names = {}
-    for metric in catalogue.ALL:
+    for metric in ALL:
         suffixes = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         names |= {metric.name + suffix: metric for suffix in suffixes}
     return names
@@ -59,7 +61,7 @@ def test_what_is_grouped_by_is_a_label_of_something_in_the_expression():
 def test_every_metric_is_shown_or_alerted_upon():
     """All but the few whose use is elsewhere."""
     used = {series()[name].name for _, expression in expressions() for name, _ in SERIES.findall(expression)}
-    assert {metric.name for metric in catalogue.ALL} - used == {
+    assert {metric.name for metric in ALL} - used == {
         "tokiod_backfill_jobs",
         "tokiod_backfill_left_seconds",
         "tokiod_bus_incomplete_bytes",
@@ -68,6 +70,8 @@ def test_every_metric_is_shown_or_alerted_upon():
         "tokiod_ready",
         "tokiod_records_total",
         "tokiod_source_watermark_timestamp_seconds",
+        "tokiod_web_ended_total",
+        "tokiod_web_reloads_total",
         "tokiod_writer_cells_total",
     }
 
@@ -100,7 +104,7 @@ def test_the_manual_has_a_section_for_no_alert_that_there_is_not():
 
 
 def test_every_metric_is_in_the_manual_with_what_it_means():
-    for metric in catalogue.ALL:
+    for metric in ALL:
         (line,) = re.findall(rf"^\| `{metric.name}` \| (.*) \|$", OPERATIONS, re.MULTILINE)
         assert line == f"{metric.type} | {', '.join(metric.labels) or '-'} | {metric.text}", metric.name
 

@@ -1,11 +1,13 @@
 """What viewers receive: from a real feed over real sockets, and for any order of changes."""
 
 import asyncio
+import signal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from keyed import Keyring
 from waiting import wait_for
 from web_site import COUNTER, GAUGE, START, STEP, Client, WebSite, events_of
 
@@ -178,3 +180,25 @@ def test_viewers_that_never_read_delay_no_other(site, client):
 
 def test_a_misspelt_parameter_of_the_events_is_refused(site):
     assert site.error("/api/v1/events?sytem=fs") == (400, "unknown_parameter")
+
+
+def test_a_feed_with_keys_is_followed_with_a_key_of_its_own_which_a_reload_reads(tmp_path):
+    site, keyring = WebSite(tmp_path), Keyring(tmp_path / "keys")
+    keyring.allowed("web")
+    with Feed(site.config.feed.endpoint, "one", keys=keyring.server_keys()) as site.feed, site.served() as process:
+        viewer = Client(site)
+        try:
+            assert viewer.until(lambda name, _: name == "hello")[0] == {"feed": False}
+            keys = f'secret_key_file = "{tmp_path}/keys/web.key_secret"\nfeed_key_file = "{tmp_path}/keys/server.key"\n'
+            site.path.write_text(site.path.read_text().replace("[web]\n", f"[web]\n{keys}"))
+            process.send_signal(signal.SIGHUP)
+            wait_for(lambda: bool(site.feed.poll() or site.feed.subscriptions), 10, "the feed has no subscriber")
+            publish(site, 7)
+            assert received(viewer)[0]["span"] == [START + 7 * STEP, START + 8 * STEP]
+            (tmp_path / "keys" / "web.key_secret").chmod(0o644)
+            process.send_signal(signal.SIGHUP)
+            wait_for(lambda: 'reloads_total{result="refused"} 1.0' in site.get("/metrics").body.decode(), 10, "it reloads any key")
+            publish(site, 9)
+            assert received(viewer)[0]["span"] == [START + 9 * STEP, START + 10 * STEP]
+        finally:
+            viewer.close()

@@ -116,6 +116,16 @@ def bus_client_keys(config: Config) -> ClientKeys | None:
     return ClientKeys(key_pair(bus.secret_key_file, config.secrets).public, key_pair(bus.client_secret_key_file, config.secrets))
 
 
+def web_client_keys(config: Config) -> ClientKeys | None:
+    """Return the keys with which `tokiod web` subscribes to the feed; None if it has none. Raises ConfigError."""
+    web = config.web
+    if web.secret_key_file is None or web.feed_key_file is None:
+        return None
+    found = places(web.feed_key_file, config.secrets)
+    server = next((path for path in found if path.exists()), found[-1])
+    return ClientKeys(public_key(server), key_pair(web.secret_key_file, config.secrets))
+
+
 def key_pair(name: str, directory: Path) -> KeyPair:
     """Read a secret key: a systemd credential of that name, or a file relative to a directory. Raises ConfigError."""
     failures = {}

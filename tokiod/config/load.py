@@ -191,6 +191,19 @@ class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
             effect="reload of tokiod web",
         ),
     ] = ()
+    secret_key_file: Annotated[
+        str | None,
+        option(
+            "The secret CURVE key with which `tokiod web` subscribes to a feed with keys, made by `tokiod keygen`. Its public key is among "
+            "those in `clients` of the feed.",
+            '"web.key_secret"',
+            effect="reload of tokiod web",
+        ),
+    ] = None
+    feed_key_file: Annotated[
+        str | None,
+        option("The feed's public key; set if and only if secret_key_file is.", '"feed.key"', effect="reload of tokiod web"),
+    ] = None
 
 
 class Config(msgspec.Struct, kw_only=True, frozen=True):
@@ -300,6 +313,8 @@ def warnings(config: Config) -> list[str]:
         found.append(f"metrics.address: every client that reaches {config.metrics.address} can read the names and states of all sources")
     if not config.web.address.startswith("/"):
         found.append(f"web.address: every local user that reaches {config.web.address} can read the archive while `tokiod web` runs")
+    elif checks.is_writable_by_others(directory := Path(config.web.address).parent):
+        found.append(f"web.address: all users can write to {directory} and replace the socket")
     for name, endpoint in (("bus", config.bus.endpoint), ("feed", config.feed.endpoint)):
         directory = Path(endpoint.removeprefix("ipc://")).parent
         if not checks.is_tcp(endpoint) and checks.is_writable_by_others(directory):
@@ -358,6 +373,8 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
     yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})
     yield from checks.keys("feed", {"secret_key_file": feed.secret_key_file, "clients": feed.clients})
+    web = values.get("web", WebConfig())
+    yield from checks.keys("web", {"secret_key_file": web.secret_key_file, "feed_key_file": web.feed_key_file})
     yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
     yield from checks.open_feed(feed.endpoint, is_keyed=bool(feed.secret_key_file), allow_anyone=feed.allow_anyone)
     yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET))
@@ -365,7 +382,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
         yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
-    yield from checks.web(values.get("web", WebConfig()).address, values.get("web", WebConfig()).hosts)
+    yield from checks.web(web.address, web.hosts)
     columns = values["archive"].max_columns if "archive" in values else None
     for key, config in sources.items():
         yield from checks.source(config, key, zone, columns) if key in whole else ()

@@ -30,7 +30,8 @@ SQLITE = "sqlite://"
 def problems(config: Config) -> list[str]:
     """Return what is missing or may not be used by this user, each as "where: sentence"."""
     found = list(_archive(config.archive.root))
-    for table in ("bus", "feed"):
+    found += _web(config)
+    for table in ("bus", "feed", "web"):
         found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
     for source in config.source:
         found += [f"source {source.name}: {one}" for one in _source(source, config.secrets)]
@@ -51,6 +52,18 @@ def _archive(root: Path) -> Iterator[str]:
         yield f"archive.path: no permission to write to {there}"
     elif there != root and there.stat().st_uid != os.geteuid() and not os.access(there, os.W_OK | os.X_OK):
         yield f"archive.path: {root} does not exist, and this user can't create it in {there}"
+
+
+def _web(config: Config) -> Iterator[str]:
+    """Yield what `tokiod web` would miss where it is in use: with an address or hosts of its own, or with a socket that is there."""
+    web, path = config.web, Path(config.web.address)
+    if web == type(web)() and not path.exists():
+        return
+    # systemd makes the directory of the unit, which is that of the default.
+    if web.address.startswith("/") and web.address != type(web)().address and not path.parent.is_dir():
+        yield f"web.address: {path.parent} is not a directory"
+    if config.feed.secret_key_file and not web.secret_key_file:
+        yield "web.secret_key_file: the feed requires keys; without one of its own tokiod web shows new data only when a page is loaded"
 
 
 def _source(source: SourceConfig, secrets: Path) -> Iterator[str]:

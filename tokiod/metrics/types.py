@@ -79,7 +79,7 @@ class Histogram(Metric):
 
     type = "histogram"
 
-    def __init__(self, role: Role, name: str, text: str, buckets: Sequence[float], **labels: tuple[str, ...] | None) -> None:
+    def __init__(self, role: Role | None, name: str, text: str, buckets: Sequence[float], **labels: tuple[str, ...] | None) -> None:
         super().__init__(role, name, text, **labels)
         self.buckets = buckets
 

@@ -22,6 +22,7 @@ import msgspec
 from tokiod.subscribe.subscriber import Gap, Stalled, Subscriber
 
 if TYPE_CHECKING:
+    from tokiod.bus.curve import ClientKeys
     from tokiod.subscribe.subscriber import Event
 
 MAX_WAITING = 64
@@ -157,9 +158,9 @@ class Stream:
                 viewer.offer(change, self._identity())
 
 
-async def follow(endpoint: str, stream: Stream) -> None:
+async def follow(endpoint: str, keys: ClientKeys | None, stream: Stream) -> None:
     """Publish what a feed sends, until the task is cancelled."""
-    with Subscriber(endpoint, silence=SILENCE_SECONDS, high_water=HIGH_WATER) as subscriber:
+    with Subscriber(endpoint, silence=SILENCE_SECONDS, high_water=HIGH_WATER, keys=keys) as subscriber:
         async for event in subscriber:
             stream.set_up(is_up=not isinstance(event, Stalled))
             if (change := _change(event)) is not None:

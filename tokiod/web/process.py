@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from tokiod.bus.curve import web_client_keys
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.errors import ConfigError, NoPermission, TokiodError
 from tokiod.ledger.published_copy import readable_ledger
@@ -22,9 +23,11 @@ from tokiod.web.views import Views
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tokiod.bus.curve import ClientKeys
     from tokiod.clock import Clock
     from tokiod.config.load import Config
     from tokiod.runtime.sd_notify import Notifier
+    from tokiod.web.events import Stream
 
 log = structlog.get_logger()
 
@@ -42,39 +45,72 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
 async def _serve(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
     config, stopping, loop = load(), asyncio.Event(), asyncio.get_running_loop()
     _check_readable(config)
+    keys = web_client_keys(config)
     server = WebServer(Views(config, clock), config.web.hosts)
-
-    def reload() -> None:
-        notifier.reloading()
-        try:
-            server.views.config = new = load()
-            server.hosts = frozenset(new.web.hosts)
-        except ConfigError as error:
-            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to report
-        notifier.ready()
-
+    following = _Following(server.stream)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(load, server, following, notifier))
     with opened(config.web.address) as listener:
         accepting = await loop.create_server(server.server, sock=listener, backlog=BACKLOG)
-        following = loop.create_task(follow(config.feed.local_endpoint, server.stream))
+        following.follow(config.feed.local_endpoint, keys)
         log.info("web.ready", address=config.web.address)
         notifier.ready()
         while not stopping.is_set():
-            if following.done():
-                following.result()
+            following.check()
             notifier.alive()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), NOTIFY_SECONDS)
         notifier.stopping()
-        following.cancel()
+        following.stop()
         # Python 3.11 leaks a connection that it has just accepted when the listener closes.
         loop.remove_reader(listener)
         await asyncio.sleep(SETTLE_SECONDS)
         accepting.close()
         server.close()
     log.info("web.stopped")
+
+
+def _reload(load: Callable[[], Config], server: WebServer, following: _Following, notifier: Notifier) -> None:
+    """Use another configuration, if it has no errors. The address stays."""
+    notifier.reloading()
+    try:
+        config = load()
+        keys = web_client_keys(config)
+    except ConfigError as error:
+        log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are all there is to report
+        server.counts.reloads.labels("refused").inc()
+    else:
+        server.views.config, server.hosts = config, frozenset(config.web.hosts)
+        following.follow(config.feed.local_endpoint, keys)
+        server.counts.reloads.labels("loaded").inc()
+    notifier.ready()
+
+
+class _Following:
+    """The task that follows the feed. After another endpoint or other keys it is a new one."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._feed: tuple[str, ClientKeys | None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, endpoint: str, keys: ClientKeys | None) -> None:
+        """Follow this feed, if it does not already."""
+        if self._feed != (endpoint, keys):
+            self.stop()
+            self._feed = endpoint, keys
+            self._task = asyncio.get_running_loop().create_task(follow(endpoint, keys, self._stream))
+
+    def check(self) -> None:
+        """Raise the error that ended the task, if one did."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    def stop(self) -> None:
+        """Follow nothing."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _check_readable(config: Config) -> None:

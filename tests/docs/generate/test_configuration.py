@@ -12,7 +12,7 @@ import pytest
 from docs.generate.configuration import entries, manual_page, page, sections
 from tokiod.collector import SourceConfig
 from tokiod.config import convert, plugins
-from tokiod.config.load import ArchiveConfig, BusConfig, FeedConfig, MetricsConfig
+from tokiod.config.load import ArchiveConfig, BusConfig, FeedConfig, MetricsConfig, WebConfig
 from tokiod.config.watched_folder import Watched
 from tokiod.option import option
 
@@ -22,6 +22,7 @@ STRUCTS = [
     BusConfig,
     FeedConfig,
     MetricsConfig,
+    WebConfig,
     SourceConfig,
     Watched,
     *(plugins.load(kind).Config for kind in plugins.kinds()),
