@@ -1,11 +1,17 @@
 """`tokiod web` next to a real daemon: what is stored is announced, and the picture is the file's."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_for
 from web_site import Client, WebProcess, decoded
 
 from tokiod.clock import SimulatedClock
@@ -67,3 +73,30 @@ def follow(scene, process, viewer):
             times, columns, values = reader.read(DATASET, first, last + 1)
         assert (header["start"], header["columns"], header["pixels"]) == (times[0], list(columns), len(times))
         assert np.array_equal(levels, level_of(values))
+
+
+def test_the_commands_report_the_web_process_and_reload_it_with_the_daemon(scene):
+    process = WebProcess(scene.config_path, scene.config_path.parent / "http", scene.config_path.parent / "web.log")
+    with process.served(clock=str(scene.clock)) as running:
+        wait_for(lambda: tokioctl(scene, "ping").returncode == 0, 30, "the daemon does not get ready")
+        pong = json.loads(tokioctl(scene, "ping", "--json").stdout)
+        assert [(one["name"], one["pid"], one["alive"]) for one in pong["processes"]][-1] == ("web", running.pid, True)
+        assert f"  web: process {running.pid}: alive, 0 viewers, " in tokioctl(scene, "ping").stdout
+        assert "tokiod web: alive, 0 viewers, " in tokioctl(scene, "status").stdout
+        assert process.error("/api/v1/systems", host="storage.example.org") == (403, "forbidden_host")
+        scene.config_path.write_text(scene.config_path.read_text() + 'hosts = ["storage.example.org"]\n')
+        done = tokioctl(scene, "reload")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert process.get("/api/v1/systems", host="storage.example.org").status == 200
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            assert tokioctl(scene, "ping").returncode == 1
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+
+
+def tokioctl(scene, command, *options):
+    arguments = [command, "--config", str(scene.config_path), *options]
+    return subprocess.run(
+        [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments], capture_output=True, text=True, check=False, timeout=100
+    )

@@ -110,7 +110,8 @@ class JobLine(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True):
     """The status of all sources, files and jobs at a time. writer: the process that locks the archive, None when the daemon is down.
 
-    has_ledger: False before the first start, and where the ledger was deleted; the sources are all new then.
+    has_ledger: False before the first start, and where the ledger was deleted; the sources are all new then. web: the state of
+    `tokiod web` in words, "" where it does not run or this user may not ask it; health does not depend on it.
     """
 
     time: float
@@ -121,6 +122,7 @@ class Status(msgspec.Struct, frozen=True):
     files: list[FileLine]
     jobs: list[JobLine] = []
     has_ledger: bool = True
+    web: str = ""
 
 
 def status(config: Config, ledger: Ledger | None, now: float) -> Status:

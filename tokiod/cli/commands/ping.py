@@ -6,18 +6,18 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from tokiod.cli.common.base import config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.web_process import ask_web
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.supervisor.control_socket import Ping, Pong, ask
+from tokiod.supervisor.control_socket import Ping, Pong, Process, ask
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tokiod.supervisor.control_socket import Process
 
 ANSWER_TIMEOUT_SECONDS = 5.0
 
@@ -28,12 +28,17 @@ ANSWER_TIMEOUT_SECONDS = 5.0
 def ping_command(config_path: Path, *, as_json: bool) -> None:
     """Show the state of the daemon and of its processes.
 
-    For each process: whether it makes progress, its latest status line, and how often it was restarted. Exit 0 ready, 1 not ready yet or
-    a process hangs, 2 no daemon answers.
+    For each process: whether it makes progress, its latest status line, and how often it was restarted. `tokiod web` is among them where
+    it runs, and this user may ask it. Exit 0 ready, 1 not ready yet or a process hangs, 2 no daemon answers.
     """
-    pong = ask(configuration.load(config_path).control, Ping(), ANSWER_TIMEOUT_SECONDS)
+    config = configuration.load(config_path)
+    pong = ask(config.control, Ping(), ANSWER_TIMEOUT_SECONDS)
     if not isinstance(pong, Pong):
         raise TokiodError(f"unexpected answer from the daemon: {pong}")
+    if (web := ask_web(config.web.address)) is not None:
+        answers = bool(web.health)
+        line = Process("web", web.pid, answers, answers, 0.0, 0, web.sentence)
+        pong = msgspec.structs.replace(pong, processes=[*pong.processes, line], alive=pong.alive and answers)
     if as_json:
         echo_json(pong)
     else:
@@ -45,7 +50,7 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
 
 
 def _line(process: Process) -> str:
-    place = "not running" if process.pid is None else f"process {process.pid}"
+    place = f"process {process.pid}" if process.pid is not None else "running" if process.name == "web" else "not running"
     restarts = f", restarted {process.restarts} time{'' if process.restarts == 1 else 's'}" if process.restarts else ""
-    silent = "" if process.alive else f", silent for {process.silent_for:.0f} s"
+    silent = "" if process.alive or process.name == "web" else f", silent for {process.silent_for:.0f} s"
     return f"{process.name}: {place}{restarts}{silent}" + (f": {process.status}" if process.status else "")

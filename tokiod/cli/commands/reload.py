@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +12,7 @@ import click
 from tokiod.cli.common.base import Failed, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.web_process import ask_web
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 from tokiod.supervisor.child_process import RELOAD_LIMIT_SECONDS
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANSWER_TIMEOUT_SECONDS = 2 * RELOAD_LIMIT_SECONDS + READY_LIMIT_SECONDS
+WEB_PAUSE_SECONDS = 0.05
+BY_SYSTEMD = "tokiod web keeps its configuration until `systemctl reload tokiod-web`: this user can't signal its process"
 KEPT = "the daemon keeps its current configuration"
 
 
@@ -29,8 +35,8 @@ def reload_command(config_path: Path, *, as_json: bool) -> None:
     """Load the changed configuration into the running daemon.
 
     SIGHUP does the same; this command waits until the configuration is in use. Unchanged sources are not interrupted. Changes outside
-    of sources restart the daemon's processes; no data is lost. With any error the daemon keeps its current configuration. Exit 0
-    loaded, 2 refused, or no daemon.
+    of sources restart the daemon's processes; no data is lost. With any error the daemon keeps its current configuration. `tokiod web`
+    reloads too where it runs and this user may signal it. Exit 0 loaded, 2 refused, or no daemon.
     """
     try:
         config = configuration.load(config_path)
@@ -45,6 +51,28 @@ def reload_command(config_path: Path, *, as_json: bool) -> None:
         echo(_sentence(answer))
         for warning in answer.warnings:
             echo(f"warning: {warning}", err=True)
+    if sentence := _reload_web(config.web.address):
+        echo(sentence, err=True)
+
+
+def _reload_web(address: str) -> str:
+    """Have `tokiod web` reload, and wait until it has; return why it has not, "" if it has or does not run."""
+    if (before := ask_web(address)) is None:
+        return ""
+    if before.pid is None:
+        return f"warning: {BY_SYSTEMD}"
+    try:
+        os.kill(before.pid, signal.SIGHUP)
+    except (PermissionError, ProcessLookupError):
+        return f"warning: {BY_SYSTEMD}"
+    limit = time.monotonic() + RELOAD_LIMIT_SECONDS
+    while (now := ask_web(address)) is not None and time.monotonic() < limit:
+        if now.reloads.get("refused", 0) > before.reloads.get("refused", 0):
+            return "warning: tokiod web keeps its current configuration; its log has the reasons"
+        if now.reloads.get("loaded", 0) > before.reloads.get("loaded", 0):
+            return ""
+        time.sleep(WEB_PAUSE_SECONDS)  # noqa: TID251 - there is nothing to wait for but the next answer
+    return f"warning: tokiod web has not reloaded within {RELOAD_LIMIT_SECONDS:g} s"
 
 
 def _sentence(done: Reloaded) -> str:

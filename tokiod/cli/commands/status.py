@@ -15,6 +15,7 @@ from tokiod.cli.common.base import clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import configured_source
 from tokiod.cli.common.output import echo_json
+from tokiod.cli.common.web_process import ask_web
 from tokiod.config import load as configuration
 from tokiod.reports.status import Status, read
 
@@ -61,8 +62,9 @@ def status_command(config_path: Path, clock: Clock, source: str | None, *, as_js
 
 def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError if the ledger can't be read."""
-    now, names = read(config, clock.time()), {source.name for source in config.source}
-    return msgspec.structs.replace(now, jobs=[job for job in now.jobs if job.source in names or len(names) != 1])
+    now, names, web = read(config, clock.time()), {source.name for source in config.source}, ask_web(config.web.address)
+    jobs = [job for job in now.jobs if job.source in names or len(names) != 1]
+    return msgspec.structs.replace(now, jobs=jobs, web="" if web is None else web.sentence)
 
 
 def _as_json(config: Config, clock: Clock) -> Status:

@@ -66,6 +66,8 @@ def parts(now: Status) -> Iterator[RenderableType]:
     if now.files:
         yield _files(now)
     yield from _jobs(now)
+    if now.web:
+        yield line(f"tokiod web: {now.web}")
     yield from _troubles(now)
 
 

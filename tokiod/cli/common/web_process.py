@@ -1,0 +1,101 @@
+"""`tokiod web` as the commands see it: a process of another user that answers over HTTP, on its socket or address."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+import msgspec
+
+ANSWER_SECONDS = 2.0
+_CREDENTIALS = struct.Struct("3i")
+
+
+class WebState(msgspec.Struct, frozen=True):
+    """A web process. pid: None over TCP, and of another PID namespace; health: as /healthz reports, "" without an answer.
+
+    viewers: clients that follow the events; feed: whether the feed sends messages; reloads: by result, since its start.
+    """
+
+    pid: int | None
+    health: str = ""
+    viewers: int = 0
+    feed: bool = False
+    reloads: dict[str, int] = {}
+
+    @property
+    def sentence(self) -> str:
+        """The state in words."""
+        if not self.health:
+            return f"no answer within {ANSWER_SECONDS:g} s"
+        feed = "follows the feed" if self.feed else "no messages from the feed"
+        return f"{self.health}, {self.viewers} viewer{'' if self.viewers == 1 else 's'}, {feed}"
+
+
+class _Connection(HTTPConnection):
+    """A connection over a socket that is connected already."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        super().__init__("localhost", timeout=ANSWER_SECONDS)
+        self.sock = opened
+
+
+def ask_web(address: str) -> WebState | None:
+    """Return the state of the process that listens on a socket or 127.0.0.1:PORT; None if none does, or this user may not ask it."""
+    if address.startswith("/") and not _is_socket(Path(address)):
+        return None
+    try:
+        pid = _pid(address)
+    except OSError:
+        return None
+    try:
+        health, metrics = _get(address, "/healthz"), _get(address, "/metrics")
+    except (OSError, HTTPException):
+        return WebState(pid)
+    found = dict(re.findall(r"^(tokiod_web_\S+) (\S+)$", metrics, re.MULTILINE))
+    reloads = {result: int(float(found.get(f'tokiod_web_reloads_total{{result="{result}"}}', 0))) for result in ("loaded", "refused")}
+    viewers, feed = float(found.get("tokiod_web_viewers", 0)), float(found.get("tokiod_web_feed_up", 0))
+    return WebState(pid, health.strip(), int(viewers), bool(feed), reloads)
+
+
+def _is_socket(path: Path) -> bool:
+    with suppress(OSError):
+        return path.is_socket()
+    return False
+
+
+def _connected(address: str) -> socket.socket:
+    """Connect to the address. Raises OSError."""
+    if not address.startswith("/"):
+        host, _, port = address.rpartition(":")
+        return socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS)
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(ANSWER_SECONDS)
+    try:
+        client.connect(address)
+    except OSError:
+        client.close()
+        raise
+    return client
+
+
+def _pid(address: str) -> int | None:
+    with _connected(address) as client:
+        if client.family != socket.AF_UNIX:
+            return None
+        pid, _, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        return int(pid) or None
+
+
+def _get(address: str, path: str) -> str:
+    """Return the body of an answer. Raises OSError, HTTPException."""
+    connection = _Connection(_connected(address))
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
