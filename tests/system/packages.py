@@ -33,6 +33,8 @@ PRESENT = {
     "slurm-client": lambda: shutil.which("sacct") is not None,
     "chromium": lambda: shutil.which("chromium") is not None,
     "chromium-driver": lambda: shutil.which("chromedriver") is not None,
+    "nginx-light": lambda: shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "apache2-bin": lambda: shutil.which("apache2", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
     "munge": lambda: shutil.which("munge") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     # Java 17 in Debian 12, 21 in Debian 13: both will do for Elasticsearch and OpenSearch.
