@@ -28,12 +28,14 @@ export PYTHONDONTWRITEBYTECODE :=
 NAMES  ?=
 COMMIT ?= 7988c9c
 ONLY   ?=
+PAGE   ?=
 
 .PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
 .PHONY: read-while-writing walkthrough tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
-	@echo "make demo      a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes)"
+	@echo "make demo      [PAGE=60]: a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes);"
+	@echo "               with PAGE=60 its live page, for a minute longer"
 	@echo "make test      all tests, against real servers (installs MariaDB, Slurm, hdf5-tools and Maven where it may), with WORKERS=6"
 	@echo "make coverage  all tests, and the share of lines and branches that they run; at least 95 % of four packages, each line that is not run with its reason; takes longer"
 	@echo "make lint      ruff, mypy, import-linter"
@@ -76,7 +78,7 @@ servers:
 	@$(PYTHON) tests/support/promtool.py fetch
 
 demo: install
-	@$(BIN)/tokiod demo
+	@$(BIN)/tokiod demo $(if $(PAGE),--page $(PAGE))
 
 test: install servers
 	$(PYTEST) --durations=10

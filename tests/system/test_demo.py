@@ -1,11 +1,13 @@
 """`tokiod demo`: says that nothing was lost when nothing was, and fails when one cell differs."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import h5py
 import pytest
@@ -22,18 +24,26 @@ from tokiod.tts.schema import missing
 pytestmark = pytest.mark.system
 
 
-def demo(directory):
-    """Run a demo; its lines are long enough not to be broken."""
-    line = [sys.executable, "-m", "tokiod.cli.tokiod", "demo", "--seconds", "10", "--directory", str(directory)]
-    environment = {**os.environ, "COLUMNS": "300"}
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=500, env=environment)
+def demo(directory, *options):
+    """Start a demo; its lines are long enough not to be broken."""
+    line = [sys.executable, "-m", "tokiod.cli.tokiod", "demo", "--seconds", "10", "--directory", str(directory), *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(line, env={**os.environ, "COLUMNS": "300"}, **pipes)
 
 
 @pytest.fixture(scope="module")
 def shown():
-    """What a demo printed, and its directory: a short path, since sockets go below it."""
-    with tempfile.TemporaryDirectory(prefix="demo-") as directory:
-        yield demo(directory), Path(directory)
+    """What a demo printed, and its directory: a short path, since sockets go below it. Its page was read while it stayed."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as directory, demo(directory, "--page", "3") as process:
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if (found := re.match(r"(http://\S+/) stays for 3 s", line)) is not None:
+                with urlopen(found[1]) as page, urlopen(f"{found[1]}api/v1/systems") as systems:
+                    printed.append(page.read().decode())
+                    assert {one["name"] for one in json.load(systems)["systems"]} == {source.system for source in SOURCES}
+        errors = process.stderr.read()
+        yield subprocess.CompletedProcess([], process.wait(500), "".join(printed), errors), Path(directory)
 
 
 def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files(shown):
@@ -46,9 +56,17 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
         assert hints
         # Lustre has no past, so there are the minutes of the demo only.
         assert sum(numbers(path, source.shown, int(row)) for row, path in hints) > (100 if source.replayable else 60)
-    again = demo(directory)
-    assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr.endswith(f"{directory} already holds a demo: remove it or name another directory\n")
+    with demo(directory) as again:
+        printed, error = again.communicate(timeout=100)
+    assert (again.returncode, printed) == (2, "")
+    assert error.endswith(f"{directory} already holds a demo: remove it or name another directory\n")
+
+
+def test_on_request_a_demo_shows_the_address_of_its_page_and_keeps_it(shown):
+    done, _ = shown
+    (address,) = re.findall(r"(?m)^the live page, for users of this machine: (http://127.0.0.1:\d+/)$", done.stdout)
+    assert f"{address} stays for 3 s" in done.stdout
+    assert "<!doctype html>" in done.stdout.lower()
 
 
 def numbers(path, dataset, row):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tokiod.simulator.sources import free_port
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.system
 
@@ -22,8 +24,9 @@ def test_the_tutorial_ends_with_a_picture(tmp_path):
     once = [text for mark, text in blocks if mark]
     assert [text.split("#")[0].strip() for text in once] == ["make install"], "what CI has done already, and nothing else"
     (tmp_path / ".venv").symlink_to(sys.prefix)
+    (page,) = set(re.findall(r"127\.0\.0\.1:(\d+)", "".join(text for _, text in blocks)))
     script = "set -eux -o pipefail\n" + "".join(text for mark, text in blocks if not mark)
-    kept = script.replace("rm -r play\n", "")
+    kept = script.replace("rm -r play\n", "").replace(f"127.0.0.1:{page}", f"127.0.0.1:{free_port()}")
     assert kept != script
     with subprocess.Popen(
         ["bash", "-c", kept], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
@@ -39,3 +42,5 @@ def test_the_tutorial_ends_with_a_picture(tmp_path):
     assert (tmp_path / "play" / "reads.png").read_bytes().startswith(b"\x89PNG")
     assert said.count("no gaps in any source") == 2
     assert "GiB read" in said
+    assert re.search(r"(?m)^  web: running: alive, 0 viewers, ", said)
+    assert '"event": "web.stopped"' in (tmp_path / "play" / "web.log").read_text()

@@ -16,7 +16,7 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.compare import Comparison, compare
-from tokiod.simulator.sources import LMT, Source, free_port, told
+from tokiod.simulator.sources import LMT, Source, accepts, free_port, told
 from tokiod.window import Window
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Scene:
     ports: dict[str, int] = field(default_factory=dict)
     _simulators: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _daemon: subprocess.Popen[bytes] | None = None
+    _web: subprocess.Popen[bytes] | None = None
     _config: Config | None = field(default=None)
 
     @property
@@ -105,6 +106,16 @@ class Scene:
         options += ["--log-level", self.log_level] if self.log_level else []
         self._daemon = self._start("tokiod.cli.tokiod", "run", *options)
 
+    def start_web(self) -> str:
+        """Start `tokiod web` on a port of this machine alone, and wait until it answers; return the address of its page."""
+        address = ("127.0.0.1", free_port())
+        with self.config_path.open("a") as config:
+            config.write(f'[web]\naddress = "{address[0]}:{address[1]}"\n')
+        self._config = None
+        self._web = process = self._start("tokiod.cli.tokiod", "web", "--config", str(self.config_path), "--clock", str(self.clock))
+        wait_for(lambda: process.poll() is not None or accepts(address), 60, f"tokiod web does not answer; see {self.log}")
+        return f"http://{address[0]}:{address[1]}/"
+
     def stop_daemon(self) -> int:
         """Stop the daemon and return its exit code."""
         return _stop(self._daemon)
@@ -116,7 +127,7 @@ class Scene:
 
     def close(self) -> None:
         """Stop everything."""
-        for process in (self._daemon, *self._simulators.values()):
+        for process in (self._web, self._daemon, *self._simulators.values()):
             _stop(process)
 
     def pid(self, process: Process) -> int | None:

@@ -161,6 +161,13 @@ def told(site: Site, command_timeout: int) -> dict[str, str]:
     }
 
 
+def accepts(address: tuple[str, int]) -> bool:
+    """Return whether a process listens on an address."""
+    with socket.socket() as client:
+        client.settimeout(1)
+        return client.connect_ex(address) == 0
+
+
 def free_port() -> int:
     """Return an unused port."""
     with socket.socket() as listener:

@@ -32,8 +32,11 @@ COMMAND_TIMEOUT_SECONDS = 3
 """Real seconds until a hanging command is ended. They are minutes of the demo in which nothing is known of Lustre."""
 
 
-def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> bool:
-    """Run the demo, print its events and return whether every cell is correct. Raises TokiodError if it can't continue."""
+def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int, page: int = 0) -> bool:
+    """Run the demo, print its events and return whether every cell is correct. Raises TokiodError if it can't continue.
+
+    page: real seconds for which the live page stays after everything is stored; 0: no page.
+    """
     directory = (directory or Path(tempfile.mkdtemp(prefix="tokiod-demo-"))).absolute()
     if (directory / "tokiod.toml").exists():
         raise TokiodError(f"{directory} already holds a demo: remove it or name another directory")
@@ -54,9 +57,16 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int) -> b
     scene.prepare()
     try:
         scene.start_simulator()
+        address = scene.start_web() if page else ""
         scene.start_daemon()
+        if page:
+            console.print(f"the live page, for users of this machine: {address}", style="bold", soft_wrap=True)
         _play(scene, seconds, console)
         _wait_complete(scene, console)
+        if page:
+            console.print(f"{address} stays for {page} s, and the daemon goes on; Ctrl-C ends both", soft_wrap=True)
+            time.sleep(page)  # noqa: TID251 - real time
+            _wait_complete(scene, console)
         code = scene.stop_daemon()
     finally:
         scene.close()
