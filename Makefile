@@ -96,7 +96,7 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: install
+bench: install .venv-pytokio
 	@$(BIN)/python -m tests.bench $(foreach part,$(ONLY),--only $(part))
 
 bench-against: install

@@ -1,6 +1,6 @@
-"""Reading the archive: `tokiod.open` against plain h5py, in turns, on sealed days of 17,280 x 248 and the live file of such a day.
+"""Reading the archive: `tokiod.open`, plain h5py and pytokio in turns, on sealed days of 17,280 x 248 and the live file of such a day.
 
-Both return the same values: NaN where a cell is missing. The days of the year are one file under many names, with its times moved to each
+All return the same values: NaN where a cell is missing. The days of the year are one file under many names, with its times moved to each
 day.
 """
 
@@ -17,7 +17,8 @@ import h5py
 import numpy as np
 
 import tokiod
-from tests.bench.measure import Row, paired, timed
+from tests.bench import pytokio_process
+from tests.bench.measure import Row, paired, skipped, timed
 from tokiod.analysis.job import OPERATIONS, summarize_job
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tokiod.reader.archive import Archive
+
 READ, WRITE, LOAD = "datatargets/readbytes", "datatargets/writebytes", "dataservers/cpuload"
 METADATA = tuple(f"mdtargets/{name}s" for name in OPERATIONS)
+GROUPS = ("datatargets", "dataservers", "mdservers", "mdtargets")
 OSTS = tuple(f"snx11168-OST{i:04x}" for i in range(248))
 ROWS, STEP, DAY, HOUR = 17_280, 5, 86400, 3600
 START = 1_514_764_800
@@ -43,7 +47,7 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
     archive(place, days)
     template = f"{place}/%Y-%m-%d.hdf5"
 
-    def opened(start: int, end: int) -> tokiod.reader.archive.Archive:
+    def opened(start: int, end: int) -> Archive:
         return tokiod.open("fs", start, end, path=template)
 
     def h5py_span(first_day: int, count: int, rows: slice, columns: slice | int) -> np.ndarray:
@@ -80,14 +84,38 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
     last = paired(lambda: h5py_span(days, 1, live, slice(None)), lambda: matrix[live], times)
     yield timed("the last 3 hours of a live file, all OSTs", "ms", 1000, last, "below 5 ms")
     job = paired(lambda: h5py_span(3, 1, hour, slice(None)), lambda: summarize_job(opened(_at(3) + 36000, _at(3) + 39600)), times)
-    yield timed("a job of an hour", "ms", 1000, job, "below 50 ms", "floor: h5py reads one of its 15 datasets")
+    yield timed("a job of an hour", "ms", 1000, job, "below 50 ms", "floor: h5py reads one of its 16 datasets")
     every = paired(
         lambda: [h5py_span(day, 1, hour, 17) for day in range(month)],
         lambda: [opened(_at(day) + 36000, _at(day) + 39600).array(READ)[:, OSTS[17]] for day in range(month)],
         times,
     )
     yield timed(f"an hour of each of {month} days, one OST", "ms", 1000, every, "")
+    yield from _beside_pytokio(place, template, quick=quick)
     yield from _jobs(place, month, lambda: [h5py_span(day, 1, slice(None), slice(None)) for day in range(month)])
+
+
+def _beside_pytokio(place: Path, template: str, *, quick: bool) -> Iterator[Row]:
+    """Questions that pytokio's own programs answer, and `tokioctl` by the same keys; its process has imported everything."""
+    if not pytokio_process.PYTHON.exists():
+        yield skipped("beside pytokio", "", "make .venv-pytokio installs it")
+        return
+    note, turns = "floor: pytokio 0.13.0", 1 if quick else 3
+    day, hour = pytokio_process.times(_at(3), _at(4)), pytokio_process.times(_at(3) + 36000, _at(3) + 39600, " ")
+    job = ("--file-system", "fs", "--start-time", hour[0], "--end-time", hour[1])
+
+    def opened(start: int, end: int) -> Archive:
+        return tokiod.open("fs", start, end, path=template)
+
+    with pytokio_process.Pytokio(place) as pytokio:
+        found = paired(lambda: pytokio.ask("shape", READ, *day), lambda: opened(_at(3), _at(4)).frame(READ), turns)
+        yield timed("a sealed day to a DataFrame, beside pytokio", "ms", 1000, found, "ratio below 0.25", note)
+        found = paired(lambda: pytokio.ask("job", *job), lambda: summarize_job(opened(_at(3) + 36000, _at(3) + 39600)), turns)
+        yield timed("a job of an hour, beside summarize_job", "ms", 1000, found, "ratio below 0.01", note)
+        path = str(_path(place, 3))
+        command = (sys.executable, "-P", "-m", "tokiod.cli.tokioctl", "summarize", path, "--json")
+        found = paired(lambda: pytokio.ask("tts", path), lambda: _run(*command), turns)
+        yield timed("tokioctl summarize a day, beside summarize_tts", "ms", 1000, found, "", f"{note}, without its start; ours with it")
 
 
 def _jobs(place: Path, month: int, read_month: Callable[[], object]) -> Iterator[Row]:
@@ -108,7 +136,7 @@ def _jobs(place: Path, month: int, read_month: Callable[[], object]) -> Iterator
             rows.writerow([number, start, start + int(generator.integers(60, 2 * HOUR)), "fs"])
     jobs = paired(read_month, lambda: _run(*command, "--csv", str(path)), 1)
     yield timed(
-        f"1,000 jobs of {month} days, of up to 2 h", "s", 1, jobs, "below 10 s a month", "floor: h5py reads one of their 15 datasets"
+        f"1,000 jobs of {month} days, of up to 2 h", "s", 1, jobs, "below 10 s a month", "floor: h5py reads one of their 16 datasets"
     )
 
 
@@ -118,11 +146,12 @@ def _run(*command: str) -> None:
 
 def archive(place: Path, days: int) -> None:
     generator = np.random.default_rng(1)
-    groups = {"datatargets": GroupSpec(STEP, "lmt"), "dataservers": GroupSpec(STEP, "lmt"), "mdtargets": GroupSpec(STEP, "lmt")}
+    groups = {name: GroupSpec(STEP, "lmt") for name in GROUPS}
     matrices = {
         READ: MatrixSpec(OSTS, counter=False),
         WRITE: MatrixSpec(OSTS, counter=False),
         LOAD: MatrixSpec(tuple(f"nid{i:05d}" for i in range(248)), counter=False),
+        "mdservers/cpuload": MatrixSpec(tuple(f"mds{i}" for i in range(5)), counter=False),
         **{name: MatrixSpec(tuple(f"snx11168-MDT{i:04x}" for i in range(5)), counter=False) for name in METADATA},
     }
     live = _path(place, days)
@@ -145,7 +174,7 @@ def archive(place: Path, days: int) -> None:
 def _move(path: Path, day: int) -> None:
     with h5py.File(path, "r+") as file:
         file.attrs["start"], file.attrs["end"] = np.int64(_at(day)), np.int64(_at(day + 1))
-        for group in ("datatargets", "dataservers", "mdtargets"):
+        for group in GROUPS:
             file[f"{group}/timestamps"][...] = np.arange(_at(day), _at(day + 1), STEP)
 
 

@@ -184,7 +184,8 @@ class Archive:
                 continue
         if not parts:
             raise self._no_data(self.paths)
-        return {name for part in parts for name in part.names}
+        reached = [part for part in parts if any(part.may_reach(group, self.span) for group in part.groups)]
+        return {name for part in reached or parts for name in part.names}
 
 
 def _templates(path: str | Path | Iterable[str | Path] | None) -> tuple[str, ...]:

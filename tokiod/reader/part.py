@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_OPEN_FILES = 64
 MAX_ROWS = 10_000_000
 """Of a dataset: a hundred rows a second. A file that claims more is damaged, and its time stamps would take the memory."""
+DAY_SECONDS = 86400
+"""How long the only row of a dataset is taken to last."""
 _FAULTS = (LookupError, ValueError, TypeError, RuntimeError, OSError, OverflowError, AttributeError, MemoryError)
 """What h5py raises for a damaged file."""
 
@@ -122,10 +124,31 @@ class Part:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The logical names of the datasets that have columns, in the order of the groups."""
+        groups = self.groups
         with self.opened() as file:
-            groups = [(name, file[name]) for name in GROUPS if isinstance(file.get(name), h5py.Group)]
-            names = [f"{name}/{short}" for name, group in groups for short in dataset_names(group)]
+            names = [f"{name}/{short}" for name in groups for short in dataset_names(file[name])]
         return tuple(name for name in names if self.has(name))
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, in the order of the schema."""
+        with self.opened() as file:
+            return tuple(name for name in GROUPS if isinstance(file.get(name), h5py.Group))
+
+    def may_reach(self, group: str, span: Span) -> bool:
+        """Return whether a group may have rows in a span: False only where its time stamps show that it has none.
+
+        It costs less than the shape of one of its datasets, and of a file next to a span nothing else has to be read.
+        """
+        with suppress(Damaged, *_FAULTS), self._lock:
+            if group not in self._rows:
+                stamps = self._node(f"{group}/timestamps")
+                if stamps is None:
+                    return True
+                self._rows[group] = _evenly_spaced(stamps, group)
+            start, step, rows = self._rows[group]
+            return start < span.end and span.start < start + rows * (step or DAY_SECONDS)
+        return True
 
     def has(self, name: str) -> bool:
         """Return whether the file has a dataset with columns of this logical name."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from tokiod.reader.derived import Recipe, derivable, recipes
 from tokiod.reader.errors import NoData, NoSuchColumn, NoSuchDataset, NotTts, StepChanged
-from tokiod.reader.part import OpenParts, Part, Shape
-from tokiod.tts.schema import UNITS, natural_key
+from tokiod.reader.part import DAY_SECONDS, OpenParts, Part, Shape
+from tokiod.tts.schema import UNITS, group_of, natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 MAX_BLOCK_BYTES = 64 * 2**20
 CHUNK_ROWS = 720
 """Rows of a chunk of a sealed file: blocks that end with it inflate no chunk twice."""
-DAY_SECONDS = 86400
 _SAME = Recipe("same", ())
 
 
@@ -278,7 +277,8 @@ class _Stitching:
             except FileNotFoundError:
                 absent.append(path)
                 continue
-            way = next((one for one in ways if all(part.has(name) for name in one.sources)), None)
+            reached = (one for one in ways if part.may_reach(group_of(one.sources[0]), self.span))
+            way = next((one for one in reached if all(part.has(name) for name in one.sources)), None)
             if way is not None and (shape := part.shape(way.sources[0])).start < self.span.end and self._reaches(shape):
                 if not found:
                     self.units = part.units(self.dataset) if way.form == "same" else UNITS.get(self.dataset, "")
