@@ -88,7 +88,7 @@ def test_all_of_the_past_is_collected_once_the_cause_is_removed_also_by_a_restar
 
     reason, kept, stored, backfilled = asyncio.run(scenario())
     reach = NOON + HOUR // 2 + WINDOW - 4 * HOUR
-    assert (reason, kept) == ("", [(NOON - 4 * HOUR, reach)])  # beyond the retention by then
+    assert (reason, kept) == ("", [])  # nor is anything expected any more that is beyond the retention by then
     assert stored == [(reach, NOON + HOUR + HOUR // 2 - WINDOW)]
     # What was stored while it was not yet known that the source is empty.
     assert min(w.start for w in backfilled) == NOON - EMPTY_AFTER
@@ -220,7 +220,28 @@ def test_an_outage_of_an_empty_source_is_an_outage_and_afterwards_it_is_empty_ag
     assert state_at == {"empty": "empty", "down": "waiting", "up": "empty"}
 
 
-def test_empty_windows_beyond_the_retention_are_not_lost(site):
+def test_a_silence_longer_than_the_retention_ends_as_lost_and_holds_up_no_watermark(site):
+    async def scenario():
+        records = Records(found=True)
+        s = site(behave=records, empty_after=EMPTY_AFTER, retention=2 * HOUR)
+        async with s.polled():
+            await s.advance(HOUR)
+            records.found = False
+            await s.advance(5 * HOUR)
+            records.found = True
+            await settle(s, hours=3)
+            return s.ledger.unstored("lmt"), s.ledger.watermark("lmt"), s.clock.time()
+
+    unstored, watermark, now = asyncio.run(scenario())
+    (lost,) = unstored
+    assert lost.state == "lost"
+    assert NOON + HOUR < lost.window.start < NOON + HOUR + EMPTY_AFTER
+    assert lost.error == "the source had no record of it, and keeps none that is older than 7200 s"
+    assert NOON + 3 * HOUR < lost.window.end <= NOON + 4 * HOUR + 2 * WINDOW
+    assert watermark >= now - 2 * WINDOW - SETTLE
+
+
+def test_empty_windows_beyond_the_retention_are_not_lost_where_the_source_never_had_a_record(site):
     async def scenario():
         s = site(behave=Records(), empty_after=EMPTY_AFTER, retention=HOUR)
         async with s.polled():

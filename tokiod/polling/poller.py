@@ -185,7 +185,7 @@ class Poller:
 
     def _lose(self, span: Window) -> bool:
         self._backoff.forget(span)
-        return self._status.lost(span, replayable=self._schedule.replayable)
+        return self._status.lost(span, replayable=self._schedule.replayable, is_empty=self._schedule.is_empty(span))
 
     def _longest_query(self) -> int:
         """Return how many seconds of gaps may be queried at once: those that are answered in half a window's time."""

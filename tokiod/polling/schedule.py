@@ -9,7 +9,7 @@ from tokiod.ranges import Ranges
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tokiod.collector import SourceConfig
     from tokiod.window import Calendar
@@ -116,14 +116,14 @@ class Schedule:
     ) -> None:
         """Start from the ledger; leased and postponed windows stay so. since: the time from which data is expected.
 
-        Empty windows are due, unless they are postponed, and can't be lost. data_end: the end of the newest stored window with a sample.
+        Empty windows are due, unless they are postponed. data_end: the end of the newest stored window with a sample.
         """
         if data_end is not None and self._samples_until is None:
             self._samples_until = data_end
         self._stored = stored
         self._accounted = stored.copy()
         self._empty = Ranges((window.start, window.end) for window in empty)
-        for window in [*lost, *self._empty.windows()]:
+        for window in lost:
             self._accounted.add(window.start, window.end)
         self._taken = stored.copy()
         for window in [*self._leased, *(window for _, window in self._postponed)]:
@@ -225,7 +225,6 @@ class Schedule:
         """End the lease of a window for which the source has no record: it is due at a tick, or once the source returns records again."""
         self.postpone(window, until)
         self._empty.add(window.start, window.end)
-        self._accounted.add(window.start, window.end)
 
     def release_empty(self) -> None:
         """Make all empty windows due."""
@@ -250,7 +249,7 @@ class Schedule:
         self._ahead = window.start - back * self._config.window
 
     def overdue(self, now: float, tick: float) -> list[Window]:
-        """Return the spans that can no longer be queried and are neither stored, leased nor written off.
+        """Return the spans that can no longer be queried and are neither stored, leased nor written off; none is empty in part.
 
         A clock that is ahead makes nothing overdue: what has passed is judged by proven_time().
         """
@@ -259,7 +258,16 @@ class Schedule:
         for window in self._leased:
             gone.remove(window.start, window.end)
         self._checked = max(self._checked, min([edge, *(start for start, _ in gone), *(window.start for window in self._leased)]))
-        return [Window(start, end) for start, end in gone]
+        found = [window for hole in gone for window in self._cut_at_empty(Window(*hole))]
+        return sorted(found, key=lambda window: window.start)
+
+    def _cut_at_empty(self, span: Window) -> Iterator[Window]:
+        yield from self._empty.within(span.start, span.end)
+        yield from self._empty.holes(span.start, span.end)
+
+    def is_empty(self, span: Window) -> bool:
+        """Return whether the source was asked for an overdue span, and had no record of it."""
+        return self._empty.covers(span)
 
     def proven_time(self, now: float, tick: float) -> float:
         """Return the latest time, at most `now`, that has certainly passed.
@@ -295,13 +303,17 @@ class Schedule:
     def write_off(self, span: Window) -> None:
         """Leave out a span from overdue(): the ledger records its state."""
         self._accounted.add(span.start, span.end)
+        self._empty.remove(span.start, span.end)
 
     def was_expected(self, span: Window) -> bool:
         """Return whether an overdue span is lost: something that was expected before it is stored.
 
-        Otherwise the source never held data as far back as this. A source that is not replayable held everything that was expected.
+        Otherwise the source never held data as far back as this. A source that is not replayable held everything that was expected. Of a
+        source that never returned a sample, a span that it was asked for is not known to have held any.
         """
-        return not self.replayable or bool(self._stored.within(self._since, span.start))
+        if not self.replayable:
+            return True
+        return bool(self._stored.within(self._since, span.start)) and not (self._samples_until is None and self.is_empty(span))
 
     def _free(self, window: Window) -> None:
         self._taken.remove(window.start, window.end)

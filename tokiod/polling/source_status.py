@@ -73,9 +73,11 @@ class SourceStatus:
         if verdict.outcome != "rejected":
             self._down("fatal" if verdict.outcome == "fatal" else "waiting", self._text(error))
 
-    def lost(self, span: Window, *, replayable: bool) -> bool:
-        """Report that a span is lost; return whether the ledger records it."""
-        if replayable:
+    def lost(self, span: Window, *, replayable: bool, is_empty: bool) -> bool:
+        """Report that a span is lost; return whether the ledger records it. is_empty: the source was asked for it, and had no record."""
+        if is_empty:
+            reason, message = "Retention", f"the source had no record of it, and keeps none that is older than {self._config.retention} s"
+        elif replayable:
             reason, message = "Retention", f"older than the {self._config.retention} s that the source keeps"
         else:
             reason, message = "Past", "the source can't be queried about the past" + (self.trouble and f", and it was down: {self.trouble}")
