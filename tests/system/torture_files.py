@@ -144,10 +144,26 @@ FAULTS = (damage, overwrite, damage_while_down, damage_sealed)
 
 
 def happens(tortured: Tortured, source: Source, path: Path, kind: Callable[[Path, Tortured], None]) -> None:
+    """Damage a file while the daemon runs, and wait until it is noticed, or its grown or sealed form, made of what it was, has its name."""
     known = tortured.said_of(path, *SAID)
     kind(path, tortured)
-    noticed(tortured, path, known, f"it is not noticed that {path} was {kind.__name__}")
-    forgotten(tortured, source, path)
+    damaged = inode(path)
+
+    def is_over() -> bool:
+        return tortured.said_of(path, *SAID) > known or inode(path) not in {None, damaged}
+
+    tortured.wait(is_over, f"it is not noticed that {path} was {kind.__name__}")
+    time.sleep(1)
+    if tortured.said_of(path, *SAID) > known:
+        forgotten(tortured, source, path)
+
+
+def inode(path: Path) -> int | None:
+    """Return the number of a file, None without one."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def noticed(tortured: Tortured, path: Path, known: int, message: str) -> None:
