@@ -3,6 +3,7 @@
 import json
 import socket
 import stat
+import zlib
 from collections import Counter
 from contextlib import ExitStack
 
@@ -117,6 +118,14 @@ def test_the_same_picture_is_sent_once_and_another_one_after_a_commit(own_site):
     rows = header["seconds"] // STEP
     assert set(levels[FAILED[0] // rows : FAILED[1] // rows, 0]) == {level_of(np.array([7.0]))[0]}
     assert not flags[FAILED[0] // rows : FAILED[1] // rows].any()
+
+
+def test_a_picture_is_deflated_for_those_who_accept_it_and_the_same_for_others(site):
+    deflated, plain = (site.get(matrix(), Accept_Encoding=accepted) for accepted in ("gzip, deflate, br", "gzip"))
+    assert (deflated.headers["Content-Encoding"], plain.headers["Content-Encoding"]) == ("deflate", None)
+    assert zlib.decompress(deflated.body) == plain.body
+    assert {one.headers["Vary"] for one in (deflated, plain)} == {"Accept-Encoding"}
+    assert deflated.headers["ETag"] == plain.headers["ETag"]
 
 
 def test_a_past_span_keeps_its_tag_while_the_present_is_stored(own_site):
@@ -265,7 +274,8 @@ def test_a_thousand_simultaneous_requests_are_answered_or_told_to_come_again(own
         sockets = [stack.enter_context(own_site.connected()) for _ in range(1000)]
         for number, one in enumerate(sockets):
             head = f"Host: localhost\r\nX-Forwarded-For: 10.0.0.{number % clients}"
-            one.sendall(f"GET {matrix(width=4096)} HTTP/1.0\r\n{head}\r\n\r\n".encode())
+            picture = matrix(width=number + 1)  # each another one, so that no two are answered by the same work
+            one.sendall(f"GET {picture} HTTP/1.0\r\n{head}\r\n\r\n".encode())
         other = [own_site.get(matrix(), X_Forwarded_For="10.0.1.1") for _ in range(3 if clients == 1 else 0)]
         answers = [one.makefile("rb").read().partition(b"\r\n\r\n")[0].decode() for one in sockets]
     statuses = Counter(int(answer.split()[1]) for answer in answers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from concurrent.futures import ThreadPoolExecutor
+import zlib
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -36,9 +37,10 @@ from tokiod.web.refusal import (
     TOO_MANY_VIEWERS,
     Refused,
 )
+from tokiod.web.shared_work import SharedWork
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Hashable
 
     from tokiod.web.client_limits import Client
     from tokiod.web.views import Parameters, Views
@@ -74,8 +76,7 @@ class WebServer:
         self.counts.viewers.set_function(lambda: len(self.stream))
         self.counts.feed_up.set_function(lambda: self.stream.is_up)
         self.server = LimitedServer(self._answer, lambda _reason: self.counts.ended.inc(), LIMITS)
-        self._threads = ThreadPoolExecutor(THREADS, "views")
-        self._waiting = 0
+        self._work = SharedWork(THREADS)
         self._clients = ClientLimits()
         self._operations = {one.path: one for one in OPERATIONS}
         self._handlers: dict[str, Handler] = {
@@ -96,7 +97,7 @@ class WebServer:
     def close(self) -> None:
         """End all connections."""
         self.server.abort()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._work.close()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path if request.path in self._paths else "other"
@@ -153,18 +154,22 @@ class WebServer:
         """Return the handler of an answer in JSON that a view makes."""
 
         async def answered(_request: web.BaseRequest, given: Parameters) -> web.Response:
-            return _json(await self._read(partial(view, given)))
+            return _json(await self._read(partial(view, given), (view, *given.values())))
 
         return answered
 
     async def _matrix(self, request: web.BaseRequest, given: Parameters) -> web.Response:
-        tag, body = await self._read(partial(self.views.matrix, given, request.headers.get("If-None-Match", "")))
-        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+        known_tag = request.headers.get("If-None-Match", "")
+        key = ("matrix", known_tag, *given.values())
+        tag, body = await self._read(partial(self.views.matrix, given, known_tag), key)
+        headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
         if body is None:
             return web.Response(status=304, headers=headers)
-        response = web.Response(body=body, content_type=MATRIX_TYPE, headers=headers)
-        response.enable_compression()
-        return response
+        if "deflate" in re.findall(r"[\w*]+", request.headers.get("Accept-Encoding", "")):
+            headers["Content-Encoding"] = "deflate"
+        else:
+            body = await self._read(partial(zlib.decompress, body))
+        return web.Response(body=body, content_type=MATRIX_TYPE, headers=headers)
 
     async def _events(self, request: web.BaseRequest, given: Parameters) -> web.StreamResponse:
         if len(self.stream) >= MAX_VIEWERS:
@@ -195,15 +200,12 @@ class WebServer:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self.counts.registry), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
-    async def _read(self, work: Callable[[], T]) -> T:
-        """Call a function that reads files in a thread. Raises Refused where too many requests wait for one."""
-        if self._waiting >= MAX_WAITING:
+    async def _read(self, work: Callable[[], T], key: Hashable = None) -> T:
+        """Call a function that reads files in a thread. Requests with the same key share it. Raises Refused where too many wait."""
+        key = object() if key is None else key
+        if len(self._work) >= MAX_WAITING and not self._work.waits(key):
             raise Refused(BUSY, f"{MAX_WAITING} requests wait already; try again")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._waiting -= 1
+        return await self._work.result(key, work)
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:

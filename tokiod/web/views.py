@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 MAX_GAPS = 10_000
 DAY_SECONDS = 86400
 KEPT_BYTES = 16 << 20
-"""Of pictures that are kept for the next viewer: a month of one dataset takes 0.4 MB, however it is divided."""
+"""Of deflated pictures that are kept for the next viewer: a month of one dataset takes some 0.2 MB, however it is divided."""
 
 
 class DatasetLine(msgspec.Struct, frozen=True):
@@ -163,7 +164,7 @@ class Views:
             return DayList(now, config.timezone, day_report.days(config, ledger, Window(wanted.start, wanted.end), now, given["system"]))
 
     def matrix(self, given: Parameters, known_tag: str) -> tuple[str, bytes | None]:
-        """Return the ETag of a picture, and its bytes; None in their place if the tag is the known one.
+        """Return the ETag of a picture, and its bytes, deflated by zlib; None in their place if the tag is the known one.
 
         Raises Refused, TokiodError, LedgerError.
         """
@@ -208,7 +209,7 @@ class Views:
         tag = _tag(query, paths, absence)
         if tag == known_tag:
             return tag, None
-        return tag, self._kept.get(tag, lambda: self._encoded(query, paths, absence))
+        return tag, self._kept.get(tag, lambda: zlib.compress(self._encoded(query, paths, absence)))
 
     def _encoded(self, query: MatrixQuery, paths: list[Path], absence: Absence) -> bytes:
         matrix = self._stitched(query, paths)
