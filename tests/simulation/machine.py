@@ -49,6 +49,7 @@ class Process:
         self.is_down = asyncio.Event()
         self.is_stopping = False
         self.starts = 0
+        self.down_until = 0.0
         self.sqlite = ProcessSqlite(machine.ledger_disk, self.die)
 
     async def keep(self) -> None:
@@ -69,7 +70,8 @@ class Process:
                 self.sqlite.close()
             machine.journal.note(f"{self.name} has ended")
             self.is_down.set()
-            await asyncio.sleep(RESTART_SECONDS * (0.1 + machine.rng.random()))
+            restart = RESTART_SECONDS * (0.1 + machine.rng.random())
+            await asyncio.sleep(max(restart, self.down_until - machine.loop.now))
 
     async def run(self) -> None:
         """Run once."""

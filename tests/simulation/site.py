@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 KINDS = str(Path(__file__).parent / "kinds")
 MEMORY = Path("/dev/shm")
+OTHER = "of-other-programs"
+"""A directory in which the archive's template, a date of three parts, finds files."""
 MAX_CHECKS = 12
 SETTLE_CHECK_SECONDS = 900.0
 SETTLE_DAYS = 3
@@ -129,7 +131,7 @@ class Site:
         self.sources = {source.name: source for number in range(plan.systems) for source in self._sources(number)}
         SOURCES.clear()
         SOURCES.update(self.sources)
-        (directory / "tts").mkdir()
+        self._add_former_files()
         (directory / "run").mkdir(0o700)
         self.config = self._config()
         scale = max(20.0, min(900.0, plan.window / 4))
@@ -174,6 +176,14 @@ class Site:
                     source.late[row] = source.origin + (row + 1) * source.step + rng.random() * self._recount[-1] * 0.8
             found.append(source)
         return found
+
+    def _add_former_files(self) -> None:
+        """Let every third archive have many files of a former system: windows arrive before all of them are looked at."""
+        other = self.directory / "tts" / OTHER
+        other.mkdir(parents=True)
+        for number in range(random.Random(f"former/{self.plan.seed}").choice((0, 0, 40))):
+            with h5py.File(other / f"former-{number}.hdf5", "w") as file:
+                file.attrs["start"] = self.plan.first_midnight - 86400 * number
 
     @property
     def _old_day(self) -> Window | None:
@@ -334,8 +344,12 @@ class Site:
         return bool(files)
 
     def _remove_file(self, rng: random.Random) -> bool:
-        """Let an operator delete a file, often while no writer runs, and often the one that is being filled."""
+        """Let an operator delete a file, often while no writer runs, and often the one that is being filled.
+
+        A service that an operator stops is down for longer than a restart takes; the windows of that time arrive at once afterwards.
+        """
         if rng.random() < 0.6:
+            self.machine.writer.down_until = self.loop.now + rng.choice((0.0, 1.5)) * self.plan.window
             self.machine.writer.die()
         if rng.random() < 0.5 or not (files := self._live_files()):
             return self._with_file(rng, self._remove)
@@ -360,7 +374,7 @@ class Site:
 
     def _foreign_file(self, rng: random.Random) -> bool:
         """Let another program put a file of its own where the archive's files are."""
-        path = self.config.archive.root / "other" / f"{rng.choice(sorted(self.sources))}.hdf5"
+        path = self.config.archive.root / OTHER / f"{rng.choice(sorted(self.sources))}.hdf5"
         path.parent.mkdir(exist_ok=True)
         with h5py.File(path, "w") as file:
             file.attrs["start"] = rng.choice(("noon", math.nan, 1e300, -1))
@@ -368,7 +382,7 @@ class Site:
 
     def _remove_damaged(self) -> None:
         """Remove what an operator finds damaged in the end: files that were not replaced since."""
-        shutil.rmtree(self.config.archive.root / "other", ignore_errors=True)
+        shutil.rmtree(self.config.archive.root / OTHER, ignore_errors=True)
         for path in filter(self.machine.is_damaged, self.machine.damaged):
             self._remove(path)
 
@@ -413,7 +427,7 @@ class Site:
             self._ledgers = [*self._ledgers[-5:], (self.loop.now, ledger.serialize())]
 
     def _files(self) -> list[Path]:
-        return sorted(path for path in self.config.archive.files() if path.parent.name != "other")
+        return sorted(path for path in self.config.archive.files() if path.parent.name != OTHER)
 
     def _live_files(self) -> list[Path]:
         first = str(self.calendar.day(self.plan.first_midnight).date)
