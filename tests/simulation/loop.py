@@ -1,14 +1,15 @@
 """An event loop whose time is simulated: where nothing is ready to run, it jumps to the next timer.
 
-It has no sockets, no signals and no threads, so the same coroutines run in the same order each time: what an executor would do in a thread
-is done at once, and tasks and futures hash by the order in which they were made, because sets of them (asyncio has many) would otherwise
-be iterated by their addresses.
+It has no sockets, no signals, no threads, and of the kernel only inotify, so the same coroutines run in the same order each time: what an
+executor would do in a thread is done at once, and tasks and futures hash by the order in which they were made, because sets of them
+(asyncio has many) would otherwise be iterated by their addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import select
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,12 +38,16 @@ class NumberedFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg]
 
 
 class _Selector:
-    """What the loop waits with: it waits for time alone."""
+    """What the loop waits with: for time, and for inotify, which tells at once what this process did to files."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[Any]:
+        if readers := self._loop.readers:
+            ready, _, _ = select.select(sorted(readers), [], [], 0)
+            if ready:
+                return [readers[descriptor] for descriptor in ready]
         if timeout is None:
             raise Idle("no task of the simulation can run")
         if timeout > 0:
@@ -61,6 +66,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         self.steps = 0
         self.failure: AssertionError | None = None
+        self.readers: dict[int, asyncio.Handle] = {}
         self._numbers = itertools.count()
         self._selector = _Selector(self)
         self._clock_resolution = 1e-6
@@ -85,6 +91,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             future.set_exception(error)
         return future
 
+    def add_reader(self, descriptor: int, callback: Callable[..., Any], *arguments: Any) -> None:
+        """Call back when a descriptor can be read."""
+        self.readers[descriptor] = asyncio.Handle(callback, arguments, self)
+
+    def remove_reader(self, descriptor: int) -> bool:
+        """Call back no more."""
+        return self.readers.pop(descriptor, None) is not None
+
     def keep_failure(self, _loop: object, context: dict[str, Any]) -> None:
         """Handle an exception that nothing awaits: the oracle's count, those of killed processes don't."""
         if isinstance(error := context.get("exception"), AssertionError):
@@ -101,8 +115,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps += 1
         super()._run_once()  # type: ignore[misc]
 
-    def _process_events(self, _events: list[Any]) -> None:
-        """Have no events."""
+    def _process_events(self, events: list[asyncio.Handle]) -> None:
+        for handle in events:
+            self._add_callback(handle)  # type: ignore[attr-defined]
 
     def _write_to_self(self) -> None:
         """Have no other threads to be woken by."""

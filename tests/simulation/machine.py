@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network, NetworkConnector
     from tests.simulation.oracle import Acknowledged
     from tokiod.bus.receiver import Arrived
+    from tokiod.collector import SavedCollector
     from tokiod.config.load import Config
     from tokiod.polling.process import CollectorsProcess
+    from tokiod.polling.watch.reader import Task
     from tokiod.writer.process import WriterProcess
 
 RESTART_SECONDS = 5.0
@@ -187,7 +189,7 @@ class Collectors(Process):
     async def run(self) -> None:
         machine = self.machine
         seeds = random.Random(machine.rng.random())
-        host = polling.Host(self._connector, machine.scale, self.sqlite, lambda: random.Random(seeds.random()))
+        host = polling.Host(self._connector, machine.scale, self.sqlite, lambda: random.Random(seeds.random()), machine.reader)
         self.process = polling.CollectorsProcess(machine.load, machine.clock, NO_NOTIFIER, host)
         task = asyncio.ensure_future(self._run(self.process))
         stopping = asyncio.Event()
@@ -232,7 +234,8 @@ class Collectors(Process):
 class Machine:
     """The machine. scale: seconds of the bus's time are so many of the site's, which costs fewer heartbeats a day.
 
-    on_writer_started: called after each start. damaged: the inodes of the files that another program damaged.
+    on_writer_started: called after each start. reader: the collector of a watched file. damaged: the inodes of the files that another
+    program damaged.
     """
 
     def __init__(
@@ -246,9 +249,11 @@ class Machine:
         rng: random.Random,
         scale: float,
         on_writer_started: Callable[[], None],
+        reader: Callable[[Task], SavedCollector],
     ) -> None:
         self.loop, self.clock, self.network, self.config, self.journal = loop, clock, network, config, journal
         self.acknowledged, self.rng, self.scale, self.on_writer_started = acknowledged, rng, scale, on_writer_started
+        self.reader = reader
         self.counts: Counter[str] = Counter()
         self.ledger_disk = LedgerDisk(config.archive.ledger)
         self.has_power = asyncio.Event()

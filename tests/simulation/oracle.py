@@ -175,7 +175,10 @@ def check_sealed(config: Config, sources: Mapping[str, Source], directory: Path)
     for system in sorted({source.system for source in sources.values()}):
         for day in days(calendar, span.start, span.end):
             made = config.archive.file(day, system)
-            if made.exists() and (updated := _sealed_at(made)) is not None:
+            is_wanted = any(
+                one.start < day.end and day.start < one.end for of in sources.values() if of.system == system for one in of.wanted
+            )
+            if is_wanted and made.exists() and (updated := _sealed_at(made)) is not None:
                 clock.jump(updated - clock.time())
                 _compare_sealed(sink, system, day, made, path_of(day, system))
                 compared += 1

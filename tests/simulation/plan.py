@@ -45,8 +45,12 @@ KINDS = {
     "older ledger": 1,
 }
 """What may happen, and how often of all."""
+FOLDER_KINDS = ("put file", "put malformed file")
+"""What also happens at a site with a watched folder."""
 SWARM = (0.0, 0.0, 0.5, 1.0, 8.0)
 """Factors of these shares, drawn for each kind and seed: a seed in which a few kinds are frequent goes deeper into their combinations."""
+FOLDERS = 0.3
+"""The share of sites with a watched folder."""
 AROUND_MIDNIGHT = frozenset({"seal", "source sick", "correction", "remove file", "reopen", "kill writer"})
 """What matters most where one day follows another: half of these happen within two hours of a midnight that is simulated."""
 
@@ -81,6 +85,7 @@ class Plan:
     columns: int
     faults: float
     max_step: float
+    has_folder: bool
     events: tuple[Event, ...]
 
     @classmethod
@@ -106,6 +111,12 @@ class Plan:
         # Out of reach of polling, which goes back as far as it is simulated, and half a day more.
         gap = 4 + int(hours / 24)
         old = calendar.day(day.start - gap * 86400 + 43200).start if rng.random() < 0.4 else None
+        folder = random.Random(f"folder/{seed}")
+        has_folder = folder.random() < FOLDERS
+        if has_folder:
+            count = min(40, max(3, int(hours / 2)))
+            kinds = folder.choices(FOLDER_KINDS, (9, 1), k=count)
+            events = sorted([*events, *(Event(folder.random() * hours * 3600, kind, folder.randrange(2**32)) for kind in kinds)])
         return cls(
             seed=seed,
             zone=zone,
@@ -119,6 +130,7 @@ class Plan:
             columns=rng.choice((1, 2, 3)),
             faults=rng.choice((0.0, 0.01, 0.05)),
             max_step=rng.choice((0.0, 0.0, 60.0)),
+            has_folder=has_folder,
             events=tuple(events),
         )
 

@@ -23,7 +23,9 @@ import h5py
 import structlog
 
 import collectors
+from tests.simulation import folders
 from tests.simulation.clock import MachineClock
+from tests.simulation.folders import FolderSource
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
@@ -35,6 +37,7 @@ from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig, BusConfig, Config
+from tokiod.config.watched_folder import watched
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
 from tokiod.tts.layout import form_of, open_for_reading
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.plan import Event, Plan
+    from tokiod.collector import SavedCollector
+    from tokiod.polling.watch.reader import Task
 
 KINDS = str(Path(__file__).parent / "kinds")
 MEMORY = Path("/dev/shm")
@@ -54,7 +59,7 @@ OTHER = "of-other-programs"
 MAX_CHECKS = 12
 SETTLE_CHECK_SECONDS = 900.0
 SETTLE_DAYS = 3
-MAX_ROWS: dict[str, int | None] = {"stored": None, "job": 400, "backfilled": 0, "seam": 0, "received": 0, "begun": 0, "stamp": 1}
+MAX_ROWS: dict[str, int | None] = {"stored": None, "job": 400, "backfilled": 0, "seam": 0, "received": None, "begun": 0, "stamp": 1}
 """Of the ledger's tables, at rest; None: a few for each source."""
 COPY_AGE_SECONDS = 7200.0
 """A copy of the ledger that is younger passes for the ledger, as docs say."""
@@ -133,14 +138,16 @@ class Site:
         SOURCES.update(self.sources)
         self._add_former_files()
         (directory / "run").mkdir(0o700)
+        self.folders = [self._folder()] if plan.has_folder else []
+        self.all_sources: dict[str, Source] = {**self.sources, **{one.name: one for one in self.folders}}
         self.config = self._config()
         scale = max(20.0, min(900.0, plan.window / 4))
         rng = random.Random(f"machine/{plan.seed}")
         self.machine = Machine(
-            loop, self.clock, self.network, self.config, self.journal, self.acknowledged, rng, scale, self._writer_started
+            loop, self.clock, self.network, self.config, self.journal, self.acknowledged, rng, scale, self._writer_started, self._reader
         )
         chance = random.Random(f"subscriber/{plan.seed}")
-        self.subscriber = SlowSubscriber(self.config, self.sources, loop, self.clock, chance, self.counts)
+        self.subscriber = SlowSubscriber(self.config, self.all_sources, loop, self.clock, chance, self.counts)
         self.acknowledged.on_sent = self.subscriber.note_sent
         self._checks = 0
         self._failure: BaseException | None = None
@@ -177,11 +184,26 @@ class Site:
             found.append(source)
         return found
 
+    def _folder(self) -> FolderSource:
+        """Return a source of a system of its own, whose files come into a watched folder."""
+        plan, directory = self.plan, self.directory / "incoming"
+        directory.mkdir()
+        midnight = plan.first_midnight
+        source = FolderSource(
+            folders.NAME, "spool", (COUNTER,), self.calendar, midnight, midnight, None, plan.end, plan.step,
+            reports_progress=False, lag=0.0, seed=f"source/{plan.seed}", directory=directory,
+        )  # fmt: skip
+        source.fill(plan.columns, plan.faults)
+        return source
+
+    def _reader(self, task: Task) -> SavedCollector:
+        return self.folders[0].reader(task, self.clock)
+
     def _add_former_files(self) -> None:
-        """Let every third archive have many files of a former system: windows arrive before all of them are looked at."""
+        """Let every second archive have many files of a former system: windows arrive before all of them are looked at."""
         other = self.directory / "tts" / OTHER
         other.mkdir(parents=True)
-        for number in range(random.Random(f"former/{self.plan.seed}").choice((0, 0, 40))):
+        for number in range(random.Random(f"former/{self.plan.seed}").choice((0, 40))):
             with h5py.File(other / f"former-{number}.hdf5", "w") as file:
                 file.attrs["start"] = self.plan.first_midnight - 86400 * number
 
@@ -215,8 +237,22 @@ class Site:
             )
             for source in self.sources.values()
         )
+        watched_folders = tuple(
+            watched(kind.Saved)(
+                name=one.name,
+                kind="simulated",
+                system=one.system,
+                watch=str(one.directory),
+                scan=Duration(plan.window),
+                retention=Duration(plan.end - plan.first_midnight + 43200),
+                seconds=one.step,
+            )
+            for one in self.folders
+        )
         archive = ArchiveConfig(path=f"{self.directory}/tts/%Y-%m-%d/{{system}}.hdf5", seal_after=Duration(self.rng.choice((6, 48)) * 3600))
-        return Config(timezone=plan.zone, archive=archive, bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"), source=sources)
+        return Config(
+            timezone=plan.zone, archive=archive, bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"), source=sources + watched_folders
+        )
 
     # ---- time
 
@@ -348,8 +384,8 @@ class Site:
 
         A service that an operator stops is down for longer than a restart takes; the windows of that time arrive at once afterwards.
         """
-        if rng.random() < 0.6:
-            self.machine.writer.down_until = self.loop.now + rng.choice((0.0, 1.5)) * self.plan.window
+        if rng.random() < 0.8:
+            self.machine.writer.down_until = self.loop.now + rng.choice((0.0, 1.5, 1.5)) * self.plan.window
             self.machine.writer.die()
         if rng.random() < 0.5 or not (files := self._live_files()):
             return self._with_file(rng, self._remove)
@@ -393,7 +429,7 @@ class Site:
     def _expect_nothing_of(self, path: Path) -> None:
         """Expect no acknowledged sample in a file that is destroyed, until it is collected again."""
         day = self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name))
-        names = [source.name for source in self.sources.values() if source.system == path.stem]
+        names = [source.name for source in self.all_sources.values() if source.system == path.stem]
         self.acknowledged.forget(names, Window(day.start, day.end))
 
     def _with_file(self, rng: random.Random, action: Callable[[Path], object]) -> bool:
@@ -500,6 +536,16 @@ class Site:
         window = self.calendar.window(start, self.plan.window)
         self._request(source, Window(window.start, min(window.end, source.end)), force=True)
 
+    def _put_file(self, rng: random.Random) -> bool:
+        """Let a program put a file into the watched folder, and sometimes kill the collectors while they collect it."""
+        if rng.random() < 0.2:
+            self.folders[0].kill_at_query, self.folders[0].kill = rng.randint(1, 3), self.machine.collectors.die
+        return self.folders[0].put(rng, self.clock.true_time())
+
+    def _put_malformed_file(self, rng: random.Random) -> bool:
+        self.folders[0].put_malformed(rng, self.clock.true_time())
+        return True
+
     def _restart(self, rng: random.Random) -> bool:
         rng.choice((self.machine.writer, self.machine.collectors)).stop()
         return True
@@ -522,7 +568,7 @@ class Site:
     def _check(self) -> None:
         process = self.machine.writer.process
         ledger = None if process is None else process._ledger
-        check_now(self.config, self.sources, self.acknowledged, ledger, self.machine.is_damaged)
+        check_now(self.config, self.all_sources, self.acknowledged, ledger, self.machine.is_damaged)
 
     async def _settle(self) -> None:
         """Let all faults end, and wait until nothing is missing and all is sealed."""
@@ -531,7 +577,7 @@ class Site:
         machine.clear_faults()
         self.clock.ahead = 0.0
         self.subscriber.loses = False
-        for source in self.sources.values():
+        for source in self.all_sources.values():
             source.sick.clear()
             source.kill_at_query = 0
         await self._wait(lambda: machine.writer.process is not None and machine.collectors.process is not None, "the processes run")
@@ -552,10 +598,10 @@ class Site:
             await asyncio.sleep((SILENCE_SECONDS + 1) * machine.scale)
         self._check_bounds()
         self._check()
-        check_end(self.config, self.sources)
+        check_end(self.config, self.all_sources)
         self.subscriber.check()
         (self.directory / "undisturbed").mkdir()
-        self.counts["sealed files compared"] += check_sealed(self.config, self.sources, self.directory / "undisturbed")
+        self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, self.directory / "undisturbed")
 
     def _check_bounds(self) -> None:
         """Nothing grows with time: rows of the ledger, open files, what is in flight. Raises Wrong."""
@@ -566,8 +612,10 @@ class Site:
                 raise Wrong(f"{name}: what is stored begins or ends inside a window, at {iso(inside[0])}")
         # A rebuild keeps what it can't examine, before the retention.
         spans = len(self.sources) * (2 + 2 * self.journal.events["ledger.rebuilt"])
+        # Of each file as it came, as it was rejected, and as an operator put it back.
+        received = sum(one.written for one in self.folders)
         for table, most in MAX_ROWS.items():
-            if len(rows[table]) > (spans if most is None else most):
+            if len(rows[table]) > (spans + 3 * received if most is None else most):
                 raise Wrong(f"{len(rows[table])} rows in the ledger's table {table}: {rows[table][:8]}")
         writer, sender = self.machine.writer.process, self.machine.collectors.process
         if writer is not None and len(writer._sink.days.open_files) > writer._sink.days.max_open:
@@ -590,6 +638,10 @@ class Site:
     def _is_at_rest(self) -> str | bool:
         try:
             with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+                for folder in self.folders:
+                    folder.put_back()
+                    if not folder.is_collected(ledger):
+                        return f"not all files in {folder.directory} are collected"
                 for source in self.sources.values():
                     known = ledger.stored(source.name)
                     # A window without samples is stored, or recorded as empty until newer samples come.

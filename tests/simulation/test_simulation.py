@@ -16,7 +16,7 @@ from tests.simulation.clock import MachineClock
 from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
-from tests.simulation.plan import KINDS, Event, Plan
+from tests.simulation.plan import FOLDER_KINDS, KINDS, Event, Plan
 from tests.simulation.site import Site, play
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
@@ -36,6 +36,7 @@ NIGHT = replace(
     columns=1,
     faults=0.0,
     max_step=0.0,
+    has_folder=False,
 )
 """Two hours before and two after a midnight, at a site of one component."""
 
@@ -74,6 +75,28 @@ def test_an_old_day_that_is_backfilled_has_its_last_cell():
     assert outcome.counts["sealed files compared"] == 3
 
 
+FILES = (
+    *(Event(900.0 * (1 + i), "put file", i) for i in range(6)),
+    Event(2000.0, "put malformed file", 1),
+    Event(6500.0, "kill collectors", 1),
+    *(Event(8000.0 + 600.0 * i, "remove file", number) for i, number in enumerate((9, 16, 18))),
+)
+
+
+def test_the_files_of_a_watched_folder_are_collected_and_those_of_a_lost_day_again():
+    outcome = play(replace(NIGHT, has_folder=True, events=tuple(sorted(FILES))))
+    assert not outcome.wrong
+    assert outcome.counts["put file"] >= 4
+    collected = [line for line in outcome.lines if "log file.collected" in line]
+    assert len(collected) > len({line.partition("path=")[2] for line in collected})
+    assert any("log file.rejected" in line and "not JSON" in line for line in outcome.lines)
+
+
+def test_files_that_are_not_collected_again_after_their_day_is_lost_are_found(monkeypatch):
+    monkeypatch.setattr("tokiod.ledger.received_files.forget_window", lambda *_: None)
+    assert "spool" in play(replace(NIGHT, has_folder=True, events=tuple(sorted(FILES)))).wrong
+
+
 def test_a_window_that_is_published_before_a_change_is_found(monkeypatch):
     monkeypatch.setattr(TtsSink, "_note_changes", lambda *_: None)
     assert "a subscriber has" in play(replace(NIGHT, events=())).wrong
@@ -96,7 +119,7 @@ def test_a_process_may_end_only_because_of_an_error_that_was_injected(tmp_path):
 
 
 def test_each_kind_of_event_can_happen():
-    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in KINDS)
+    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS))
 
 
 def test_half_of_all_seeds_simulate_at_most_six_hours_and_none_more_than_forty_days():

@@ -23,6 +23,7 @@ from tokiod.metrics import catalogue, stages
 from tokiod.polling.retry import LEDGER_RETRY_SECONDS
 from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
+from tokiod.polling.watch.reader import FileReader
 from tokiod.runtime.log import Repeats
 from tokiod.runtime.sd_notify import NO_NOTIFIER
 
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
     from tokiod.bus.connection import Connector
     from tokiod.clock import Clock
-    from tokiod.collector import SourceConfig
+    from tokiod.collector import SavedCollector, SourceConfig
     from tokiod.config.load import Config
     from tokiod.ledger.database import Sqlite
     from tokiod.ledger.jobs import Job
+    from tokiod.polling.watch.reader import Task
     from tokiod.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
@@ -47,13 +49,15 @@ NOTIFY_SECONDS = 1.0
 class Host:
     """What the collectors' process takes from its machine; a simulation of a site has another.
 
-    connector: connects to the writer; silence: see Sender; sqlite: the ledger's; random: makes the generator of each source's jitter.
+    connector: connects to the writer; silence: see Sender; sqlite: the ledger's; random: makes the generator of each source's jitter;
+    reader: the collector of a watched file.
     """
 
     connector: Callable[[], Connector] = ZmqConnector
     silence: float = 1.0
     sqlite: Sqlite = SQLITE
     random: Callable[[], Random] = Random
+    reader: Callable[[Task], SavedCollector] = FileReader
 
 
 class CollectorsProcess:
@@ -110,7 +114,7 @@ class CollectorsProcess:
         """Collect until cancelled, and read the configuration again whenever that is requested."""
         async with asyncio.TaskGroup() as tasks:
             slots = backfill_slots(self._config)
-            factory = SourceFactory(self._config, self._clock, self._sender, ledger, slots, self._host.random)
+            factory = SourceFactory(self._config, self._clock, self._sender, ledger, slots, self._host.random, self._host.reader)
             self._sources = Sources(factory, tasks)
             await self._sources.apply(self._config)
             log.info("collectors.ready", sources=len(self._config.source))

@@ -43,7 +43,8 @@ Work = Poller | Backfill | Recount | Intake
 class SourceFactory:
     """Makes the collectors and tasks of a source.
 
-    slots: limits the windows that all backfills together have on the bus; random: makes the generator of a task's jitter.
+    slots: limits the windows that all backfills together have on the bus; random: makes the generator of a task's jitter; reader: the
+    collector of a watched file.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what all sources share
@@ -54,6 +55,7 @@ class SourceFactory:
         ledger: Ledger,
         slots: asyncio.Semaphore,
         random: Callable[[], Random] = Random,
+        reader: Callable[[Task], SavedCollector] = FileReader,
     ) -> None:
         self._calendar = Calendar(config.timezone)
         self._site = Site(self._calendar, clock, config.secret)
@@ -61,10 +63,11 @@ class SourceFactory:
         self._ledger = ledger
         self._slots = slots
         self._random = random
+        self._reader = reader
 
     def configured(self, config: Config) -> SourceFactory:
         """Return the factory of another configuration; everything else, the slots too, is that of this one."""
-        return SourceFactory(config, self._site.clock, self._sender, self._ledger, self._slots, self._random)
+        return SourceFactory(config, self._site.clock, self._sender, self._ledger, self._slots, self._random, self._reader)
 
     def note_fatal(self, source: SourceConfig, error: Exception) -> None:
         """Note in the ledger that a source can't be started."""
@@ -94,7 +97,7 @@ class SourceFactory:
         submit, clock = self._sender.submit, self._site.clock
 
         def make(path: Path) -> SavedCollector:
-            return FileReader(Task(source.kind, path, source.options, self._calendar.timezone, int(source.max_time)))
+            return self._reader(Task(source.kind, path, source.options, self._calendar.timezone, int(source.max_time)))
 
         return Intake(source, make, self._ledger, submit, self._slots, self._calendar, clock, self._random())
 

@@ -37,7 +37,16 @@ class Config(SourceConfig, frozen=True):
 
 
 class Saved(SavedOptions, frozen=True):
-    """No files."""
+    """The files of a watched folder: tests.simulation.folders. seconds: between two rows."""
+
+    seconds: int = 3600
+
+    @property
+    def step(self) -> int:
+        return self.seconds
+
+    def datasets(self) -> frozenset[str]:
+        return frozenset({COUNTER})
 
 
 def live(config: Config, site: Site) -> SourceCollector:
@@ -46,5 +55,5 @@ def live(config: Config, site: Site) -> SourceCollector:
 
 
 def saved(*_: object) -> None:
-    """Have no files."""
+    """Leave reading to the machine's reader."""
     raise NotImplementedError

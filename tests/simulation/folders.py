@@ -1,0 +1,173 @@
+"""A watched folder of a simulated site: programs put files into it, and the real intake collects them, with the kernel's inotify.
+
+A file holds some rows of a source that can't be queried. The reader of a file is no process of its own here, which the tests of
+tokiod.polling.watch.reader start; it dies with its collectors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from tests.simulation.sources import LATENCY_SECONDS, Source
+from tokiod.errors import Fatal
+from tokiod.ledger.received_files import FoundFile
+from tokiod.polling.watch.beneath import REJECTED
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.simulation.clock import MachineClock
+    from tests.simulation.sources import Column
+    from tokiod.ledger.ledger import Ledger
+    from tokiod.polling.watch.reader import Task
+    from tokiod.window_data import WindowData
+
+NAME = "spool"
+MAX_ROWS = 60
+"""Rows in a file."""
+
+
+@dataclass
+class FolderSource(Source):
+    """A source of which only the files in a folder tell. samples: those of the files so far; held: all that it ever has."""
+
+    directory: Path = field(default_factory=Path)
+    held: dict[str, dict[str, Column]] = field(default_factory=dict)
+    contents: list[bytes] = field(default_factory=list)
+    malformed: set[str] = field(default_factory=set)
+    written: int = 0
+
+    def fill(self, columns: int, faults: float) -> None:
+        """Make all samples, of which no file has one yet."""
+        super().fill(columns, faults)
+        self.held, self.samples = self.samples, {dataset: {name: {} for name in found} for dataset, found in self.samples.items()}
+
+    @property
+    def wanted(self) -> list[Window]:
+        """The days with samples: a file that was made before a midnight, without any, has the columns of the day before."""
+        days, day = [], self.calendar.day(self.origin)
+        while day.start < self.end:
+            days += [Window(day.start, day.end)] if self.holds(Window(day.start, day.end)) else []
+            day = self.calendar.day(day.end)
+        return days
+
+    def put(self, rng: random.Random, now: float) -> bool:
+        """Put a file with rows that are over into the folder, often the next ones, or a copy of a file; return whether there are any."""
+        over = min(self.rows, int((now - self.origin) // self.step))
+        if self.contents and rng.random() < 0.1:
+            self._write(rng.choice(self.contents), rng, now)
+            return True
+        last = max((row for columns in self.samples.values() for column in columns.values() for row in column), default=-1)
+        first = last + 1 if rng.random() < 0.6 else rng.randrange(max(1, over))
+        rows = range(first, min(over, first + rng.randint(1, MAX_ROWS)))
+        found = {
+            dataset: {name: {row: column[row] for row in rows if row in column} for name, column in columns.items()}
+            for dataset, columns in self.held.items()
+        }
+        if not any(column for columns in found.values() for column in columns.values()):
+            return False
+        for dataset, columns in found.items():
+            for name, column in columns.items():
+                self.samples[dataset][name] |= column
+        self.contents.append(json.dumps([rows.start, rows.stop, found]).encode())
+        self._write(self.contents[-1], rng, now)
+        return True
+
+    def put_malformed(self, rng: random.Random, now: float) -> None:
+        """Put a file into the folder that nothing can read."""
+        self.malformed.add(self._write(b"\x89HDF" + rng.randbytes(20), rng, now).name)
+
+    def _write(self, content: bytes, rng: random.Random, now: float) -> Path:
+        """Write a file into the folder, under its name or first under that of an unfinished one."""
+        self.written += 1
+        path = self.directory / f"{self.written}.json"
+        part = path.with_suffix(".tmp") if rng.random() < 0.5 else path
+        part.write_bytes(content)
+        # The order in which files are collected, and which of two is older, must not depend on the real time.
+        os.utime(part, (now, now))
+        part.rename(path)
+        return path
+
+    def put_back(self) -> None:
+        """Put rejected files back, as an operator does with those that are not malformed: their collectors were killed three times."""
+        for path in (self.directory / REJECTED).glob("*.json"):
+            if path.name not in self.malformed:
+                path.rename(self.directory / path.name)
+
+    def is_collected(self, ledger: Ledger) -> bool:
+        """Return whether all files are recorded."""
+        received = ledger.received_files(self.name)
+        found = [FoundFile.of(path, path.stat()) for path in self.directory.glob("*.json")]
+        return all(received.knows(one) for one in found if one is not None)
+
+    def reader(self, task: Task, clock: MachineClock) -> FileCollector:
+        """Return the collector of a file."""
+        return FileCollector(self, task.path, clock)
+
+
+class FileCollector:
+    """The contract's SavedCollector over a file."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, source: FolderSource, path: Path, clock: MachineClock) -> None:
+        self.step = source.step
+        self._source = source
+        self._path = path
+        self._clock = clock
+        self._part: Source | None = None
+
+    async def spans(self) -> list[Window]:
+        """Return the span of the rows."""
+        await asyncio.sleep(LATENCY_SECONDS * self._source.rng.random())
+        try:
+            first, last, _ = json.loads(self._path.read_bytes())
+        except ValueError:
+            raise Fatal("the file is not JSON") from None
+        return [Window(self._source.origin + first * self.step, self._source.origin + last * self.step)]
+
+    async def collect(self, window: Window) -> WindowData:
+        """Return the samples of a window."""
+        source = self._source
+        await asyncio.sleep(LATENCY_SECONDS * source.rng.random())
+        source.note_query(Window(source.live - 1, source.live))
+        return self._read().data(window, self._source.end + self.step)
+
+    async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
+        """Return None, as the reader of files does."""
+        return None
+
+    async def close(self) -> None:
+        """Have nothing open."""
+
+    def _read(self) -> Source:
+        """Return a source with the samples of the file alone."""
+        if self._part is None:
+            source, (_, _, found) = self._source, json.loads(self._path.read_bytes())
+            self._part = Source(
+                source.name,
+                source.system,
+                source.datasets,
+                source.calendar,
+                source.origin,
+                source.live,
+                None,
+                source.end,
+                source.step,
+                reports_progress=False,
+                lag=0.0,
+                seed=source.seed,
+                born=source.born,
+            )
+            self._part.samples = {
+                dataset: {name: {int(row): value for row, value in column.items()} for name, column in columns.items()}
+                for dataset, columns in found.items()
+            }
+        return self._part
