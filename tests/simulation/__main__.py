@@ -1,9 +1,10 @@
 """`make simulate`: whole sites for days, all faults from a seed.
 
-    python -m tests.simulation [--seeds 200] [--begin N] [--seed N] [--kept] [--jobs 2] [--minutes M] [--log FILE] [--twice] ...
+    python -m tests.simulation [--seeds 200] [--begin N] [--seed N] [--kept] [--jobs 2] [--minutes M] [--tally FILE] [--log FILE] ...
 
 --seeds: how many, from --begin on; --seed: this one alone, shrunk if it fails; --kept: those that ever failed (tests/simulation/seeds.txt);
---minutes: end after so long; --twice: play each seed twice and compare the logs; --until-failure: end at the first seed that fails.
+--minutes: end after so long; --tally: begin after the seeds that FILE has, and add each hundred to it;
+--twice: play each seed twice and compare the logs; --until-failure: end at the first seed that fails.
 Prints the seed of each failure with what was wrong, then one line: the seeds, the failures, simulated days, days per hour; then how often
 each kind of fault was injected. Exits 1 if a seed failed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import sys
 import time
@@ -26,13 +28,15 @@ from typing import TYPE_CHECKING
 if os.environ.get("PYTHONHASHSEED") != "0":
     os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
 
-from tests.simulation.plan import KINDS, Plan
+from tests.simulation.plan import FOLDER_KINDS, KINDS, Plan
 from tests.simulation.shrink import shrunk
 from tests.simulation.site import Outcome, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+TALLIED = 100
+"""Seeds between two lines of a file of runs."""
 KEPT = Path(__file__).parent / "seeds.txt"
 
 
@@ -44,12 +48,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--kept", action="store_true")
+    parser.add_argument("--tally", type=Path)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--until-failure", action="store_true")
     arguments = parser.parse_args()
     if arguments.seed is not None:
         return alone(arguments.seed, arguments.log)
+    if arguments.tally is not None:
+        return with_tally(arguments.tally, arguments.seeds, arguments.jobs)
     seeds = kept_seeds() if arguments.kept else range(arguments.begin, arguments.begin + arguments.seeds)
     return many(seeds, arguments.jobs, arguments.minutes * 60, twice=arguments.twice, until_failure=arguments.until_failure)
 
@@ -96,7 +103,8 @@ class Score:
         """Print the sums."""
         speed = f"days {self.days:.1f} seconds {seconds:.0f} processor {self.processor:.0f} days_per_hour {self.days / seconds * 3600:.0f}"
         print(f"seeds {self.played} failed {len(self.failed)} {speed}")
-        print("injected: " + ", ".join(f"{kind} {self.counts[kind]}" for kind in [*KINDS, *sorted(self.counts.keys() - KINDS.keys())]))
+        planned = [*KINDS, *FOLDER_KINDS]
+        print("injected: " + ", ".join(f"{kind} {self.counts[kind]}" for kind in [*planned, *sorted(self.counts.keys() - set(planned))]))
         if self.failed:
             print(f"failed: {' '.join(map(str, sorted(self.failed)))}")
 
@@ -108,6 +116,23 @@ def many(seeds: Iterable[int], jobs: int, seconds: float, *, twice: bool = False
     for outcome in map(partial(play_seed, twice=twice), left) if jobs == 1 else in_processes(left, jobs, twice=twice):
         score.take(outcome)
     score.report(time.monotonic() - begun)
+    return int(bool(score.failed))
+
+
+def with_tally(path: Path, seeds: int, jobs: int) -> int:
+    """Play the seeds after those of a file of runs, and add them to it, so that a run that is stopped loses a hundred at most."""
+    path.touch()
+    begin = max((json.loads(line)["begin"] + json.loads(line)["seeds"] for line in path.read_text().splitlines()), default=0)
+    score, begun = Score(), time.monotonic()
+    for first in range(begin, begin + seeds, TALLIED):
+        part, before = range(first, min(first + TALLIED, begin + seeds)), len(score.failed)
+        for outcome in in_processes(iter(part), jobs, twice=False):
+            score.take(outcome)
+        with path.open("a") as file:
+            file.write(json.dumps({"begin": part.start, "seeds": len(part), "failed": sorted(score.failed[before:])}) + "\n")
+    score.report(time.monotonic() - begun)
+    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    print(f"{path.name}: seeds {sum(run['seeds'] for run in runs)} failed {sum(len(run['failed']) for run in runs)}")
     return int(bool(score.failed))
 
 
