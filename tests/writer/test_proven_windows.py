@@ -99,7 +99,7 @@ def test_one_number_in_whatever_column_proves_a_step_and_a_measured_zero_is_one(
         filled(Path(directory), 700, cells)
         found = proof(Site(Path(directory)).config, NOW)
         assert found.stored["past"] == rebuild.Ranges((model.EPOCH + row * HOUR, model.EPOCH + (row + 1) * HOUR) for row in cells)
-        assert (found.files, found.windows) == (1, len(cells))
+        assert (len(found.files), found.windows) == (1, len(cells))
 
 
 def test_no_more_columns_are_read_than_it_takes(tmp_path, monkeypatch):
@@ -171,10 +171,10 @@ def test_a_file_that_can_not_be_trusted_proves_nothing_and_holds_nobody_up(tmp_p
                 file.attrs["start"] = model.EPOCH - DAY
     with capture_logs() as logs:
         found = proof(Site(tmp_path).config, NOW)
-    assert (found.files, found.windows) == (0, 0)
+    assert (found.files, found.windows) == ([], 0)
     assert [log["event"] for log in logs] == ["ledger.file_skipped"] * (breakage in {"no HDF5", "cut"})
 
 
 def test_an_archive_without_sources_or_files_proves_nothing(tmp_path):
     config = Site(tmp_path).config
-    assert proof(config, NOW).files == 0
+    assert proof(config, NOW).files == []

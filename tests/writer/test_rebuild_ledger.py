@@ -61,6 +61,21 @@ def test_a_deleted_ledger_is_rebuilt_from_live_and_sealed_files_but_for_the_newe
     assert 0 < log["seconds"] < 5
 
 
+def test_the_files_that_prove_windows_are_known_with_them_so_that_their_loss_is_noticed(site):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 30)
+    one.lose()
+    with closing(one.start()) as ledger:
+        known = ledger.known_files(one.directory)
+        for date in ("2018-01-29", "2018-01-30"):
+            one.directory.joinpath(date, "fs.hdf5").unlink()
+        assert [(file.path.parent.name, file.system, file.window) for file in known.missing()] == [
+            ("2018-01-29", "fs", hours(0, 24)),
+            ("2018-01-30", "fs", hours(24, 48)),
+        ]
+
+
 def test_a_corrupt_ledger_is_set_aside_and_rebuilt(site):
     one = site()
     with closing(one.start()) as ledger:
@@ -250,6 +265,7 @@ def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past
             assert sink.commit() == []
     with capture_logs() as logs, closing(one.at(27).start()) as ledger:
         assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 25)], [])
+        assert ledger.known_files(one.directory).at(one.directory / "2018-01-30" / "fs.hdf5")
     assert [(log["event"], log["seconds"]) for log in logs] == [("ledger.completed", 2 * HOUR)]
 
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import structlog
 
+from tokiod.ledger.known_files import KnownFile
 from tokiod.ranges import Ranges
 from tokiod.tts.layout import column_names, form_of, is_counter, open_for_reading
 from tokiod.tts.schema import ABSENT, group_of, missing
 from tokiod.tts.sealed.chunks import pack
-from tokiod.window import Calendar
+from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -43,10 +43,10 @@ FIRST_COLUMNS, MORE_COLUMNS = 32, 256
 
 @dataclass(slots=True)
 class Proof:
-    """What the files prove: the stored seconds by source, in whole windows; how many files were read, how many windows are proven."""
+    """What the files prove: the stored seconds by source, in whole windows; the files that were read, how many windows are proven."""
 
     stored: dict[str, Ranges] = field(default_factory=dict)
-    files: int = 0
+    files: list[KnownFile] = field(default_factory=list)
     windows: int = 0
 
 
@@ -62,7 +62,8 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
     found = Proof({source.name: Ranges() for source in sources})
     for day in _days(Calendar(config.timezone), now, since):
         for system in dict.fromkeys(source.system for source in sources):
-            _read_file(config.archive.file(day, system), day, [source for source in sources if source.system == system], found, now)
+            file = KnownFile(config.archive.file(day, system), system, Window(day.start, day.end))
+            _read_file(file, day, [source for source in sources if source.system == system], found, now)
     return found
 
 
@@ -74,18 +75,18 @@ def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:
         day = calendar.day(day.start - 1)
 
 
-def _read_file(path: Path, day: Day, sources: list[SourceConfig], found: Proof, now: float) -> None:
+def _read_file(known: KnownFile, day: Day, sources: list[SourceConfig], found: Proof, now: float) -> None:
     try:
-        with open_for_reading(path) as file:
+        with open_for_reading(known.path) as file:
             if form_of(file) == "foreign" or (int(file.attrs["start"]), int(file.attrs["end"])) != (day.start, day.end):
                 return
             windows = [(source, list(_windows(file, source, day, now))) for source in sources]
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # what h5py raises for broken files
-        log.warning("ledger.file_skipped", path=str(path), error=str(error))
+        log.warning("ledger.file_skipped", path=str(known.path), error=str(error))
         return
-    found.files += 1
+    found.files.append(known)
     for source, spans in windows:
         for start, end in spans:
             found.windows += -(-(end - start) // source.window)

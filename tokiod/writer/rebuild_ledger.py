@@ -39,11 +39,13 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
     if doubt:
         ledger.generation.begin_rebuild()
         found = proof(config, clock.time())
+        # Before the windows that they prove: the loss of a file that the ledger does not know is never noticed.
+        ledger.known_files(config.archive.root).add(found.files)
         for source in (source for source in config.source if source.polled):
             _rebuild(ledger, source, found, Calendar(config.timezone), clock.time())
         if found.files:
             seconds = round(time.monotonic() - begun, 3)
-            log.warning("ledger.rebuilt", reason=f"it was {doubt}", seconds=seconds, files=found.files, windows=found.windows)
+            log.warning("ledger.rebuilt", reason=f"it was {doubt}", seconds=seconds, files=len(found.files), windows=found.windows)
     else:
         for source in (source for source in config.source if source.polled and not source.replayable):
             _complete_tail(config, ledger, source, clock.time())
@@ -56,9 +58,11 @@ def _complete_tail(config: Config, ledger: Ledger, source: SourceConfig, now: fl
     A replayable source is queried for them again; of other sources they would count as lost.
     """
     newest = max((end for _, end in ledger.stored(source.name)), default=int(now - DAY_SECONDS))
-    tail = proof(config, now, [source], newest).stored[source.name]
+    found = proof(config, now, [source], newest)
+    tail = found.stored[source.name]
     tail.remove(0, newest)
     if tail:
+        ledger.known_files(config.archive.root).add(found.files)
         ledger.store(_entries(source, tail, Calendar(config.timezone)), now)
         log.info("ledger.completed", source=source.name, seconds=tail.total)
 
