@@ -194,7 +194,13 @@ def test_records_that_the_recount_finds_are_late(tmp_path):
                 ledger.store([StoredEntry(WindowMeta("a", "lmt", "fs-a", Window(start, start + 60), records=10), 0)], NOON - 90_000)
             config = settings()
             ledger.register(config, NOON - 7200)
-            recount = Recount(config, Source(clock, [None]), type("Idle", (), {"live_is_due": lambda _: False})(), ledger, clock)
+            recount = Recount(
+                config,
+                Source(clock, [None]),
+                type("Idle", (), {"live_is_due": lambda _: False, "passed_time": lambda _: clock.time()})(),
+                ledger,
+                clock,
+            )
             task = asyncio.create_task(recount.run())
             await clock.advance(1)
             task.cancel()

@@ -22,6 +22,17 @@ NOON = 1_517_126_400 + 12 * 3600
 HOUR, DAY = 3600, 86400
 
 
+class Live(FreeLease):
+    """Live polling that has nothing to do, and by whose samples the clock is right, or ahead by so many seconds."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.ahead = 0.0
+
+    def passed_time(self):
+        return self.clock.time() - self.ahead
+
+
 class Site:
     """A source with `holds[window start]` records a minute."""
 
@@ -30,7 +41,7 @@ class Site:
         self.ledger = Ledger.open(directory / "ledger.sqlite3")
         self.config = SourceConfig(name="one", kind="x", system="fs", recount=tuple(map(Duration, recount)))
         self.holds, self.asked, self.fails, self.fails_at, self.cannot = {}, [], False, 0, False
-        self.lease = FreeLease()
+        self.live = Live(self.clock)
 
     async def count(self, window):
         self.asked.append((self.clock.time() - NOON, window))
@@ -50,7 +61,7 @@ class Site:
 
     def runs(self, seconds, by=60):
         async def run():
-            task = asyncio.ensure_future(Recount(self.config, self, self.lease, self.ledger, self.clock).run())
+            task = asyncio.ensure_future(Recount(self.config, self, self.live, self.ledger, self.clock).run())
             for _ in range(int(seconds / by)):
                 await self.clock.advance(by)
             task.cancel()
@@ -102,7 +113,7 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
     reported = []
 
     async def play():
-        task = asyncio.ensure_future(Recount(site.config, site, site.lease, site.ledger, site.clock).run())
+        task = asyncio.ensure_future(Recount(site.config, site, site.live, site.ledger, site.clock).run())
         for _ in range(6):
             await site.clock.advance(HOUR + 60)
             for job in site.ledger.jobs.all():  # the backfill: the source hands out ten of its twelve again
@@ -156,6 +167,18 @@ def logged(site, event):
     with capture_logs() as reported:
         site.runs(60)
     return [(one["window"], one["records"], one["found"]) for one in reported if one["event"] == event and one["source"] == "one"]
+
+
+def test_a_clock_that_is_ahead_makes_no_recount_due(site):
+    site.store(30)
+    site.clock.jump(30 * DAY)
+    site.live.ahead = 30 * DAY
+    site.runs(1200)
+    assert site.asked == []
+    site.clock.jump(-30 * DAY)
+    site.live.ahead = 0
+    site.runs(HOUR)
+    assert len(site.asked) == 1
 
 
 def test_a_window_that_shrank_is_reported_and_replaces_nothing(site):
@@ -268,17 +291,17 @@ def test_a_window_that_is_stored_again_starts_at_the_first_stage(site):
 
 
 def test_live_polling_goes_first(site):
-    class Busy(FreeLease):
+    class Busy(Live):
         busy = True
 
         def live_is_due(self):
             return self.busy
 
-    site.lease = Busy()
+    site.live = Busy(site.clock)
     site.store(1)
     site.runs(HOUR + 180)
     assert site.asked == []
-    site.lease.busy = False
+    site.live.busy = False
     site.runs(120)
     assert len(site.asked) == 1
 

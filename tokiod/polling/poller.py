@@ -109,6 +109,10 @@ class Poller:
         window = self._collecting or (None if tick < self._backoff.not_before else self._schedule.next(now, tick))
         return window is not None and window.end >= self._schedule.reach(now)[1]
 
+    def passed_time(self) -> float:
+        """Return the latest time that has certainly passed, epoch seconds: a clock may be ahead."""
+        return self._schedule.proven_time(self._clock.time(), self._clock.monotonic())
+
     def acquire(self, window: Window) -> bool:
         """Lease a window to a backfill; False while any part of it is leased."""
         if self._schedule.is_leased(window):

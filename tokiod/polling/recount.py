@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SourceConfig
     from tokiod.ledger.counts import Counted
     from tokiod.ledger.ledger import Ledger
-    from tokiod.polling.schedule import WindowLease
 
 RECOUNT_CHECK_SECONDS = 60.0
 """Between two checks for windows that are due."""
@@ -33,18 +32,30 @@ OVERCOUNT_SECONDS = 90 * 86400
 """How long a count is remembered that another collection did not reach."""
 
 
+class Live(Protocol):
+    """What a recount must know of the live polling of its source."""
+
+    def live_is_due(self) -> bool:
+        """Return whether the newest window is due or being collected."""
+        ...
+
+    def passed_time(self) -> float:
+        """Return the latest time that has certainly passed, epoch seconds."""
+        ...
+
+
 # A count costs a source little, an answer of millions of documents much. So neighbours are counted together, and one by one only where
 # their sum differs: a window that has shrunk must not hide one that has grown. A window that has grown becomes a forced backfill: that
 # survives a restart, works at any age, and comes after live polling.
 class Recount:
     """Recounts the windows of one source, with its own collector."""
 
-    def __init__(self, config: SourceConfig, collector: Collector, lease: WindowLease, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, config: SourceConfig, collector: Collector, live: Live, ledger: Ledger, clock: Clock) -> None:
         self._after = tuple(int(seconds) for seconds in config.recount)
         self._settle = int(config.settle)
         self._name = config.name
         self._collector = collector
-        self._lease = lease
+        self._live = live
         self._counts = ledger.counts(config.name)
         self._jobs = ledger.jobs
         self._clock = clock
@@ -59,7 +70,8 @@ class Recount:
                     # The ledger is read before the clock: a window that is stored in between is not newer than the clock.
                     if self._after and self._counts.newest() > (now := self._clock.time()) + CLOCK_TOLERANCE_SECONDS:
                         self._counts.restart(now + CLOCK_TOLERANCE_SECONDS, self._after[0] - self._settle)
-                    for group in _neighbours(self._counts.due(self._clock.time(), self._after)):
+                    # A clock that is ahead makes no recount due: after the last one, nothing asks for late records any more.
+                    for group in _neighbours(self._counts.due(self._live.passed_time(), self._after)):
                         await self._recount(group)
                 except LedgerError as error:
                     self._log.warning("recount.failed", error=str(error))
@@ -70,7 +82,7 @@ class Recount:
             await self._collector.close()
 
     async def _recount(self, group: list[Counted]) -> None:
-        while self._lease.live_is_due():
+        while self._live.live_is_due():
             await self._clock.sleep(LEASE_RETRY_SECONDS)
         shrunk: dict[Counted, int] = {}
         try:
