@@ -29,7 +29,10 @@ class CoveringLayers(LayersContract):
 
 
 class AllowedImports(Contract):
-    """Packages that import nothing of the root packages but themselves and what is allowed, indirect imports aside."""
+    """Packages that import nothing of the root packages but themselves and what is allowed, indirect imports aside.
+
+    The root itself, which has the version alone, may always be imported.
+    """
 
     type_name = "allowed_imports"
 
@@ -37,14 +40,15 @@ class AllowedImports(Contract):
     allowed_modules = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph, verbose):  # noqa: ARG002 - the signature of all contracts
+        roots = self.session_options["root_packages"]
         allowed = {*self.source_modules, *self.allowed_modules}
-        ours = [module for module in graph.modules if _is_within(module, self.session_options["root_packages"])]
+        ours = [module for module in graph.modules if _is_within(module, roots)]
         sources = [module for module in ours if _is_within(module, self.source_modules)]
         forbidden = sorted(
             (source, imported)
             for source in sources
             for imported in graph.find_modules_directly_imported_by(source)
-            if imported in ours and not _is_within(imported, allowed)
+            if imported in ours and imported not in roots and not _is_within(imported, allowed)
         )
         return ContractCheck(kept=not forbidden, metadata={"forbidden": forbidden})
 

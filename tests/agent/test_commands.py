@@ -1,0 +1,95 @@
+"""Sensors that run a command: it has its own period and deadline, and no sample waits for it."""
+
+import time
+
+import pytest
+
+from tokiod.agent.command import Command, CommandFailed
+from tokiod.agent.sensor import Readings
+from tokiod.agent.sensors.ipmi import Ipmi
+from tokiod.agent.tree import Tree
+
+IPMITOOL = """
+
+    Instantaneous power reading:                   {watts} Watts
+    Minimum during sampling period:                  6 Watts
+    Maximum during sampling period:                304 Watts
+    Average power reading over sample period:      218 Watts
+    IPMI timestamp:                           Tue Nov 24 01:00:00 2026
+    Sampling period:                          00000001 Seconds.
+    Power reading state is:                   {state}
+
+
+"""
+"""ipmitool 1.8.18 on a Dell iDRAC; 1.8.19 prints it with another indent."""
+
+
+def ended(command, at=0.0):
+    """Take until the run has ended, by the same clock time: how long a process really takes is not what is tested."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (text := command.take(at)) is not None:
+            return text
+        time.sleep(0.005)
+    pytest.fail("the command did not end")
+    return None
+
+
+def script(tmp_path, text):
+    path = tmp_path / "command"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return [str(path)]
+
+
+def test_a_command_runs_once_in_a_period(tmp_path):
+    command = Command(script(tmp_path, f"echo run >> {tmp_path}/runs; echo done"), period=60.0, deadline=30.0)
+    assert ended(command, 0.0) == b"done\n"
+    assert [command.take(now) for now in (1.0, 30.0, 59.9)] == [None] * 3
+    assert ended(command, 60.0) == b"done\n"
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+def test_a_command_that_hangs_is_killed_with_its_children_and_another_is_started_later(tmp_path):
+    words = script(tmp_path, f"[ -e {tmp_path}/once ] && exec echo later; touch {tmp_path}/once; sleep 1000 & sleep 1000")
+    command = Command(words, period=60.0, deadline=30.0)
+    assert command.take(0.0) is None
+    while not (tmp_path / "once").exists():
+        time.sleep(0.005)
+    assert command.take(29.9) is None
+    with pytest.raises(CommandFailed, match="killed after 30 s") as failed:
+        command.take(30.0)
+    assert failed.value.reason == "no answer in time"
+    while command.is_running:
+        assert command.take(31.0) is None
+        time.sleep(0.005)
+    assert ended(command, 60.0) == b"later\n"
+
+
+def test_failures_have_reasons(tmp_path):
+    with pytest.raises(CommandFailed, match="No such file") as failed:
+        Command(["/no/such/command"], 1.0, 1.0).take(0.0)
+    assert failed.value.reason == "command not started"
+    with pytest.raises(CommandFailed, match="exit status 3") as failed:
+        ended(Command(script(tmp_path, "echo half; exit 3"), 1.0, 1.0))
+    assert failed.value.reason == "command failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "drops"),
+    [
+        (IPMITOOL.format(watts=220, state="activated"), {("node_power", ""): 220}, {}),
+        (IPMITOOL.format(watts=341, state="activated").replace("    ", "  "), {("node_power", ""): 341}, {}),
+        (IPMITOOL.format(watts=0, state="deactivated"), {}, {"not measuring": 1}),
+        ("DCMI request failed because: Invalid command (c1)\n", {}, {"malformed": 1}),
+        ("", {}, {"malformed": 1}),
+    ],
+)
+def test_ipmi_reads_the_power_of_a_node(tmp_path, text, values, drops):
+    (tmp_path / "answer").write_text(text)
+    sensor, readings = Ipmi(Tree(str(tmp_path)), ["cat", str(tmp_path / "answer")]), Readings()
+    sensor.find()
+    while not readings.values and not readings.drops:
+        sensor.sample(readings, 0.0)
+        time.sleep(0.005)
+    assert (readings.values, dict(readings.drops)) == (values, drops)

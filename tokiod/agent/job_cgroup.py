@@ -1,0 +1,202 @@
+"""The counters of one job's cgroup, on v2 or v1."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from tokiod.agent.metric import counter, gauge
+from tokiod.agent.tree import HeldFile, Tree, why
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.sensor import Readings
+
+    Values = Iterable[tuple[Metric, Value]]
+
+CPU = counter("job_cpu", "s", "CPU time")
+_USER, _SYSTEM = counter("job_cpu_user", "s", "CPU time in programs"), counter("job_cpu_system", "s", "CPU time in the kernel")
+_THROTTLED = counter("job_cpu_throttled", "s", "time during which the job's limit stopped it")
+_MEMORY, _PEAK = gauge("job_mem", "B", "memory, with the page cache"), gauge("job_mem_peak", "B", "the most memory so far (Linux 5.19)")
+_ANON, _CACHE = gauge("job_mem_anon", "B", "memory of the job's programs"), gauge("job_mem_cache", "B", "page cache of the job's files")
+_FAULTS, _MAJOR = (
+    counter("job_page_faults", "1", "page faults"),
+    counter("job_major_page_faults", "1", "page faults that read from a disk or file system"),
+)
+_KILLS = counter("job_oom_kills", "1", "processes killed for lack of memory")
+_READ, _WRITTEN = (
+    counter("job_disk_read", "B", "bytes read from local disks"),
+    counter("job_disk_written", "B", "bytes written to local disks"),
+)
+_READS, _WRITES = counter("job_disk_reads", "1", "reads of local disks"), counter("job_disk_writes", "1", "writes to local disks")
+_PROCESSES = gauge("job_processes", "1", "processes and threads")
+_STALLS = {
+    name: counter(f"job_{name}_stalled", "s", f"time during which a thread waited for {what}")
+    for name, what in (("cpu", "a CPU"), ("memory", "memory"), ("io", "a disk"))
+}  # fmt: skip
+METRICS = (
+    CPU, _USER, _SYSTEM, _THROTTLED, _MEMORY, _PEAK, _ANON, _CACHE, _FAULTS, _MAJOR, _KILLS, _READ, _WRITTEN, _READS, _WRITES, _PROCESSES,
+    *_STALLS.values(),
+)  # fmt: skip
+
+_CPU_STAT = {
+    b"usage_usec": (CPU, 1e-6),
+    b"user_usec": (_USER, 1e-6),
+    b"system_usec": (_SYSTEM, 1e-6),
+    b"throttled_usec": (_THROTTLED, 1e-6),
+}
+_MEMORY_STAT = {b"anon": (_ANON, 1.0), b"file": (_CACHE, 1.0), b"pgfault": (_FAULTS, 1.0), b"pgmajfault": (_MAJOR, 1.0)}
+_MEMORY_STAT_V1 = {
+    b"total_rss": (_ANON, 1.0), b"total_cache": (_CACHE, 1.0), b"total_pgfault": (_FAULTS, 1.0), b"total_pgmajfault": (_MAJOR, 1.0),
+}  # fmt: skip
+_STALLED = re.compile(rb"^some .* total=(\d+)$", re.MULTILINE)
+_IO = {b"rbytes": _READ, b"wbytes": _WRITTEN, b"rios": _READS, b"wios": _WRITES}
+
+
+def _keyed(metrics: dict[bytes, tuple[Metric, float]], *needed: bytes) -> Callable[[bytes], Values]:
+    """Return a parser of lines `key number`, each times its factor. It raises ValueError if a needed key is missing."""
+
+    def parse(text: bytes) -> Values:
+        found = dict(line.split(None, 1) for line in text.splitlines())
+        if missing := [key for key in needed if key not in found]:
+            raise ValueError(f"no line {missing[0].decode()}")
+        return [(metric, int(found[key]) * factor) for key, (metric, factor) in metrics.items() if key in found]
+
+    return parse
+
+
+def _single(metric: Metric, factor: float = 1) -> Callable[[bytes], Values]:
+    return lambda text: [(metric, int(text) * factor)]
+
+
+def _stalls(name: str) -> Callable[[bytes], Values]:
+    def parse(text: bytes) -> Values:
+        match = _STALLED.search(text)
+        if match is None:
+            raise ValueError("no line `some`")
+        return [(_STALLS[name], int(match[1]) / 1e6)]
+
+    return parse
+
+
+def _io_stat(is_stacked: Callable[[str], bool]) -> Callable[[bytes], Values]:
+    """Return a parser of io.stat, `MAJOR:MINOR key=number ...`: the sum of the devices that are not made of other devices of the list."""
+
+    def parse(text: bytes) -> Values:
+        sums: dict[Metric, Value] = dict.fromkeys(_IO.values(), 0)
+        for line in text.splitlines():
+            device, *pairs = line.split()
+            if not is_stacked(device.decode("ascii", "replace")):
+                for key, _, number in (pair.partition(b"=") for pair in pairs):
+                    if key in _IO:
+                        sums[_IO[key]] += int(number)
+        return sums.items()
+
+    return parse
+
+
+def _blkio(reading: Metric, writing: Metric) -> Callable[[bytes], Values]:
+    """Return a parser of v1's `MAJOR:MINOR Read number`."""
+
+    def parse(text: bytes) -> Values:
+        lines = [line.split() for line in text.splitlines()]
+        return [
+            (metric, sum(int(words[2]) for words in lines if len(words) == 3 and words[1] == word))  # noqa: PLR2004 - the line's words
+            for metric, word in ((reading, b"Read"), (writing, b"Write"))
+        ]
+
+    return parse
+
+
+class JobCgroup:
+    """The files of one job, and what they last said.
+
+    `last` has the newest value of each metric. `is_exact`: it was read after the last process of the job had ended. A file that this
+    kernel, or this configuration of its controllers, does not have is no value.
+    """
+
+    def __init__(self, tree: Tree, job: str, files: list[HeldFile], quick: int, parsers: list[Callable[[bytes], Values]]) -> None:
+        self.tree, self.job = tree, job
+        self._files = list(zip(files, parsers))
+        self._quick = self._files[:quick]
+        self.last: dict[Metric, Value] = {}
+        self.is_exact = self.has_run = self.is_gone = False
+        self.time = 0.0
+        self.events: HeldFile | None = None
+
+    @classmethod
+    def v2(cls, tree: Tree, job: str, directory: str) -> JobCgroup:
+        """Return the job of a directory of the v2 hierarchy. Costly files come last: memory.stat makes the kernel add up all CPUs."""
+        parsers = {
+            "cpu.stat": _keyed(_CPU_STAT, b"usage_usec"),
+            "memory.current": _single(_MEMORY),
+            "memory.peak": _single(_PEAK),
+            "memory.stat": _keyed(_MEMORY_STAT),
+            "memory.events": _keyed({b"oom_kill": (_KILLS, 1)}),
+            "io.stat": _io_stat(lambda device: bool(tree.names(f"sys/dev/block/{device}/slaves"))),
+            "pids.current": _single(_PROCESSES),
+            **{f"{name}.pressure": _stalls(name) for name in _STALLS},
+        }  # fmt: skip
+        self = cls(tree, job, [tree.hold(f"{directory}/{name}") for name in parsers], 2, list(parsers.values()))
+        self.events = tree.hold(f"{directory}/cgroup.events")
+        return self
+
+    @classmethod
+    def v1(cls, tree: Tree, job: str, root: str, directory: str, ticks: int = 0) -> JobCgroup:
+        """Return the job of a directory of the v1 hierarchies, which is the same in each."""
+        tick = 1 / (ticks or os.sysconf("SC_CLK_TCK"))
+        files: dict[str, Callable[[bytes], Values]] = {
+            f"{root}/cpuacct/{directory}/cpuacct.usage": _single(CPU, 1e-9),
+            f"{root}/memory/{directory}/memory.usage_in_bytes": _single(_MEMORY),
+            f"{root}/cpuacct/{directory}/cpuacct.stat": _keyed({b"user": (_USER, tick), b"system": (_SYSTEM, tick)}),
+            f"{root}/memory/{directory}/memory.max_usage_in_bytes": _single(_PEAK),
+            f"{root}/memory/{directory}/memory.stat": _keyed(_MEMORY_STAT_V1),
+            f"{root}/memory/{directory}/memory.oom_control": _keyed({b"oom_kill": (_KILLS, 1)}),
+            f"{root}/blkio/{directory}/blkio.throttle.io_service_bytes_recursive": _blkio(_READ, _WRITTEN),
+            f"{root}/blkio/{directory}/blkio.throttle.io_serviced_recursive": _blkio(_READS, _WRITES),
+            f"{root}/pids/{directory}/pids.current": _single(_PROCESSES),
+        }  # fmt: skip
+        return cls(tree, job, [tree.hold(path) for path in files], 2, list(files.values()))
+
+    def read(self, readings: Readings, now: float, *, is_full: bool) -> None:
+        """Read the quick files, or all; `is_gone` is set when the cgroup is removed."""
+        self.is_exact = False
+        for file, parse in list(self._files if is_full else self._quick):
+            try:
+                text = file.read()
+            except OSError as error:
+                self._leave_out(readings, file, parse, error)
+                continue
+            with readings:
+                for metric, value in parse(text):
+                    self.last[metric] = value
+                    self.time = now
+
+    def is_populated(self) -> bool:
+        """Return whether processes of the job run, v2 only. Raise OSError, ValueError."""
+        if self.events is None:
+            return True
+        found = dict(line.split() for line in self.events.read().splitlines())
+        return int(found.get(b"populated", b"1")) > 0
+
+    def close(self) -> None:
+        """Close the files."""
+        for file, _ in self._files:
+            file.close()
+        if self.events is not None:
+            self.events.close()
+
+    def _leave_out(self, readings: Readings, file: HeldFile, parse: Callable[[bytes], Values], error: OSError) -> None:
+        """Ask no more for a file that is missing. The first file is that of the CPU time, which every job's cgroup has."""
+        if why(error) != "vanished":
+            with readings:
+                raise error
+        elif (file, parse) == self._files[0]:
+            self.is_gone = True
+        else:
+            # Which controllers a cgroup has is fixed before its first process starts.
+            self._files = [other for other in self._files if other[0] is not file]
+            self._quick = [other for other in self._quick if other[0] is not file]

@@ -1,0 +1,218 @@
+"""The jobs of this node, by their cgroups.
+
+inotify reports a new cgroup, the end of a job's last process (`populated 0` in cgroup.events, v2) and the removal of the cgroup. So no
+sample searches the tree, and a job that lives between two samples is measured too: the counters are read at once when its last process has
+ended. v1 reports no such end: there the last value is that of the last sample, of 1 s before the end at the most.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tokiod.agent.inotify import CREATE, DELETE, IGNORED, MODIFY, ONLYDIR, OVERFLOW, Inotify
+from tokiod.agent.job_cgroup import METRICS, JobCgroup
+from tokiod.agent.job_patterns import job_of
+from tokiod.agent.sensor import Absent, Readings, Sensor
+
+if TYPE_CHECKING:
+    from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.tree import Tree
+
+FULL_SECONDS = 10.0
+"""Between two readings of all files of a job; CPU time and memory are read each time."""
+RESCAN_SECONDS = 10.0
+"""Between two searches of the tree, when inotify has no watches left."""
+MAX_DEPTH = 8
+MAX_JOBS = 4096
+"""Of a node. A scheduler that leaves its cgroups must not use up the descriptors."""
+
+_V2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+_V1 = ("sys/fs/cgroup", "dev/oar_cgroups_links")
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """A job whose cgroup is removed, and its last values. Not exact: they are from before the end of its last process."""
+
+    job: str
+    time: float
+    is_exact: bool
+    values: dict[Metric, Value]
+
+
+class Jobs(Sensor):
+    """A job's name is SCHEDULER:ID. `ended` collects the jobs that ended, until it is emptied by its reader."""
+
+    name = "jobs"
+    metrics = METRICS
+    period = 1.0
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self.jobs: dict[str, JobCgroup] = {}
+        self.ended: list[JobEnd] = []
+        self._roots: list[tuple[int, str]] = []
+        self._inotify: Inotify | None = None
+        self._directories: dict[int, tuple[int, str]] = {}
+        self._watched: set[str] = set()
+        self._populations: dict[int, str] = {}
+        self._is_blind = False
+        self._scanned = self._full = float("-inf")
+
+    def find(self) -> None:
+        if not self._roots:
+            v2 = [(2, root) for root in _V2 if self.tree.exists(f"{root}/cgroup.controllers")]
+            v1 = [(1, root) for root in _V1 if self.tree.exists(f"{root}/cpuacct")]
+            self._roots = v2 + v1
+        if not self._roots:
+            raise Absent("no cgroup hierarchy in /sys/fs/cgroup")
+
+    def fileno(self) -> int | None:
+        return self._inotify.fileno() if self._inotify else None
+
+    def sample(self, readings: Readings, now: float) -> None:
+        self.heed(readings, now)
+        if self._is_blind and now - self._scanned >= RESCAN_SECONDS:
+            self._scan(readings, now)
+        is_full = now - self._full >= FULL_SECONDS
+        if is_full:
+            self._full = now
+        for path, job in list(self.jobs.items()):
+            if self._is_blind:
+                self._look_at_population(readings, now, job)
+            if not job.is_exact:
+                job.read(readings, now, is_full=is_full)
+            if job.is_gone:
+                self._end(readings, path)
+            else:
+                for metric, value in job.last.items():
+                    readings.add_job(job.job, "", metric, value)
+
+    def heed(self, readings: Readings, now: float) -> None:
+        """Take what inotify reports: it must be called soon after `fileno()` becomes readable."""
+        if self._inotify is None:
+            self._begin(readings, now)
+            return
+        for number, mask, name in self._inotify.events():
+            if mask & OVERFLOW:
+                readings.drop("events lost", "inotify's queue was full")
+                self._scan(readings, now)
+            elif number in self._populations:
+                self._heed_population(readings, now, number, mask)
+            elif number in self._directories:
+                self._heed_directory(readings, now, number, mask, name)
+
+    def close(self) -> None:
+        for job in self.jobs.values():
+            job.close()
+        if self._inotify is not None:
+            self._inotify.close()
+            self._inotify = None
+
+    def _begin(self, readings: Readings, now: float) -> None:
+        with readings:
+            self._inotify = Inotify()
+        self._is_blind = self._inotify is None
+        self._scan(readings, now)
+
+    def _scan(self, readings: Readings, now: float) -> None:
+        self._scanned = now
+        for version, root in self._roots:
+            self._enter(readings, now, version, root if version == 2 else f"{root}/cpuacct")  # noqa: PLR2004 - cgroup v2
+
+    def _enter(self, readings: Readings, now: float, version: int, directory: str) -> None:
+        """Watch a directory and look at what is in it already, in this order: what comes between is seen twice, never missed."""
+        if directory.count("/") > MAX_DEPTH + 3:
+            return
+        self._watch(readings, version, directory)
+        try:
+            with os.scandir(self.tree.path(directory)) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            # Removed again meanwhile; a directory that may not be read has no jobs for us.
+            return
+        for name in names:
+            self._meet(readings, now, version, f"{directory}/{name}")
+
+    def _meet(self, readings: Readings, now: float, version: int, directory: str) -> None:
+        if directory in self.jobs or directory in _V2:
+            return
+        if (found := job_of(directory)) is None:
+            self._enter(readings, now, version, directory)
+        elif len(self.jobs) >= MAX_JOBS:
+            readings.drop("too many jobs", directory)
+        else:
+            self._add(readings, now, version, directory, ":".join(found))
+
+    def _add(self, readings: Readings, now: float, version: int, directory: str, job: str) -> None:
+        if version == 2:  # noqa: PLR2004 - cgroup v2
+            added = JobCgroup.v2(self.tree, job, directory)
+            with readings:
+                if self._inotify is not None:
+                    self._populations[self._inotify.watch(self.tree.path(f"{directory}/cgroup.events"), MODIFY)] = directory
+        else:
+            root, _, below = directory.partition("/cpuacct/")
+            added = JobCgroup.v1(self.tree, job, root, below)
+        added.read(readings, now, is_full=True)
+        if added.is_gone:
+            readings.drop("job ended before its first sample", job)
+            added.close()
+            return
+        self.jobs[directory] = added
+        self._look_at_population(readings, now, added)
+
+    def _heed_population(self, readings: Readings, now: float, number: int, mask: int) -> None:
+        directory = self._populations[number]
+        if mask & IGNORED:
+            del self._populations[number]
+        elif job := self.jobs.get(directory):
+            self._look_at_population(readings, now, job)
+
+    def _look_at_population(self, readings: Readings, now: float, job: JobCgroup) -> None:
+        """Read the job's counters for the last time if its last process has ended; an empty cgroup that used no CPU has not begun."""
+        try:
+            is_populated = job.is_populated()
+        except OSError:
+            return
+        except ValueError as error:
+            readings.drop("malformed", f"cgroup.events of {job.job}: {error}")
+            return
+        if is_populated:
+            job.has_run, job.is_exact = True, False
+            return
+        job.read(readings, now, is_full=True)
+        used = any(metric.name == "job_cpu" and value for metric, value in job.last.items())
+        job.is_exact = not job.is_gone and (job.has_run or used)
+
+    def _heed_directory(self, readings: Readings, now: float, number: int, mask: int, name: str) -> None:
+        version, directory = self._directories[number]
+        if mask & IGNORED:
+            del self._directories[number]
+            self._watched.discard(directory)
+        elif mask & CREATE:
+            self._meet(readings, now, version, f"{directory}/{name}")
+        elif mask & DELETE and (path := f"{directory}/{name}") in self.jobs:
+            self._end(readings, path)
+
+    def _end(self, readings: Readings, path: str) -> None:
+        job = self.jobs.pop(path)
+        job.close()
+        if not job.is_exact:
+            readings.drop("end of a job not sampled", job.job)
+        self.ended.append(JobEnd(job.job, job.time, job.is_exact, job.last))
+
+    def _watch(self, readings: Readings, version: int, directory: str) -> None:
+        if self._inotify is None or directory in self._watched:
+            return
+        try:
+            number = self._inotify.watch(self.tree.path(directory), CREATE | DELETE | ONLYDIR)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._is_blind = True
+            readings.drop("no inotify watch", f"{directory}: {error.strerror}")
+            return
+        self._directories[number] = (version, directory)
+        self._watched.add(directory)
