@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tokiod.agent.report import NodeReport
 from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.export import Exported
 from tokiod.analysis.health import Health
@@ -27,6 +28,7 @@ from tokiod.reports.status import Status
 from tokiod.supervisor.control_socket import Pong, Reloaded
 
 PRINTED: dict[str, Any] = {
+    "agent": NodeReport,
     "archive": Archived,
     "backfill": Backfill | list[Backfill],
     "badost": list[Correlation],
@@ -56,7 +58,8 @@ def schemas() -> dict[str, str]:
 
 
 def _schema(command: str, printed: Any) -> str:
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"tokioctl {command} --json"}
+    program = "tokiod" if command == "agent" else "tokioctl"
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"{program} {command} --json"}
     schema = msgspec.json.schema(printed)
     for struct in schema.get("$defs", {}).values():
         struct["description"] = inspect.cleandoc(struct["description"]).replace("None", "null")

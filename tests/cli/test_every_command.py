@@ -50,6 +50,7 @@ LEAVES = {name: command for name, command, _ in commands() if not hasattr(comman
 DAY = "2018-01-28"
 LOG = Path(__file__).parents[1] / "data" / "ior.darshan"
 CALLS = {
+    "tokiod agent": ["--once"],
     "tokiod check": [],
     "tokiod keygen": ["{directory}", "mine"],
     "tokioctl archive lmt": ["{directory}/lmt.sqlite3", "--output", "{directory}/x.hdf5", "--start", DAY, "--end", f"{DAY}T00:05:00"],
@@ -204,7 +205,13 @@ def test_flags_that_several_commands_have_mean_the_same_and_its_help_tells_its_e
     command = LEAVES[name]
     flags = {option: param for param in command.params for option in param.opts}
     assert re.search(r"Exit \d", command.help), name
-    if name.startswith("tokioctl archive ") or name in {"tokioctl badost", "tokioctl completion", "tokiod demo", "tokiod keygen"}:
+    if name.startswith("tokioctl archive ") or name in {
+        "tokiod agent",
+        "tokioctl badost",
+        "tokioctl completion",
+        "tokiod demo",
+        "tokiod keygen",
+    }:
         return
     assert flags["--config"].envvar == "TOKIOD_CONFIG"
     assert flags["--config"].name == "config_path"

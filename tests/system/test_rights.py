@@ -58,6 +58,7 @@ def arguments(site, user, command):
     program, name, *rest = command.split()
     own = site.directory / user
     more = {
+        "agent": ["--once"],
         "archive": ["lmt", own / "copy.sqlite3", "--output", own / "one.hdf5", "--start", SPAN[0], "--end", SPAN[1]],
         "backfill": [] if rest else ["one-lmt", *SPAN, "--force"],
         "badost": [site.directory / "ior.darshan"],

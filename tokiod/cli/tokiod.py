@@ -39,7 +39,7 @@ format_option = click.option(
 )
 
 
-@click.group(cls=PlainGroup, modules=("check", "demo", "keygen"), epilog=examples("tokiod check", "tokiod run"))
+@click.group(cls=PlainGroup, modules=("agent", "check", "demo", "keygen"), epilog=examples("tokiod check", "tokiod run"))
 @version_option
 def main() -> None:
     """Archive the telemetry of an HPC centre's storage as TOKIO Time Series files."""

@@ -1,0 +1,124 @@
+"""`tokiod agent --once`, as a program of its own that has Python alone."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import captured_tree
+import msgspec
+import pytest
+
+from tokiod.agent.metric import counter
+from tokiod.agent.report import NodeReport, as_text, sample_once
+from tokiod.agent.sensors import SENSORS
+
+ROOT = Path(__file__).parents[2]
+OLDEST = "3.9"
+HEAVY = {"numpy", "h5py", "click", "rich", "msgspec", "structlog", "aiohttp", "zmq", "apsw", "asyncio"}
+
+
+def oldest_python():
+    """Return an interpreter of the oldest supported Python, if this machine has one."""
+    places = [shutil.which(f"python{OLDEST}"), *sorted(Path.home().glob(f".pyenv/versions/{OLDEST}.*/bin/python"))]
+    for place in filter(None, places):
+        done = subprocess.run(
+            [place, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True, check=False
+        )
+        if done.stdout.strip() == OLDEST:
+            return str(place)
+    return None
+
+
+def once(python, *options, cwd=ROOT, isolated=("-S",)):
+    """Run the agent without any site-packages."""
+    line = [python, *isolated, "-m", "tokiod.agent", "--once", *options]
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, check=True, timeout=120, env={"PATH": os.environ["PATH"]}).stdout
+
+
+@pytest.mark.parametrize("find", [lambda: sys.executable, oldest_python], ids=["this", "oldest"])
+def test_a_node_needs_python_alone(find, tmp_path):
+    if (python := find()) is None:
+        pytest.skip(f"no Python {OLDEST} on this machine")
+    captured_tree.unpack("node_exporter", tmp_path)
+    told = json.loads(once(python, "--json", "--root", str(tmp_path)))
+    report = msgspec.convert(told, NodeReport)
+    expected = json.loads((captured_tree.TREES / "node_exporter.json").read_text())
+    assert {row.sensor: row.reason for row in report.absent} == expected["absent"]
+    assert len(report.values) == sum(len(by) for what in expected["read"].values() for by in what["values"].values())
+    assert report.values == sorted(report.values, key=lambda row: [sensor.name for sensor in SENSORS].index(row.sensor))
+
+
+def test_the_agent_imports_nothing_heavy():
+    line = [sys.executable, "-c", "import sys, tokiod.agent.__main__; print(*sys.modules)"]
+    imported = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert HEAVY & {name.partition(".")[0] for name in imported} == set()
+    assert {name for name in imported if name.startswith("tokiod.") and not name.startswith("tokiod.agent")} == set()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
+def test_sensors_that_read_files_never_start_a_process(tmp_path):
+    """This machine has no IPMI and no Lustre server, so no sensor has a reason to."""
+    trace = tmp_path / "trace"
+    line = ["strace", "-f", "-e", "trace=fork,vfork,clone,clone3,execve", "-o", str(trace), sys.executable, "-m", "tokiod.agent", "--once"]
+    subprocess.run(line, cwd=ROOT, capture_output=True, check=True, timeout=120)
+    calls = re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.MULTILINE)
+    assert calls == ["execve"]
+
+
+def test_this_machine_is_reported_as_text():
+    shown = once(sys.executable)
+    assert re.match(r"node \S+: \d+ values, \d+ jobs?\n\nsensor cpu\n", shown)
+    absent = shown.partition("\nabsent\n")[2].partition("\n\n")[0].splitlines()
+    listed = [line.strip().partition(":")[0] for line in absent]
+    assert sorted(set(listed)) == sorted(listed)
+    shown_sensors = set(re.findall(r"^sensor (\w+)$", shown, re.MULTILINE))
+    assert shown_sensors | set(listed) | {"jobs"} == {sensor.name for sensor in SENSORS}
+    assert shown_sensors & set(listed) == set()
+
+
+def test_a_report_waits_for_commands_and_counts_what_failed():
+    class Slow:
+        name, metrics, period, left = "slow", (counter("slow_value", "1", "a value of a command"),), 1.0, 3
+
+        def find(self):
+            pass
+
+        def fileno(self):
+            return None
+
+        def close(self):
+            pass
+
+        def is_waiting(self):
+            return self.left > 0
+
+        def sample(self, readings, now):  # noqa: ARG002 - of a sensor
+            self.left -= 1
+            if not self.left:
+                readings.add(self.metrics[0], 7)
+                raise KeyError("something else")
+
+    sampler, found = sample_once([Slow()], lambda: 0.0)
+    assert (found["slow"].values, dict(found["slow"].drops)) == ({("slow_value", ""): 7}, {"malformed": 1})
+    assert sampler.absent == {}
+
+
+def test_names_that_users_chose_are_harmless_in_the_report(tmp_path):
+    name = "job_\x1b[2J\u202e"
+    (tmp_path / "sys/fs/cgroup/system.slice/slurmstepd.scope" / name).mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").touch()
+    (tmp_path / "sys/fs/cgroup/system.slice/slurmstepd.scope" / name / "cpu.stat").write_text("usage_usec 5\n")
+    shown = once(sys.executable, "--root", str(tmp_path))
+    assert "job slurm:\\x1b[2J\\u202e\n" in shown
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_a_node_without_anything_says_so(tmp_path):
+    report = msgspec.convert(json.loads(once(sys.executable, "--json", "--root", str(tmp_path))), NodeReport)
+    assert (report.values, report.jobs, report.dropped) == ([], [], [])
+    assert [row.sensor for row in report.absent] == [sensor.name for sensor in SENSORS]
+    assert as_text(report).splitlines()[0].endswith(": 0 values, 0 jobs")
