@@ -40,6 +40,8 @@ from tokiod.config.load import ArchiveConfig, BusConfig, Config
 from tokiod.config.watched_folder import watched
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
+from tokiod.reports.verify.scratch_archive import VerifiedSource
+from tokiod.reports.verify.verify import Verification, Verified
 from tokiod.tts.layout import form_of, open_for_reading
 from tokiod.units import Duration
 from tokiod.window import Calendar, Window, bulk_length, iso
@@ -590,6 +592,7 @@ class Site:
         await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)  # until missing files are noticed
         await self._wait(self._is_at_rest, "at rest")
         self._check()
+        await self._verify()
         for path in self._files():
             mark(path)
         await self._wait(self._is_sealed, "all sealed")
@@ -602,6 +605,22 @@ class Site:
         self.subscriber.check()
         (self.directory / "undisturbed").mkdir()
         self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, self.directory / "undisturbed")
+
+    async def _verify(self) -> None:
+        """Have `tokioctl verify` query some windows again, of live and of sealed days: nothing may differ. Raises Wrong."""
+        rng = random.Random(f"verify/{self.plan.seed}")
+        source = rng.choice(list(self.sources.values()))
+        config = next(one for one in self.config.source if one.name == source.name)
+        somewhen = self.calendar.window(rng.randrange(source.live, source.end), self.plan.window)
+        span = Window(somewhen.start, min(source.end, somewhen.end + rng.choice((0, 1, 4)) * self.plan.window))
+        span = Window(span.start, self.calendar.window(span.end - 1, self.plan.window).end)
+        compared, verified = Verified(), VerifiedSource(config, source.collector(self.clock), self.calendar, self.clock)
+        with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+            verification = Verification(self.config.archive, verified, ledger, config.datasets(), directory=self.directory)
+            found = [one async for one in verification.run(span, compared)]
+        self.counts["cells verified"] += compared.cells
+        if found:
+            raise Wrong(f"verify: {source.name} in {span}: {found[:3]}")
 
     def _check_bounds(self) -> None:
         """Nothing grows with time: rows of the ledger, open files, what is in flight. Raises Wrong."""
