@@ -16,6 +16,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import LedgerLost
 from tokiod.polling import process as polling
 from tokiod.runtime.sd_notify import NO_NOTIFIER
+from tokiod.supervisor.child_process import RestartDelay
 from tokiod.testing.files import SimulatedKill
 from tokiod.writer import process as writing
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tokiod.polling.watch.reader import Task
     from tokiod.writer.process import WriterProcess
 
-RESTART_SECONDS = 5.0
+START_SECONDS = 5.0
 JOB_SECONDS = 20.0
 """How long the rewrite of a file takes, at most, and a tenth of the time that a sealing takes."""
 
@@ -57,6 +58,7 @@ class Process:
     async def keep(self) -> None:
         """Run the process again and again."""
         machine = self.machine
+        delay = RestartDelay()
         while True:
             await machine.has_power.wait()
             self.died.clear()
@@ -64,6 +66,7 @@ class Process:
             self.is_stopping = False
             self.sqlite = ProcessSqlite(machine.ledger_disk, self.die)
             self.starts += 1
+            began = machine.loop.now
             machine.journal.note(f"{self.name} starts")
             try:
                 await self.run()
@@ -72,7 +75,8 @@ class Process:
                 self.sqlite.close()
             machine.journal.note(f"{self.name} has ended")
             self.is_down.set()
-            restart = RESTART_SECONDS * (0.1 + machine.rng.random())
+            # The supervisor's, and the time that a process takes to start.
+            restart = delay.after(machine.loop.now - began) + START_SECONDS * machine.rng.random()
             await asyncio.sleep(max(restart, self.down_until - machine.loop.now))
 
     async def run(self) -> None:

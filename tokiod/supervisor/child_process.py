@@ -44,6 +44,20 @@ CHECKS_PER_WATCHDOG = 8
 """Checks of a child within the time that it may be silent."""
 
 
+class RestartDelay:
+    """How long a child that died waits for its restart: longer each time, until it has worked for STEADY_SECONDS."""
+
+    def __init__(self) -> None:
+        self._seconds = MIN_BACKOFF_SECONDS
+
+    def after(self, worked: float | None) -> float:
+        """Return the seconds until the restart. worked: seconds since it was ready, None for one that never was."""
+        if worked is not None and worked > STEADY_SECONDS:
+            self._seconds = MIN_BACKOFF_SECONDS
+        seconds, self._seconds = self._seconds, min(2 * self._seconds, MAX_BACKOFF_SECONDS)
+        return seconds
+
+
 @dataclass(slots=True)
 class ChildProcess:
     """A process that reports its progress over a socket pair, kept running until stop().
@@ -94,19 +108,17 @@ class ChildProcess:
 
         Raises TokiodError when the child's exit code asks for an operator.
         """
-        backoff = MIN_BACKOFF_SECONDS
+        delay = RestartDelay()
         while not self._stopping.is_set():
             code = await self._once()
             if self._stopping.is_set():
                 return
             if code == EXIT_NEEDS_OPERATOR and (self.is_essential or not self._was_ready):
                 raise TokiodError(f"the {self.name} failed to start (see above)")
-            if self._ready_since is not None and time.monotonic() - self._ready_since > STEADY_SECONDS:
-                backoff = MIN_BACKOFF_SECONDS
+            seconds = delay.after(None if self._ready_since is None else time.monotonic() - self._ready_since)
             self.restarts += 1
-            log.warning("child.died", child=self.name, code=code, restart_in=round(backoff, 1))
-            await self._pause(backoff)
-            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+            log.warning("child.died", child=self.name, code=code, restart_in=round(seconds, 1))
+            await self._pause(seconds)
 
     async def stop(self) -> None:
         """Send SIGTERM and wait until the child has ended; kill it when it takes too long."""
