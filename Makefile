@@ -17,6 +17,8 @@ CASES  ?= 200
 INPUTS ?= 1000000
 READS  ?= 10000
 SEEDS  ?= 200
+# What the simulation finds with one of its recorded seeds in each run of CI.
+CI_FAULTS := a2 a5 a12
 
 # More workers than cores: most tests in tests/system wait. tests/conftest.py distributes the tests.
 WORKERS ?= 6
@@ -47,8 +49,8 @@ help:
 	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
 	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
-	@echo "make simulate  SEEDS=200 [SEED=n]: whole sites for days in one process, every fault from a seed; a failing seed is printed and shrunk"
-	@echo "make simulate-ci        all seeds that ever failed, then new ones for three minutes"
+	@echo "make simulate  SEEDS=200 [SEED=n] [TALLY=FILE]: whole sites for days in one process, every fault from a seed; a failing seed is shrunk; FILE keeps progress"
+	@echo "make simulate-ci        all seeds that ever failed, three old faults restored and found, then new seeds for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
 	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
 	@echo "make walkthrough  what a newcomer types in a clean clone, at 80 columns; records it in dist/walkthrough.txt"
@@ -115,10 +117,11 @@ model: install
 	@$(BIN)/python -m tests.model --sequences $(SEQUENCES)
 
 simulate: install
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(if $(TALLY),--tally $(TALLY))
 
 simulate-ci: install
 	@$(BIN)/python -m tests.simulation --kept
+	@$(BIN)/python -m tests.simulation.old_faults --recorded $(CI_FAULTS)
 	@$(BIN)/python -m tests.simulation --begin $$(date +%s) --seeds 1000000 --minutes 3
 
 simulate-coverage: install
