@@ -58,6 +58,8 @@ help:
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
+	@echo "make agent-jobs  JOBS=1000: short jobs in this kernel's cgroup v2 (as root); CPU seconds by the agent equal getrusage within 10 ms"
+	@echo "make agent-cost  SECONDS=60: share of a core and memory of the agent at 1 Hz with 8 jobs (as root)"
 	@echo "make deb rpm   a wheel, an sdist and the packages, in dist"
 	@echo "make packages  both, tried: on a bare Debian 12 without a network, in a booted systemd, as process 1 of a container (as root; long)"
 	@echo "make constraints  pin all dependencies with hashes in config/constraints.txt"
@@ -169,6 +171,13 @@ fuzz: install
 	@$(BIN)/python -m tests.fuzz --bombs
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.fuzz.damaged_days $(if $(SEED),--seed $(SEED))
+
+# As root, where cgroups can be written.
+agent-jobs: install
+	@$(BIN)/python -m tests.bench.agent_jobs $(JOBS)
+
+agent-cost: install
+	@$(BIN)/python -m tests.bench.agent_cost $(SECONDS)
 
 read-while-writing: install
 	@OPEN_READS=$(READS) $(BIN)/python -m pytest -q -s tests/system/test_open_while_writing.py

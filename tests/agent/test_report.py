@@ -117,6 +117,24 @@ def test_names_that_users_chose_are_harmless_in_the_report(tmp_path):
     assert shown.replace("\n", "").isprintable()
 
 
+def test_a_measured_span_has_the_increases_of_the_counters():
+    """All CPUs together are in some state for as long as the span is, whatever the machine does."""
+    report = msgspec.convert(json.loads(once(sys.executable, "--json", "--seconds", "2")), NodeReport)
+    values = {(row.metric, row.instance): row.value for row in report.values}
+    states = [value for (metric, _), value in values.items() if metric.startswith("cpu_") and "guest" not in metric]
+    assert sum(states) == pytest.approx(2.0 * os.cpu_count(), rel=0.2)
+    assert 0 <= values["forks", ""] < 10**6
+    assert report.seconds == 2.0
+    assert {sensor for row in report.values for sensor in [row.sensor]} >= {"cpu", "load", "memory", "paging"}
+
+
+@pytest.mark.parametrize("seconds", ["1", "3601", "nan", "-5", "x"])
+def test_a_span_that_is_too_short_or_long_is_refused(seconds):
+    line = [sys.executable, "-m", "tokiod.agent", "--once", "--seconds", seconds]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "--seconds" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
 def test_a_node_without_anything_says_so(tmp_path):
     report = msgspec.convert(json.loads(once(sys.executable, "--json", "--root", str(tmp_path))), NodeReport)
     assert (report.values, report.jobs, report.dropped) == ([], [], [])

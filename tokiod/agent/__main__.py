@@ -8,7 +8,7 @@ import sys
 import time
 
 from tokiod import __version__
-from tokiod.agent.report import as_json, as_text, node_report
+from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node_report
 
 
 def main() -> int:
@@ -16,10 +16,13 @@ def main() -> int:
     parser = argparse.ArgumentParser("tokiod agent", description="Report what the sensors of this node measure.")
     parser.add_argument("--once", action="store_true", required=True, help="print what this node would report, and end")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    parser.add_argument("--seconds", type=float, default=0.0, help="measure for so long: increases of counters and means of gauges")
     parser.add_argument("--root", default="/", help="directory below which /proc, /sys and /dev are read; default: /")
     parser.add_argument("--version", action="version", version=f"tokiod {__version__}")
     options = parser.parse_args()
-    found = node_report(platform.node(), time.time(), time.monotonic, options.root)  # noqa: TID251 - the clock enters here
+    if options.seconds and not MIN_SECONDS <= options.seconds <= MAX_SECONDS:
+        parser.error(f"--seconds is at least {MIN_SECONDS:g} and at most {MAX_SECONDS:g}")
+    found = node_report(platform.node(), time.time, time.monotonic, options.root, options.seconds)  # noqa: TID251 - the clock enters here
     sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")
     return 0
 

@@ -22,6 +22,9 @@ class Increases:
         self._last: dict[Hashable, Value] = {}
         self.restarts = 0
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._last
+
     def take(self, metric: Metric, key: Hashable, value: Value, wraps_at: Value = 0) -> Value | None:
         """Return the increase since the value before; None if it is unknown: the first value, or the first after a restart."""
         last = self._last.get(key)

@@ -124,7 +124,6 @@ class JobCgroup:
         self._quick = self._files[:quick]
         self.last: dict[Metric, Value] = {}
         self.is_exact = self.has_run = self.is_gone = False
-        self.time = 0.0
         self.events: HeldFile | None = None
 
     @classmethod
@@ -161,7 +160,7 @@ class JobCgroup:
         }  # fmt: skip
         return cls(tree, job, [tree.hold(path) for path in files], 2, list(files.values()))
 
-    def read(self, readings: Readings, now: float, *, is_full: bool) -> None:
+    def read(self, readings: Readings, *, is_full: bool) -> None:
         """Read the quick files, or all; `is_gone` is set when the cgroup is removed."""
         self.is_exact = False
         for file, parse in list(self._files if is_full else self._quick):
@@ -173,7 +172,6 @@ class JobCgroup:
             with readings:
                 for metric, value in parse(text):
                     self.last[metric] = value
-                    self.time = now
 
     def is_populated(self) -> bool:
         """Return whether processes of the job run, v2 only. Raise OSError, ValueError."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod import __version__
-from tokiod.agent.sampler import Sampler
+from tokiod.agent.rows import Row, Rows
+from tokiod.agent.sampler import TICK_SECONDS, Sampler
 from tokiod.agent.sensor import Readings, clean
 from tokiod.agent.sensors import SENSORS
 from tokiod.agent.tree import Tree
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 COMMAND_PATIENCE_SECONDS = 60.0
 """For the commands of sensors, which have shorter deadlines of their own."""
+MIN_SECONDS, MAX_SECONDS = 2.0, 3600.0
+"""Of a measured span: the shortest has two samples of the sensors that are sampled each second."""
 _POLL_SECONDS = 0.05
 _SIGNIFICANT_DIGITS = 12
 
@@ -52,6 +55,15 @@ class JobValue:
 
 
 @dataclass(frozen=True)
+class EndedJob:
+    """A job that ended in the measured span. Not exact: the CPU seconds are from before the end of its last process."""
+
+    job: str
+    cpu_seconds: float
+    is_exact: bool
+
+
+@dataclass(frozen=True)
 class AbsentSensor:
     """A sensor that finds nothing to read on this node."""
 
@@ -71,13 +83,18 @@ class DroppedReading:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What the node reports at a time, in UTC epoch seconds."""
+    """What the node reports at a time, in UTC epoch seconds.
+
+    seconds: over which it measured until then: counters have their increases, gauges their means. 0: counters since their sources started.
+    """
 
     node: str
     time: float
+    seconds: float
     version: str
     values: list[NodeValue]
     jobs: list[JobValue]
+    ended: list[EndedJob]
     absent: list[AbsentSensor]
     dropped: list[DroppedReading]
 
@@ -95,31 +112,56 @@ def sample_once(sensors: Iterable[Sensor], monotonic: Callable[[], float]) -> tu
     return sampler, found
 
 
-def node_report(node: str, time: float, monotonic: Callable[[], float], root: str = "/") -> NodeReport:
-    """Sample this node once; its files are below `root`."""
-    sampler, found = sample_once([sensor(Tree(root)) for sensor in SENSORS], monotonic)
-    metrics = {metric.name: (sensor.name, metric) for sensor in sampler.sensors for metric in sensor.metrics}
+def measure(sensors: Iterable[Sensor], monotonic: Callable[[], float], seconds: float) -> tuple[Sampler, Row]:
+    """Sample the sensors each second for a span. Return the sampler, closed, and what the node would report of the span."""
+    sampler = Sampler(sensors)
+    rows = Rows((metric for sensor in sampler.sensors for metric in sensor.metrics), step=seconds + TICK_SECONDS, kept=1)
+    begin = following = monotonic()
+    rows.take(sampler.sample(begin), 0.0)
+    while (now := monotonic()) - begin < seconds:
+        if now >= following:
+            following += TICK_SECONDS
+            rows.take(sampler.sample(now), now - begin)
+        rows.take(sampler.wait(min(following, begin + seconds) - monotonic(), monotonic), min(monotonic() - begin, seconds))
+    rows.take(sampler.sample(now, is_last=True), seconds)
+    sampler.close()
+    return sampler, rows.at(0.0)
+
+
+def node_report(node: str, time: Callable[[], float], monotonic: Callable[[], float], root: str = "/", seconds: float = 0.0) -> NodeReport:
+    """Measure this node, whose files are below `root`: once, or for a span of at least two seconds."""
+    sensors = [sensor(Tree(root)) for sensor in SENSORS]
+    metrics = {metric.name: (sensor.name, metric) for sensor in sensors for metric in sensor.metrics}
+    examples: dict[tuple[str, str], str] = {}
+    if seconds:
+        sampler, row = measure(sensors, monotonic, seconds)
+    else:
+        sampler, found = sample_once(sensors, monotonic)
+        row = Row(0.0)
+        for name, readings in found.items():
+            row.values.update(readings.values)
+            row.jobs.update(readings.jobs)
+            row.dropped.update({(name, reason): count for reason, count in readings.drops.items()})
+            examples.update({(name, reason): example for reason, example in readings.examples.items()})
 
     def described(name: str, where: str, value: Value) -> tuple[str, str, str, Value, str, str]:
         sensor, metric = metrics[name]
         return sensor, name, where, value, metric.unit, metric.kind
 
+    order = {sensor.name: position for position, sensor in enumerate(sensors)}
     return NodeReport(
         clean(node),
-        time,
+        time(),
+        seconds,
         __version__,
-        [NodeValue(*described(*key, value)) for readings in found.values() for key, value in sorted(readings.values.items())],
         [
-            JobValue(job, *described(name, where, value))
-            for readings in found.values()
-            for (job, where, name), value in sorted(readings.jobs.items())
+            NodeValue(*described(*key, value))
+            for key, value in sorted(row.values.items(), key=lambda item: (order[metrics[item[0][0]][0]], item[0]))
         ],
+        [JobValue(job, *described(name, where, value)) for (job, where, name), value in sorted(row.jobs.items())],
+        [EndedJob(end.job, end.values["job_cpu"], end.is_exact) for end in row.ended],
         [AbsentSensor(name, reason) for name, reason in sampler.absent.items()],
-        [
-            DroppedReading(sensor, reason, count, readings.examples.get(reason, ""))
-            for sensor, readings in found.items()
-            for reason, count in sorted(readings.drops.items())
-        ],
+        [DroppedReading(*key, count, examples.get(key, "")) for key, count in sorted(row.dropped.items())],
     )
 
 
@@ -131,13 +173,21 @@ def as_json(report: NodeReport) -> str:
 def as_text(report: NodeReport) -> str:
     """Return a report as a table for a person: per sensor, then per job, then what is absent and what was dropped."""
     jobs = len({row.job for row in report.jobs})
-    lines = [f"node {report.node}: {len(report.values)} values, {jobs} job{'' if jobs == 1 else 's'}"]
+    span = f" in {report.seconds:g} s" if report.seconds else ""
+    lines = [f"node {report.node}: {len(report.values)} values{span}, {jobs} job{'' if jobs == 1 else 's'}"]
     lines += _table("sensor", [(row.sensor, row.metric, row.instance, row.value, row.unit, row.kind) for row in report.values])
     lines += _table("job", [(row.job, row.metric, row.where, row.value, row.unit, row.kind) for row in report.jobs])
+    if report.ended:
+        lines += [
+            "",
+            "ended",
+            *(f"  {row.job}: {row.cpu_seconds:.6f} s of CPU{'' if row.is_exact else ', at least'}" for row in report.ended),
+        ]
     if report.absent:
         lines += ["", "absent", *(f"  {row.sensor}: {row.reason}" for row in report.absent)]
     if report.dropped:
-        lines += ["", "dropped", *(f"  {row.sensor}: {row.count} {row.reason} ({row.example})" for row in report.dropped)]
+        lines += ["", "dropped"]
+        lines += [f"  {row.sensor}: {row.count} {row.reason}" + (f" ({row.example})" if row.example else "") for row in report.dropped]
     return "\n".join(lines)
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from tokiod.agent.sensor import Sensor
 
+TICK_SECONDS = 1.0
+"""Between two calls of sample()."""
 FIND_SECONDS = 60.0
 """Between two searches for devices: a disk or a mount may come later."""
 
@@ -25,14 +27,18 @@ class Sampler:
         self._found = float("-inf")
         self._sampled: dict[str, float] = {}
 
-    def sample(self, now: float) -> dict[str, Readings]:
-        """Sample each sensor that is due, and return its readings by its name. `now` is of a clock that never jumps, in seconds."""
+    def sample(self, now: float, *, is_last: bool = False) -> dict[str, Readings]:
+        """Sample each sensor that is due, all for the last time, and return the readings of each by its name.
+
+        `now` is of a clock that never jumps, in seconds.
+        """
         found: dict[str, Readings] = {}
         if now - self._found >= FIND_SECONDS:
             self._found = now
             self._find(found)
         for sensor in self.sensors:
-            if sensor.name not in self.absent and now - self._sampled.get(sensor.name, float("-inf")) >= sensor.period:
+            is_due = now - self._sampled.get(sensor.name, float("-inf")) > sensor.period - TICK_SECONDS / 2
+            if sensor.name not in self.absent and (is_due or is_last):
                 self._sampled[sensor.name] = now
                 readings = found.setdefault(sensor.name, Readings())
                 _guarded(sensor.sample, readings, readings, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tokiod.agent.tree import why
@@ -36,18 +37,28 @@ def clean(name: str | bytes) -> str:
     return text[:MAX_NAME_CHARACTERS]
 
 
+@dataclass(frozen=True)
+class JobEnd:
+    """A job whose cgroup is removed, and its last values. Not exact: they are from before the end of its last process."""
+
+    job: str
+    is_exact: bool
+    values: dict[str, Value]
+
+
 class Readings:
     """What one sensor read at one time: values, and what it could not read, by reason.
 
     `with readings:` around the reading of one file or item turns what goes wrong in it into a counted reason, so that the others go on.
     `values` has (metric's name, instance) -> value, `jobs` (job, where, metric's name) -> value, `wraps` the number at which a counter
-    starts from zero again, where it is known.
+    starts from zero again, where it is known. `ended` has the jobs that ended.
     """
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], Value] = {}
         self.jobs: dict[tuple[str, str, str], Value] = {}
         self.wraps: dict[tuple[str, str], Value] = {}
+        self.ended: list[JobEnd] = []
         self.drops: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
 

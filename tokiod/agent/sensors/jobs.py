@@ -8,16 +8,14 @@ ended. v1 reports no such end: there the last value is that of the last sample, 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod.agent.inotify import CREATE, DELETE, IGNORED, MODIFY, ONLYDIR, OVERFLOW, Inotify
 from tokiod.agent.job_cgroup import METRICS, JobCgroup
 from tokiod.agent.job_patterns import job_of
-from tokiod.agent.sensor import Absent, Readings, Sensor
+from tokiod.agent.sensor import Absent, JobEnd, Readings, Sensor
 
 if TYPE_CHECKING:
-    from tokiod.agent.metric import Metric, Value
     from tokiod.agent.tree import Tree
 
 FULL_SECONDS = 10.0
@@ -32,18 +30,8 @@ _V2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _V1 = ("sys/fs/cgroup", "dev/oar_cgroups_links")
 
 
-@dataclass(frozen=True)
-class JobEnd:
-    """A job whose cgroup is removed, and its last values. Not exact: they are from before the end of its last process."""
-
-    job: str
-    time: float
-    is_exact: bool
-    values: dict[Metric, Value]
-
-
 class Jobs(Sensor):
-    """A job's name is SCHEDULER:ID. `ended` collects the jobs that ended, until it is emptied by its reader."""
+    """A job's name is SCHEDULER:ID."""
 
     name = "jobs"
     metrics = METRICS
@@ -52,7 +40,6 @@ class Jobs(Sensor):
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree)
         self.jobs: dict[str, JobCgroup] = {}
-        self.ended: list[JobEnd] = []
         self._roots: list[tuple[int, str]] = []
         self._inotify: Inotify | None = None
         self._directories: dict[int, tuple[int, str]] = {}
@@ -81,9 +68,9 @@ class Jobs(Sensor):
             self._full = now
         for path, job in list(self.jobs.items()):
             if self._is_blind:
-                self._look_at_population(readings, now, job)
+                self._look_at_population(readings, job)
             if not job.is_exact:
-                job.read(readings, now, is_full=is_full)
+                job.read(readings, is_full=is_full)
             if job.is_gone:
                 self._end(readings, path)
             else:
@@ -155,22 +142,22 @@ class Jobs(Sensor):
         else:
             root, _, below = directory.partition("/cpuacct/")
             added = JobCgroup.v1(self.tree, job, root, below)
-        added.read(readings, now, is_full=True)
+        added.read(readings, is_full=True)
         if added.is_gone:
             readings.drop("job ended before its first sample", job)
             added.close()
             return
         self.jobs[directory] = added
-        self._look_at_population(readings, now, added)
+        self._look_at_population(readings, added)
 
     def _heed_population(self, readings: Readings, now: float, number: int, mask: int) -> None:
         directory = self._populations[number]
         if mask & IGNORED:
             del self._populations[number]
         elif job := self.jobs.get(directory):
-            self._look_at_population(readings, now, job)
+            self._look_at_population(readings, job)
 
-    def _look_at_population(self, readings: Readings, now: float, job: JobCgroup) -> None:
+    def _look_at_population(self, readings: Readings, job: JobCgroup) -> None:
         """Read the job's counters for the last time if its last process has ended; an empty cgroup that used no CPU has not begun."""
         try:
             is_populated = job.is_populated()
@@ -182,7 +169,7 @@ class Jobs(Sensor):
         if is_populated:
             job.has_run, job.is_exact = True, False
             return
-        job.read(readings, now, is_full=True)
+        job.read(readings, is_full=True)
         used = any(metric.name == "job_cpu" and value for metric, value in job.last.items())
         job.is_exact = not job.is_gone and (job.has_run or used)
 
@@ -201,7 +188,7 @@ class Jobs(Sensor):
         job.close()
         if not job.is_exact:
             readings.drop("end of a job not sampled", job.job)
-        self.ended.append(JobEnd(job.job, job.time, job.is_exact, job.last))
+        readings.ended.append(JobEnd(job.job, job.is_exact, {metric.name: value for metric, value in job.last.items()}))
 
     def _watch(self, readings: Readings, version: int, directory: str) -> None:
         if self._inotify is None or directory in self._watched:

@@ -1,0 +1,61 @@
+"""Jobs in real cgroups of this machine's kernel, run beside a running agent."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensors.jobs import Jobs
+from tokiod.agent.tree import Tree
+
+V2 = next((root for root in map(Path, ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")) if (root / "cgroup.controllers").exists()), None)
+V1 = Path("/sys/fs/cgroup/cpuacct") if Path("/sys/fs/cgroup/cpuacct/tasks").exists() else None
+
+
+def remove(directory):
+    """Remove a cgroup and those in it, which have no processes any more."""
+    for path in [*sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True), directory]:
+        path.rmdir()
+
+
+def run(directory, seconds, *, linger, asleep=0.0):
+    """Run one job, and return its name and the CPU seconds of its processes by getrusage.
+
+    Its parent, as slurmstepd, removes the cgroup after it. `linger`: seconds until then, in which
+    the agent can read; `asleep`: seconds that it does not compute.
+    """
+    directory.mkdir()
+    computing = f"import time\ntime.sleep({asleep})\nwhile time.process_time() < {seconds}: pass"
+    joining = f"echo $$ > {directory}/cgroup.procs && exec {sys.executable} -ISc '{computing}'"
+    process = subprocess.Popen(["sh", "-c", joining])
+    _, process.returncode, usage = os.wait4(process.pid, 0)
+    assert process.returncode == 0
+    time.sleep(linger)
+    directory.rmdir()
+    return f"slurm:{directory.name.removeprefix('job_')}", usage.ru_utime + usage.ru_stime
+
+
+def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=ThreadPoolExecutor):
+    """Run jobs beside a running agent; return CPU seconds by getrusage, the agent's job ends by name, and what it dropped."""
+    sampler = Sampler([Jobs(Tree())])
+    ends, drops, following = {}, Counter(), time.monotonic()
+    with pool(at_once) as parents:
+        sampler.sample(time.monotonic())
+        directories = [(scope / f"job_{number}", seconds) for number, seconds in enumerate(durations)]
+        running = [parents.submit(run, *one, linger=linger, asleep=asleep()) for one in directories]
+        give_up = time.monotonic() + 600
+        while len(ends) + drops["job ended before its first sample"] < len(durations) and time.monotonic() < give_up:
+            found = [sampler.wait(following - time.monotonic(), time.monotonic)]
+            if time.monotonic() >= following:
+                following += 1.0
+                found.append(sampler.sample(time.monotonic()))
+            for readings in (readings for some in found for readings in some.values()):
+                drops.update(readings.drops)
+                ends.update({end.job: end for end in readings.ended})
+        used = dict(job.result() for job in running)
+    sampler.close()
+    return used, ends, drops

@@ -1,0 +1,123 @@
+"""What a node reports of a span of time: increases of counters, means of gauges, and the jobs. The last hour of it stays in memory."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tokiod.agent.increase import Increases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.sensor import JobEnd, Readings
+
+    Key = tuple[str, str]
+
+ROW_SECONDS = 60
+KEPT_ROWS = 60
+"""One hour. A row of 150 values takes some 20 KB, so an hour 1.2 MB."""
+
+
+@dataclass
+class Row:
+    """One span. `values` has (metric's name, instance) -> value; `jobs` (job, where, metric's name) -> its last value in the span.
+
+    A counter of which a part of the span is unknown has no value.
+    """
+
+    start: float
+    values: dict[Key, Value] = field(default_factory=dict)
+    jobs: dict[tuple[str, str, str], Value] = field(default_factory=dict)
+    ended: list[JobEnd] = field(default_factory=list)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _unknown: set[Key] = field(default_factory=set)
+    _counts: Counter[Key] = field(default_factory=Counter)
+
+    def add_increase(self, key: Key, increase: Value | None) -> None:
+        """Add the increase of a counter; None makes it unknown for the whole span."""
+        if increase is None:
+            self._unknown.add(key)
+            self.values.pop(key, None)
+        elif key not in self._unknown:
+            self.values[key] = self.values.get(key, 0) + increase
+
+    def add_state(self, metric: Metric, key: Key, value: Value) -> None:
+        """Add a sample of a gauge: the row has the mean, or the largest where instances are combined so."""
+        self._counts[key] += 1
+        if key not in self.values or metric.combine == "max":
+            self.values[key] = max(value, self.values.get(key, value))
+        else:
+            self.values[key] += (value - self.values[key]) / self._counts[key]
+
+    def of_node(self, metrics: Mapping[str, Metric]) -> dict[str, Value]:
+        """Return one value for each metric: its instances, combined as it declares.
+
+        A sum in which an instance is unknown is missing: it would look like a fall.
+        """
+        unknown = {name for name, _ in self._unknown}
+        combined: dict[str, Value] = {}
+        for (name, _), value in self.values.items():
+            if name not in unknown:
+                known = combined.get(name)
+                combined[name] = value if known is None else max(known, value) if metrics[name].combine == "max" else known + value
+        return combined
+
+
+class Rows:
+    """The rows of the last hour, of `step` seconds each, aligned to the clock: [start, start + step).
+
+    An increase belongs to the row that holds the middle between its two samples. Where they are in different rows and further apart than
+    half a row (the node slept, the clock was set), the counters of both rows are unknown, because how the increase is divided is. So are
+    those of an instance that appears within a row.
+    """
+
+    def __init__(self, metrics: Iterable[Metric], step: float = ROW_SECONDS, kept: int = KEPT_ROWS) -> None:
+        self._metrics = {metric.name: metric for metric in metrics}
+        self._step, self._kept = step, kept
+        self._rows: OrderedDict[float, Row] = OrderedDict()
+        self._increases = Increases()
+        self._times: dict[str, float] = {}
+
+    def take(self, found: Mapping[str, Readings], time: float) -> None:
+        """Take the readings of the sensors at a time, in seconds since the epoch."""
+        row = self.at(time)
+        for sensor, readings in found.items():
+            before = self._times.get(sensor, time)
+            if readings.values:
+                self._times[sensor] = time
+            for key, value in readings.values.items():
+                metric = self._metrics[key[0]]
+                if metric.kind == "gauge":
+                    row.add_state(metric, key, value)
+                else:
+                    is_new = key not in self._increases
+                    increase = self._increases.take(metric, key, value, readings.wraps.get(key, 0))
+                    if not (is_new and time == row.start):
+                        self._add_increase(key, increase, before, time)
+            row.jobs.update(readings.jobs)
+            row.ended += readings.ended
+            row.dropped.update({(sensor, reason): count for reason, count in readings.drops.items()})
+
+    def at(self, time: float) -> Row:
+        """Return the row that holds a time; it is made if it is new, and then the oldest is dropped."""
+        start = time // self._step * self._step
+        if start not in self._rows:
+            self._rows[start] = Row(start)
+            while len(self._rows) > self._kept:
+                del self._rows[min(self._rows)]
+        return self._rows.get(start) or Row(start)
+
+    def starts(self) -> list[float]:
+        """Return the starts of the rows in memory, oldest first."""
+        return sorted(self._rows)
+
+    def _add_increase(self, key: Key, increase: Value | None, before: float, time: float) -> None:
+        first, last = self.at(before), self.at(time)
+        if first is last or 0 <= time - before <= self._step / 2:
+            self.at((before + time) / 2).add_increase(key, increase)
+        else:
+            first.add_increase(key, None)
+            last.add_increase(key, None)
