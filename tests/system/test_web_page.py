@@ -8,7 +8,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from web_site import DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START, STEP, WebSite, values
+from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START, STEP, WebSite, values
 
 from tests.support.waiting import wait_for
 from tokiod.batch import Batch
@@ -31,6 +31,18 @@ return cells.map(([row, column]) => {
   for (let at = 0; at < data.length; at += 4) found.add(data.slice(at, at + 3).join());
   return [...found].sort();
 });
+"""
+PLACES = """
+return [...document.querySelectorAll("#picture, #lines canvas")].map((one) => {
+  const {left, width} = one.getBoundingClientRect();
+  return [left, width];
+});
+"""
+AXIS_COLOURS = """
+const canvas = document.getElementById("axis"), {width, height} = canvas;
+const {data} = canvas.getContext("2d").getImageData(0, 0, width, height), found = new Set();
+for (let at = 0; at < data.length; at += 4) found.add(data.slice(at, at + 3).join());
+return [...found];
 """
 
 
@@ -130,7 +142,7 @@ def test_every_element_works_by_keyboard_and_the_url_holds_the_view(browser, sit
         assert browser.switch_to.active_element.get_attribute("id") == "search"
         picture = browser.find_element(By.ID, "picture")
         picture.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
-        wait(lambda: browser.find_element(By.ID, "line").is_displayed(), "no line of the target")
+        wait(lambda: "OST0000: at most" in text(browser, "lines"), "no line of the target")
         assert "target=OST0000" in browser.current_url
         whole = text(browser, "title")
         picture.send_keys("+")
@@ -140,7 +152,7 @@ def test_every_element_works_by_keyboard_and_the_url_holds_the_view(browser, sit
         browser.get("about:blank")
         browser.get(shared)
         wait(lambda: drawn(browser) and text(browser, "title") == title, "another view than the shared one")
-        wait(lambda: browser.find_element(By.ID, "line").is_displayed(), "no line of the shared target")
+        wait(lambda: "OST0000: at most" in text(browser, "lines"), "no line of the shared target")
         show(browser, site, f"{PAST}&target=OST9999")
         wait(lambda: text(browser, "error") == f"{GAUGE} has no column OST9999 in the span", "an unknown target is not reported")
 
@@ -154,10 +166,41 @@ def test_systems_and_gaps_show_states_and_reasons_and_the_map_has_a_table_of_its
         cells = [row.text.split()[-6:] for row in browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")]
         assert cells[1] == [str(ROWS - 26), "0", "1", "13", "12", "12"]
         browser.find_element(By.CSS_SELECTOR, "[data-view=systems]").click()
+        wait(lambda: DAY in text(browser, "systemtable"), "no newest file")
+        browser.find_element(By.CSS_SELECTOR, "[data-view=sources]").click()
         wait(lambda: "20 s" in text(browser, "sourcetable"), "no lag")
         browser.find_element(By.CSS_SELECTOR, "[data-view=gaps]").click()
         wait(lambda: "the source deleted it" in text(browser, "gaptable"), "no reason")
-        assert len(browser.find_elements(By.CSS_SELECTOR, "#axis rect.lost")) == 1
+        assert text(browser, "axislegend") == "missing: failed, asked again\nlost: the source does not hold it any more"
+        found = browser.execute_script(AXIS_COLOURS)
+        assert {"200,16,46", "255,255,255"} <= set(found)
+        assert faults(browser) == []
+
+
+def test_a_day_of_the_calendar_says_how_much_of_it_is_stored_and_opens_it(browser, site):
+    with site.served():
+        show(browser, site, "?view=calendar")
+        wait(lambda: browser.find_elements(By.CSS_SELECTOR, ".day.lost"), "no day with lost data")
+        (day,) = browser.find_elements(By.CSS_SELECTOR, ".day.lost")
+        assert day.accessible_name == f"{DAY}: 90 % stored, 60 s lost, 60 s missing"
+        day.click()
+        wait(lambda: drawn(browser) and f"start={START}&end={START + 86400}" in browser.current_url, "the day is not opened")
+        assert f"{DAY} 00:00:00 to" in text(browser, "title")
+        assert faults(browser) == []
+
+
+def test_below_the_map_are_the_sum_and_the_busiest_server_on_its_time_axis(browser, site):
+    with site.served():
+        show(browser, site, PAST.replace(GAUGE, COUNTER))
+        wait(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#lines canvas")) == 2, "no lines")
+        wait(lambda: "CPU load, busiest OSS: at most" in text(browser, "lines"), "no values")
+        assert "sum of all targets: at most" in text(browser, "lines")
+        places = browser.execute_script(PLACES)
+        assert places[0] == places[1] == places[2]
+        labels = [one.get_attribute("textContent") for one in browser.find_elements(By.CSS_SELECTOR, "#labels span")]
+        assert labels == list(COLUMNS)
+        words = text(browser, "legend").splitlines()
+        assert [word.partition(", ")[0] for word in words] == ["value", "value", "zero", "missing", "lost", "not yet due"]
         assert faults(browser) == []
 
 

@@ -21,12 +21,13 @@ SPAN = {"start": str(START), "end": str(START + ROWS * STEP)}
 PATHS = [one.path for one in OPERATIONS if one.name != "events"]
 REQUESTS = {
     "system": ["fs", "no", "", "<img src=x onerror=alert(1)>"],
-    "dataset": [GAUGE, COUNTER, "datatargets/no", "../../etc/passwd", "a/b" * 100],
+    "dataset": [GAUGE, COUNTER, f"{GAUGE},{GAUGE}", f"{GAUGE},{COUNTER}", "datatargets/no", "../../etc/passwd", "a/b" * 100],
     "start": [str(START), "-20m", "2018-01-29T00:00:00Z", "-3y", "now", "0", "-99w", "1e9", "yesterday"],
     "end": [str(NOW), "now", "-1s", "2018-01-29T00:10:00+00:00", "9" * 13, ""],
     "width": ["1", "720", "4096", "4097", "0", "x", "-1", ""],
     "how": ["max", "sum", ""],
     "column": [*COLUMNS, "no", ""],
+    "across": ["max", "min", ""],
     "source": ["one", "no", ""],
     "other": ["1"],
 }

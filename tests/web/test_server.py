@@ -159,6 +159,19 @@ def test_a_line_without_a_column_is_the_sum_of_those_that_have_a_value(site):
     assert answer["missing"] == [np.isnan(block).sum() for block in blocks]
 
 
+def test_a_line_is_also_the_largest_of_all_columns_or_the_sum_of_several_datasets(site):
+    path = matrix(width=4096).replace("/matrix", "/line")
+    with np.errstate(all="ignore"):
+        largest = np.fmax.reduce(values(), axis=1)
+    answer = json.loads(site.get(f"{path}&across=max").body)
+    assert answer["values"] == [None if np.isnan(value) else value for value in largest] + [None] * 12
+    one, twice = (json.loads(site.get(path.replace(GAUGE, names)).body) for names in (GAUGE, f"{GAUGE},{GAUGE}"))
+    assert twice["values"] == [None if value is None else 2 * value for value in one["values"]]
+    assert twice["missing"] == [2 * count for count in one["missing"]]
+    assert site.error(path.replace(GAUGE, f"{GAUGE},{COUNTER}")) == (400, "bad_parameter")
+    assert site.error(path.replace(GAUGE, f"{GAUGE},")) == (400, "bad_parameter")
+
+
 def test_points_are_the_line_with_times_in_milliseconds(site):
     path = f"{matrix(width=20)}&column=OST0001"
     line = json.loads(site.get(path.replace("/matrix", "/line")).body)

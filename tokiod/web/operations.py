@@ -60,7 +60,7 @@ OPERATIONS = (
     Operation(
         "/api/v1/line",
         "line",
-        "The largest value of one target, or of the sum over all, in each pixel.",
+        "The largest value of one target, or of all of them together, in each pixel.",
         query.LINE,
         (*_PICTURE, refusal.UNKNOWN_COLUMN),
         Line,

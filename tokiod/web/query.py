@@ -34,7 +34,7 @@ class Parameter:
     """A parameter of a query.
 
     pattern: a regular expression of its whole value; expected: what that is, in words; default: None where the parameter is needed, ""
-    where nothing is as good as a value; most: of a whole number that is at least 1, None for text.
+    where nothing is as good as a value; most: of a whole number that is at least 1, None for text; longest: characters of a text.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Parameter:
     example: str
     default: str | None = None
     most: int | None = None
+    longest: int = MAX_PARAMETER_LENGTH
 
     def value(self, query: Mapping[str, str]) -> str:
         """Return the value, or the default. Raises Refused."""
@@ -55,7 +56,7 @@ class Parameter:
         return text
 
     def _accepts(self, text: str) -> bool:
-        fits = len(text) <= MAX_PARAMETER_LENGTH and re.fullmatch(self.pattern, text) is not None
+        fits = len(text) <= self.longest and re.fullmatch(self.pattern, text) is not None
         return fits and (self.most is None or 1 <= int(text) <= self.most)
 
     def schema(self) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class Parameter:
             number = {} if self.default is None else {"default": int(self.default)}
             return {"type": "integer", "minimum": 1, "maximum": self.most, **number}
         default = {} if not self.default else {"default": self.default}
-        return {"type": "string", "pattern": f"^({self.pattern})$", "maxLength": MAX_PARAMETER_LENGTH, **default}
+        return {"type": "string", "pattern": f"^({self.pattern})$", "maxLength": self.longest, **default}
 
 
 _WHEN = 'UTC epoch seconds, ISO 8601 with a zone, a time before now such as -3h, or "now"'
@@ -72,6 +73,14 @@ SYSTEM = Parameter("system", "A file system, as /api/v1/systems lists it.", _NAM
 OF_SYSTEM = Parameter("system", "Of one file system; of all by default.", _NAME, "the name of a system", "fs", default="")
 DATASET = Parameter(
     "dataset", "A dataset of the system.", "[a-z]+/[A-Za-z0-9_]+", "a name such as datatargets/readbytes", "datatargets/readbytes"
+)
+DATASETS = Parameter(
+    "dataset",
+    "A dataset of the system, or several with the same rows, whose cells are added.",
+    f"{DATASET.pattern}(,{DATASET.pattern}){{0,19}}",
+    "a name such as datatargets/readbytes, or up to 20 with commas between them",
+    "mdtargets/opens,mdtargets/closes",
+    longest=1000,
 )
 OF_DATASET = Parameter("dataset", "Of one dataset; of all by default.", DATASET.pattern, DATASET.expected, DATASET.example, default="")
 START = Parameter("start", f"Begin of the span: {_WHEN}.", _TIME, _WHEN, "-3h")
@@ -88,16 +97,19 @@ WIDTH = Parameter(
 HOW = Parameter("how", "How the rows of a pixel become one value.", "max", "max: it is the only reduction", "max", default="max")
 COLUMN = Parameter(
     "column",
-    "A target; by default the sum over all targets, row by row, of those that have a value.",
+    "A target; by default all targets that have a value, row by row, as `across` says.",
     _NAME,
     "the name of a column",
     "OST0000",
     "",
 )
+ACROSS = Parameter(
+    "across", "How the targets of a row become one value: their sum, or the largest of them.", "sum|max", "sum or max", "sum", default="sum"
+)
 SOURCE = Parameter("source", "Of one source; of all by default.", _NAME, "the name of a source", "lmt", default="")
 
 PICTURE = (SYSTEM, DATASET, START, END, WIDTH, HOW)
-LINE = (*PICTURE, COLUMN)
+LINE = (SYSTEM, DATASETS, START, END, WIDTH, HOW, COLUMN, ACROSS)
 GAPS = (SOURCE, START, END)
 DAYS = (OF_SYSTEM, START, END)
 EVENTS = (OF_SYSTEM, OF_DATASET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,7 @@ from tokiod.web.kept_answers import KeptAnswers
 from tokiod.web.matrix import Header, encoded, pictured, strips
 from tokiod.web.query import MAX_CELLS, MAX_LEDGER_SPAN_SECONDS, MAX_READ_CELLS, picture, span
 from tokiod.web.refusal import (
+    BAD_PARAMETER,
     NO_DATA,
     STEP_CHANGED,
     TOO_MANY_CELLS,
@@ -104,9 +106,9 @@ class DayList(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One column, or the sum over all. start: UTC epoch seconds of the first value; seconds: between two.
+    """One column, or the sum over all or the largest of them. start: UTC epoch seconds of the first value; seconds: between two.
 
-    column: empty for the sum; values: the largest of their rows, None without one; missing: how many cells of each have no value.
+    column: empty for all; values: the largest of their rows, None without one; missing: how many cells of each have no value.
     """
 
     column: str
@@ -175,12 +177,11 @@ class Views:
             return self._matrix(query, known_tag)
 
     def line(self, given: Parameters) -> Line:
-        """Return the values of one column as doubles, or of the sum over all columns. Raises as matrix()."""
-        query, column = picture(given, self.now()), given["column"]
+        """Return the values of one column as doubles, or of all columns; of several datasets their sum. Raises as matrix()."""
         try:
-            return self._line(query, column)
+            return self._line(given)
         except (FileNotFoundError, NotTts):  # as above
-            return self._line(query, column)
+            return self._line(given)
 
     def points(self, given: Parameters) -> list[Point]:
         """Return a line as points. Raises as matrix()."""
@@ -188,18 +189,26 @@ class Views:
         times = range(line.start * 1000, (line.start + line.seconds * len(line.values)) * 1000, line.seconds * 1000)
         return [Point(*one) for one in zip(times, line.values, line.missing, strict=True)]
 
-    def _line(self, query: MatrixQuery, column: str) -> Line:
-        matrix = self._stitched(query, self._paths(query))
-        if column and column not in matrix.places:
-            raise Refused(UNKNOWN_COLUMN, f"{query.dataset} has no column {column} in the span", "column")
+    def _line(self, given: Parameters) -> Line:
+        query, column = picture(given, self.now()), given["column"]
+        paths = self._paths(query)
+        matrices = [self._stitched(replace(query, dataset=name), paths) for name in query.dataset.split(",")]
+        _check_same_rows(matrices)
         if not column:
-            _check_read(matrix)
-        values, missing = _column(matrix, column) if column else _sum(matrix)
-        rows_per_value = -(-matrix.rows // query.width)
-        edges = np.arange(0, matrix.rows, rows_per_value)
-        found = [None if math.isnan(value) else value for value in np.fmax.reduceat(values, edges).tolist()]
+            _check_read(sum(matrix.rows * len(matrix.columns) for matrix in matrices))
+        first = matrices[0]
+        values, missing = np.full(first.rows, np.nan), np.zeros(first.rows, np.int64)
+        for matrix in matrices:
+            if column and column not in matrix.places:
+                raise Refused(UNKNOWN_COLUMN, f"{matrix.dataset} has no column {column} in the span", "column")
+            found, lacking = _column(matrix, column) if column else _combined(matrix, given["across"])
+            values = np.where(np.isnan(values), found, values + np.nan_to_num(found))
+            missing += lacking
+        rows_per_value = -(-first.rows // query.width)
+        edges = np.arange(0, first.rows, rows_per_value)
+        largest = [None if math.isnan(value) else value for value in np.fmax.reduceat(values, edges).tolist()]
         counts = np.add.reduceat(missing, edges).tolist()
-        return Line(column, matrix.units, matrix.start, rows_per_value * matrix.step, found, counts)
+        return Line(column, first.units, first.start, rows_per_value * first.step, largest, counts)
 
     def _matrix(self, query: MatrixQuery, known_tag: str) -> tuple[str, bytes | None]:
         config, now = self.config, self.now()
@@ -306,24 +315,33 @@ def _column(matrix: Stitched, column: str) -> tuple[NDArray[np.float64], NDArray
     return values, np.isnan(values).astype(np.int64)
 
 
-def _sum(matrix: Stitched) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return f8[rows], the sum of the columns that have a value, NaN where there is none, and i8[rows], how many have none."""
-    sums, missing = np.full(matrix.rows, np.nan), np.zeros(matrix.rows, np.int64)
+def _combined(matrix: Stitched, across: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return f8[rows], and i8[rows], how many columns have no value.
+
+    A value is the sum or the largest of the columns that have one, NaN where there is none.
+    """
+    found, missing = np.full(matrix.rows, np.nan), np.zeros(matrix.rows, np.int64)
     for first, last in strips(matrix):
         values = matrix.read(first, last)
         is_missing = np.isnan(values)
         missing[first:last] = is_missing.sum(axis=1)
-        sums[first:last] = np.where(missing[first:last] < values.shape[1], np.where(is_missing, 0.0, values).sum(axis=1), np.nan)
-    return sums, missing
+        combined = np.fmax.reduce(values, axis=1) if across == "max" else np.where(is_missing, 0.0, values).sum(axis=1)
+        found[first:last] = np.where(missing[first:last] < values.shape[1], combined, np.nan)
+    return found, missing
+
+
+def _check_same_rows(matrices: list[Stitched]) -> None:
+    if len({(matrix.start, matrix.step, matrix.rows, matrix.units) for matrix in matrices}) > 1:
+        raise Refused(BAD_PARAMETER, "dataset: these have other rows or units than the first", "dataset")
 
 
 def _check_size(matrix: Stitched, pixels: int) -> None:
     width = len(matrix.columns)
     if pixels * width > MAX_CELLS:
         raise Refused(TOO_MANY_CELLS, f"{pixels} x {width} cells; at most {MAX_CELLS}: ask for a smaller width", "width")
-    _check_read(matrix)
+    _check_read(matrix.rows * width)
 
 
-def _check_read(matrix: Stitched) -> None:
-    if (cells := matrix.rows * len(matrix.columns)) > MAX_READ_CELLS:
+def _check_read(cells: int) -> None:
+    if cells > MAX_READ_CELLS:
         raise Refused(TOO_MANY_CELLS, f"the span has {cells} cells; at most {MAX_READ_CELLS}", "end")

@@ -8,7 +8,7 @@ async function answered(path, parameters) {
   const answer = await fetch(url);
   if (!answer.ok) {
     const { error } = await answer.json();
-    throw new Error(error.message);
+    throw Object.assign(new Error(error.message), { type: error.type });
   }
   return answer;
 }

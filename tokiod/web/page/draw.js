@@ -1,6 +1,6 @@
 // Drawing. The five states of a cell differ in shape too: a colour, the darkest colour, hatched, crossed in red, blank.
 
-import { LOST, MISSING, stateOf, valueOf } from "./api.js";
+import { LOST, MISSING, NOT_DUE, stateOf } from "./api.js";
 
 const HATCH = 8; // pixels of the screen between two lines
 
@@ -38,8 +38,9 @@ function colours({ low, high }) {
   return found;
 }
 
+// Paper is white, whatever the screen is.
 function dark() {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
+  return matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches;
 }
 
 // Fit the canvas to its place on the screen and return its context.
@@ -96,40 +97,47 @@ export function drawSelection(canvas, from, to) {
   context.fillRect(Math.min(from, to), 0, Math.abs(to - from), canvas.height);
 }
 
-export function drawLine(canvas, line, label) {
-  const context = fitted(canvas), { width, height } = canvas, known = line.values.filter((value) => value !== null);
-  const top = Math.max(1e-12, ...known), style = getComputedStyle(canvas);
-  context.fillStyle = context.strokeStyle = style.color;
-  context.font = `${Math.round(13 * (devicePixelRatio || 1))}px system-ui, sans-serif`;
-  context.fillText(label, 4, 16 * (devicePixelRatio || 1));
+const SAMPLES = { zero: [1, 0], missing: [0, MISSING], lost: [0, LOST], "not yet due": [0, NOT_DUE], "value, partly missing": [140, MISSING] };
+
+function painted(width, height, sample, levels) {
+  const image = new ImageData(width, height), table = colours(levels), isDark = dark();
+  for (let y = 0, at = 0; y < height; y++) {
+    for (let x = 0; x < width; x++, at += 4) paint(image.data, at, x, y, ...sample(x), table, isDark);
+  }
+  return image;
+}
+
+// Fill a canvas with the look of a state, or with the colours of all values.
+export function drawSwatch(canvas, state) {
+  const context = fitted(canvas), { width, height } = canvas, all = { low: 2, high: 255 };
+  const sample = state === "value" ? (x) => [Math.round(2 + (253 * x) / Math.max(1, width - 1)), 0] : () => SAMPLES[state];
+  context.putImageData(painted(width, height, sample, all), 0, 0);
+}
+
+// A state's look as what a context fills with.
+export function patternOf(context, state) {
+  const tile = new OffscreenCanvas(HATCH, HATCH);
+  tile.getContext("2d").putImageData(painted(HATCH, HATCH, () => SAMPLES[state], { low: 2, high: 255 }), 0, 0);
+  return context.createPattern(tile, "repeat");
+}
+
+// A line from zero to its largest value. Where cells are missing it is broken, or hatched below where only some are.
+export function drawLine(canvas, line) {
+  const context = fitted(canvas), { width, height } = canvas, ratio = devicePixelRatio || 1;
+  const top = line.values.reduce((most, value) => Math.max(most, value ?? 0), 1e-12), foot = 6 * ratio;
+  const style = getComputedStyle(canvas), wide = width / line.values.length;
+  context.fillStyle = patternOf(context, "missing");
+  line.missing.forEach((count, index) => count && context.fillRect(index * wide, height - foot, Math.max(1, wide), foot));
+  context.strokeStyle = style.color;
   context.beginPath();
   let isDrawing = false;
   line.values.forEach((value, index) => {
-    const x = ((index + 0.5) * width) / line.values.length, y = height - 2 - ((height - 24) * (value ?? 0)) / top;
+    const x = (index + 0.5) * wide, y = height - foot - 1 - ((height - foot - 4) * (value ?? 0)) / top;
     if (value !== null) (isDrawing ? context.lineTo(x, y) : context.moveTo(x, y), context.lineTo(x + 1, y));
     isDrawing = value !== null;
   });
-  context.lineWidth = 2;
+  context.lineWidth = 1.5 * ratio;
   context.stroke();
-}
-
-export function drawLegend(canvas, picture, text) {
-  const context = fitted(canvas), { width, height } = canvas, { low, high } = range(picture.levels);
-  const table = colours({ low, high }), bar = Math.round(height / 2), isDark = dark();
-  const image = context.createImageData(width, bar), part = width / 6;
-  const samples = [[1, 0], [0, MISSING], [0, LOST], [0, 0]];
-  for (let y = 0, at = 0; y < bar; y++) {
-    for (let x = 0; x < width; x++, at += 4) {
-      const level = Math.round(low + ((high - low) * x) / (2 * part));
-      const [shown, flags] = x < 2 * part ? [level, 0] : samples[Math.min(3, Math.floor(x / part) - 2)];
-      paint(image.data, at, x, y, shown, flags, table, isDark);
-    }
-  }
-  context.putImageData(image, 0, 0);
-  context.fillStyle = getComputedStyle(canvas).color;
-  context.font = `${Math.round(13 * (devicePixelRatio || 1))}px system-ui, sans-serif`;
-  context.fillText(`${text(valueOf(low, picture.scale))} to ${text(valueOf(high, picture.scale))}`, 0, height - 4);
-  ["zero", "missing", "lost", "not due"].forEach((word, index) => context.fillText(word, (index + 2) * part + 4, height - 4));
 }
 
 // How many pixels of each target are in each state, and the largest level.

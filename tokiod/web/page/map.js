@@ -1,0 +1,212 @@
+// The heat map and the lines below it, on one time axis.
+
+import { matrix, stateOf, valueOf } from "./api.js";
+import { counted, drawCursor, drawLine, drawPicture, drawSelection, drawSwatch, fitted, range } from "./draw.js";
+import { LONG, lineOf, pictureOf } from "./pictures.js";
+import { amount, at, duration, local, make, table, ticks, zoneName } from "./words.js";
+
+const STATES = ["value", "value, partly missing", "zero", "missing", "lost", "not yet due"];
+const MAX_SPAN = 31 * 86400, LABEL_HEIGHT = 15;
+const canvas = at("picture");
+const overlay = make("canvas", { id: "overlay", ariaHidden: "true" });
+canvas.after(overlay);
+
+let picture = null, cursor = null, drag = null, number = 0, page = null;
+
+// given: view() and go(changes) of the URL, systems(), fail(error).
+export function startMap(given) {
+  page = given;
+  at("legend").append(...STATES.map((state) => make("li", {}, make("canvas", { ariaHidden: "true" }), make("span", { id: `legend-${state.replace(/\W+/g, "-")}`, textContent: state }))));
+  new ResizeObserver(draw).observe(at("map"));
+}
+
+export function span() {
+  return [picture.start, picture.start + picture.pixels * picture.seconds];
+}
+
+export const isShown = () => Boolean(picture);
+
+export async function loadMap() {
+  const now = page.view(), mine = ++number, isCurrent = () => mine === number;
+  if (!now.dataset) return page.fail(new Error("The archive has no file of this system yet."));
+  const what = { system: now.system, dataset: now.dataset }, width = Math.min(4096, Math.max(64, canvas.clientWidth));
+  const time = page.systems().time, wanted = now.live ? { start: time - now.live, end: time } : now;
+  const shown = (found) => {
+    picture = found;
+    draw();
+  };
+  try {
+    if (wanted.end - wanted.start > LONG) await pictureOf(what, wanted, width, time, shown, isCurrent);
+    else {
+      const found = await matrix({ ...what, width, ...(now.live ? { start: `-${now.live}s` } : { start: now.start, end: now.end }) });
+      if (isCurrent()) shown(found);
+    }
+    if (!isCurrent()) return;
+    page.fail(null);
+    canvas.dataset.drawn = String(mine);
+    await loadLines(now, isCurrent);
+    if (isCurrent()) canvas.dataset.complete = String(mine);
+  } catch (error) {
+    if (isCurrent()) page.fail(error);
+  }
+}
+
+// ---- the lines below
+
+function wantedLines({ system, dataset, target }) {
+  const known = page.systems().systems.find((one) => one.name === system)?.datasets ?? [], names = known.map((one) => one.name);
+  const operations = known.filter((one) => one.name.startsWith("mdtargets/") && one.units.startsWith("ops")).map((one) => one.name);
+  const isShare = picture.units === "%";
+  return [
+    ...(target ? [{ title: target, about: { dataset, column: target } }] : []),
+    { title: isShare ? "largest of all targets" : "sum of all targets", about: { dataset, ...(isShare ? { across: "max" } : {}) } },
+    ...(operations.length ? [{ title: "metadata operations, sum of all MDTs", about: { dataset: operations.slice(0, 20).join() } }] : []),
+    ...["dataservers", "mdservers"].map((of) => `${of}/cpuload`).filter((name) => names.includes(name) && name !== dataset)
+      .map((name) => ({ title: `CPU load, busiest ${name.startsWith("md") ? "MDS" : "OSS"}`, about: { dataset: name, across: "max" } })),
+  ];
+}
+
+async function loadLines(now, isCurrent) {
+  const wanted = wantedLines(now), place = at("lines");
+  const kept = new Map([...place.children].map((one) => [one.dataset.title, one]));
+  place.replaceChildren(...wanted.map(({ title }) => kept.get(title) ?? make("figure", {}, make("figcaption"), make("div", { className: "beside" },
+    make("div"), make("canvas", { className: "line", role: "img" })))));
+  wanted.forEach(({ title }, index) => (place.children[index].dataset.title = title));
+  const failures = [];
+  await Promise.all(wanted.map(async ({ title, about }, index) => {
+    const figure = place.children[index];
+    try {
+      const line = await lineOf({ system: now.system, ...about }, picture, isCurrent);
+      if (!isCurrent()) return;
+      const known = line.values.filter((value) => value !== null), lacking = line.missing.filter(Boolean).length;
+      const most = known.length ? `at most ${amount(known.reduce((one, two) => Math.max(one, two)), line.units)} in ${picture.step} s` : "no value";
+      figure.querySelector("figcaption").textContent = `${title}: ${most}${lacking ? "; hatched below: cells are missing" : ""}`;
+      figure.querySelector("canvas").ariaLabel = figure.querySelector("figcaption").textContent;
+      figure.line = line;
+      drawLine(figure.querySelector("canvas"), line);
+    } catch (error) {
+      figure.remove();
+      if (about.column) failures.push(error);
+    }
+  }));
+  if (isCurrent() && failures.length) page.fail(failures[0]);
+}
+
+// ---- drawing
+
+export function draw() {
+  if (!picture || at("map").hidden) return;
+  const [start, end] = span(), now = page.view();
+  drawPicture(canvas, picture);
+  mark();
+  labels();
+  ticks(at("times"), start, end);
+  for (const figure of at("lines").children) if (figure.line) drawLine(figure.querySelector("canvas"), figure.line);
+  at("legend").querySelectorAll("canvas").forEach((swatch, index) => drawSwatch(swatch, STATES[index]));
+  const { low, high } = range(picture.levels), hasValue = picture.levels.some((level) => level > 1);
+  at("legend-value").textContent = hasValue
+    ? `value, ${amount(valueOf(low, picture.scale), picture.units)} to ${amount(valueOf(high, picture.scale), picture.units)}` : "value";
+  at("title").textContent = `${picture.system} ${picture.dataset}, ${local(start)} to ${local(end)} ${zoneName()}, ` +
+    `${picture.columns.length} targets, largest value of ${picture.step} s in ${duration(picture.seconds)}${now.live ? ", live" : ""}`;
+  at("targets").replaceChildren(...picture.columns.map((name) => make("option", { value: name })));
+  if (at("numbers").open) numbers();
+}
+
+// As many names as there is room for; each stands beside its own row.
+function labels() {
+  const high = canvas.clientHeight / picture.columns.length, every = Math.max(1, Math.ceil(LABEL_HEIGHT / high));
+  at("labels").replaceChildren(...picture.columns.flatMap((name, row) => {
+    if (row % every) return [];
+    const label = make("span", { textContent: name, title: name });
+    label.style.top = `${Math.max(0, Math.min(canvas.clientHeight - LABEL_HEIGHT, (row + 0.5) * high - LABEL_HEIGHT / 2))}px`;
+    return [label];
+  }));
+}
+
+export function numbers() {
+  if (!picture) return;
+  const body = counted(picture).map(({ name, largest, states }) => [
+    name, largest > 1 ? `at least ${amount(valueOf(largest, picture.scale), picture.units)}` : largest ? "0" : "-", ...STATES.map((state) => states[state] ?? 0),
+  ]);
+  table(at("table"), ["target", "largest value", ...STATES], body);
+}
+
+// The cursor and the selection have a canvas of their own, so that a drag does not draw the picture again.
+function mark(selection = null) {
+  fitted(overlay);
+  if (cursor) drawCursor(overlay, picture, cursor);
+  if (selection) drawSelection(overlay, ...selection);
+}
+
+function read() {
+  const { pixel, column } = cursor, cell = pixel * picture.columns.length + column, { levels, flags, scale, units } = picture;
+  const time = picture.start + pixel * picture.seconds, level = levels[cell], state = stateOf(level, flags[cell]);
+  const below = level < 255 ? ` and below ${amount(valueOf(level + 1, scale), units)}` : "";
+  const value = level > 1 ? `, at least ${amount(valueOf(level, scale), units)}${below}` : "";
+  const why = picture.why.filter((one) => one.start < time + picture.seconds && time < one.end && (state !== "missing" || one.state !== "lost") && (state !== "lost" || one.state === "lost"));
+  const explained = ["missing", "lost", "value, partly missing"].includes(state) && why.length;
+  const reason = explained ? ` (${why[0].state}: ${why[0].reason || "no attempt yet"})` : "";
+  at("readout").textContent = `${picture.columns[column]}, ${local(time)}: ${state}${value}${reason}`;
+}
+
+function point(pixel, column, selection = null) {
+  cursor = {
+    pixel: Math.min(picture.pixels - 1, Math.max(0, pixel)),
+    column: Math.min(picture.columns.length - 1, Math.max(0, column)),
+  };
+  mark(selection);
+  read();
+}
+
+// ---- moving and zooming
+
+export function zoom(factor, middle) {
+  const [start, end] = span(), length = Math.min(MAX_SPAN, Math.max(picture.step * 12, (end - start) * factor));
+  const left = Math.round(middle - ((middle - start) * length) / (end - start));
+  page.go({ start: left, end: Math.round(left + length) });
+}
+
+export function move(direction) {
+  const [start, end] = span(), by = Math.round((direction * (end - start)) / 2);
+  page.go({ start: start + by, end: end + by });
+}
+
+export const middle = () => (span()[0] + span()[1]) / 2;
+
+const cellAt = (event) => [
+  Math.floor((event.offsetX * picture.pixels) / canvas.clientWidth),
+  Math.floor((event.offsetY * picture.columns.length) / canvas.clientHeight),
+];
+
+const KEYS = {
+  ArrowLeft: () => point((cursor?.pixel ?? picture.pixels) - 1, cursor?.column ?? 0),
+  ArrowRight: () => point((cursor?.pixel ?? -1) + 1, cursor?.column ?? 0),
+  ArrowUp: () => point(cursor?.pixel ?? 0, (cursor?.column ?? 1) - 1),
+  ArrowDown: () => point(cursor?.pixel ?? 0, (cursor?.column ?? -1) + 1),
+  Enter: () => cursor && page.go({ target: picture.columns[cursor.column] }),
+  Escape: () => page.go({ target: "", live: 10800 }),
+  "+": () => zoom(0.5, cursor ? picture.start + cursor.pixel * picture.seconds : middle()),
+  "-": () => zoom(2, middle()),
+};
+
+canvas.addEventListener("keydown", (event) => {
+  if (!picture || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+canvas.addEventListener("pointerdown", (event) => ((drag = event.offsetX), canvas.setPointerCapture(event.pointerId)));
+canvas.addEventListener("pointercancel", () => (drag = null));
+canvas.addEventListener("pointermove", (event) => {
+  if (!picture) return;
+  const ratio = canvas.width / canvas.clientWidth, isDrag = drag !== null && Math.abs(event.offsetX - drag) > 5;
+  point(...cellAt(event), isDrag ? [drag * ratio, event.offsetX * ratio] : null);
+});
+canvas.addEventListener("pointerup", (event) => {
+  const from = drag;
+  drag = null;
+  if (!picture || from === null) return;
+  if (Math.abs(event.offsetX - from) <= 5) return page.go({ target: picture.columns[cellAt(event)[1]] ?? "" });
+  const [start, end] = span(), [left, right] = [from, event.offsetX].sort((one, two) => one - two);
+  const time = (x) => Math.round((start + ((end - start) * x) / canvas.clientWidth) / picture.step) * picture.step;
+  page.go({ start: time(left), end: Math.max(time(right), time(left) + picture.step) });
+});
