@@ -111,6 +111,12 @@ def _blkio(reading: Metric, writing: Metric) -> Callable[[bytes], Values]:
     return parse
 
 
+def cpu_parser(version: int) -> tuple[str, Callable[[bytes], Value]]:
+    """Return the file with the CPU time of a cgroup, and what reads its seconds. It raises ValueError."""
+    name, parse = ("cpu.stat", _keyed(_CPU_STAT, b"usage_usec")) if version == 2 else ("cpuacct.usage", _single(CPU, 1e-9))  # noqa: PLR2004 - cgroup v2
+    return name, lambda text: dict(parse(text))[CPU]
+
+
 class JobCgroup:
     """The files of one job, and what they last said.
 

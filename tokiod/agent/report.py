@@ -159,7 +159,7 @@ def node_report(node: str, time: Callable[[], float], monotonic: Callable[[], fl
             for key, value in sorted(row.values.items(), key=lambda item: (order[metrics[item[0][0]][0]], item[0]))
         ],
         [JobValue(job, *described(name, where, value)) for (job, where, name), value in sorted(row.jobs.items())],
-        [EndedJob(end.job, end.values["job_cpu"], end.is_exact) for end in row.ended],
+        [EndedJob(end.job, end.values.get("job_cpu", 0.0), end.is_exact) for end in row.ended],
         [AbsentSensor(name, reason) for name, reason in sampler.absent.items()],
         [DroppedReading(*key, count, examples.get(key, "")) for key, count in sorted(row.dropped.items())],
     )

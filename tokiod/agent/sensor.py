@@ -39,7 +39,7 @@ def clean(name: str | bytes) -> str:
 
 @dataclass(frozen=True)
 class JobEnd:
-    """A job whose cgroup is removed, and its last values. Not exact: they are from before the end of its last process."""
+    """A job whose cgroup is removed, and its last values. Exact: its CPU time is that of its end; not exact: that of the last sample."""
 
     job: str
     is_exact: bool

@@ -2,7 +2,8 @@
 
 inotify reports a new cgroup, the end of a job's last process (`populated 0` in cgroup.events, v2) and the removal of the cgroup. So no
 sample searches the tree, and a job that lives between two samples is measured too: the counters are read at once when its last process has
-ended. v1 reports no such end: there the last value is that of the last sample, of 1 s before the end at the most.
+ended. Where the cgroup is removed before that, and on v1, which reports no such end, the CPU time is what its parent had counted of it
+(tokiod.agent.removed_cgroups); the other metrics are those of the last sample, of 1 s before the end at the most.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 from typing import TYPE_CHECKING
 
 from tokiod.agent.inotify import CREATE, DELETE, IGNORED, MODIFY, ONLYDIR, OVERFLOW, Inotify
-from tokiod.agent.job_cgroup import METRICS, JobCgroup
+from tokiod.agent.job_cgroup import CPU, METRICS, JobCgroup
 from tokiod.agent.job_patterns import job_of
+from tokiod.agent.removed_cgroups import ChildRemoved, RemovedChildren
 from tokiod.agent.sensor import Absent, JobEnd, Readings, Sensor
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ FULL_SECONDS = 10.0
 """Between two readings of all files of a job; CPU time and memory are read each time."""
 RESCAN_SECONDS = 10.0
 """Between two searches of the tree, when inotify has no watches left."""
+MAX_SETTLING = 10
+"""Attempts to learn of all cgroups that were removed together; the next sample continues with the rest."""
 MAX_DEPTH = 8
 MAX_JOBS = 4096
 """Of a node. A scheduler that leaves its cgroups must not use up the descriptors."""
@@ -45,6 +49,8 @@ class Jobs(Sensor):
         self._directories: dict[int, tuple[int, str]] = {}
         self._watched: set[str] = set()
         self._populations: dict[int, str] = {}
+        self._parents: dict[str, RemovedChildren] = {}
+        self._removed: dict[str, list[JobCgroup | None]] = {}
         self._is_blind = False
         self._scanned = self._full = float("-inf")
 
@@ -71,25 +77,30 @@ class Jobs(Sensor):
                 self._look_at_population(readings, job)
             if not job.is_exact:
                 job.read(readings, is_full=is_full)
-            if job.is_gone:
-                self._end(readings, path)
-            else:
+            if not job.is_gone:
                 for metric, value in job.last.items():
                     readings.add_job(job.job, "", metric, value)
+            elif self._is_blind or not self.tree.exists(path):
+                # Otherwise inotify is about to report it.
+                self._remove(path)
+        self._settle(readings)
 
     def heed(self, readings: Readings, now: float) -> None:
         """Take what inotify reports: it must be called soon after `fileno()` becomes readable."""
         if self._inotify is None:
             self._begin(readings, now)
             return
-        for number, mask, name in self._inotify.events():
-            if mask & OVERFLOW:
-                readings.drop("events lost", "inotify's queue was full")
-                self._scan(readings, now)
-            elif number in self._populations:
-                self._heed_population(readings, now, number, mask)
-            elif number in self._directories:
-                self._heed_directory(readings, now, number, mask, name)
+        for _ in range(MAX_SETTLING):
+            for number, mask, name in self._inotify.events():
+                if mask & OVERFLOW:
+                    readings.drop("events lost", "inotify's queue was full")
+                    self._scan(readings, now)
+                elif number in self._populations:
+                    self._heed_population(readings, number, mask)
+                elif number in self._directories:
+                    self._heed_directory(readings, now, number, mask, name)
+            if self._settle(readings):
+                return
 
     def close(self) -> None:
         for job in self.jobs.values():
@@ -143,14 +154,14 @@ class Jobs(Sensor):
             root, _, below = directory.partition("/cpuacct/")
             added = JobCgroup.v1(self.tree, job, root, below)
         added.read(readings, is_full=True)
-        if added.is_gone:
-            readings.drop("job ended before its first sample", job)
-            added.close()
-            return
         self.jobs[directory] = added
-        self._look_at_population(readings, added)
+        if (parent := os.path.dirname(directory)) not in self._parents:
+            self._parents[parent] = RemovedChildren(self.tree, parent, version)
+            self._removed.setdefault(parent, [])
+        if not added.is_gone:
+            self._look_at_population(readings, added)
 
-    def _heed_population(self, readings: Readings, now: float, number: int, mask: int) -> None:
+    def _heed_population(self, readings: Readings, number: int, mask: int) -> None:
         directory = self._populations[number]
         if mask & IGNORED:
             del self._populations[number]
@@ -170,8 +181,7 @@ class Jobs(Sensor):
             job.has_run, job.is_exact = True, False
             return
         job.read(readings, is_full=True)
-        used = any(metric.name == "job_cpu" and value for metric, value in job.last.items())
-        job.is_exact = not job.is_gone and (job.has_run or used)
+        job.is_exact = not job.is_gone and (job.has_run or bool(job.last.get(CPU)))
 
     def _heed_directory(self, readings: Readings, now: float, number: int, mask: int, name: str) -> None:
         version, directory = self._directories[number]
@@ -180,11 +190,40 @@ class Jobs(Sensor):
             self._watched.discard(directory)
         elif mask & CREATE:
             self._meet(readings, now, version, f"{directory}/{name}")
-        elif mask & DELETE and (path := f"{directory}/{name}") in self.jobs:
-            self._end(readings, path)
+        elif mask & DELETE:
+            self._remove(f"{directory}/{name}")
 
-    def _end(self, readings: Readings, path: str) -> None:
-        job = self.jobs.pop(path)
+    def _remove(self, path: str) -> None:
+        """Note that a cgroup is removed; another child of a parent of jobs counts too."""
+        job = self.jobs.pop(path, None)
+        if (parent := os.path.dirname(path)) in self._parents:
+            self._removed.setdefault(parent, []).append(job)
+
+    def _settle(self, readings: Readings) -> bool:
+        """Report the jobs that are removed; return whether all are.
+
+        If one of those removed together was not read after its end, its parent knows what it used; of several it knows the sum alone.
+        """
+        for parent, removed in list(self._removed.items()):
+            try:
+                growth = self._parents[parent].growth()
+            except ChildRemoved:
+                continue
+            del self._removed[parent]
+            missed = [job for job in removed if job is None or not job.is_exact]
+            if growth is not None and len(missed) == 1 and missed[0] is not None:
+                known = sum(job.last[CPU] for job in removed if job is not None and job.is_exact)
+                missed[0].last[CPU] = max(growth - known, missed[0].last.get(CPU, 0))
+                missed[0].is_exact = True
+            for job in removed:
+                if job is not None:
+                    self._end(readings, job)
+            if not self.tree.exists(parent):
+                del self._parents[parent]
+        return not self._removed
+
+    @staticmethod
+    def _end(readings: Readings, job: JobCgroup) -> None:
         job.close()
         if not job.is_exact:
             readings.drop("end of a job not sampled", job.job)

@@ -1,0 +1,64 @@
+"""The CPU time of cgroups that are removed, from what their parent has used."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tokiod.agent.job_cgroup import cpu_parser
+
+if TYPE_CHECKING:
+    from tokiod.agent.metric import Value
+    from tokiod.agent.tree import Tree
+
+
+class ChildRemoved(Exception):  # noqa: N818 - a state, not a fault
+    """A child was removed, or came, while the children were read."""
+
+
+class RemovedChildren:
+    """The CPU seconds of all children of a cgroup that were removed: the parent's own, less those of the children that are there.
+
+    The kernel keeps what a removed cgroup used in its parent, exactly, while its own files are gone with it. So the CPU time of a job whose
+    cgroup was removed before it could be read is the growth of this number. Meanwhile other children run: they are read before and after
+    the parent, and the mean is taken, which leaves an error of microseconds.
+    """
+
+    def __init__(self, tree: Tree, directory: str, version: int) -> None:
+        self._tree, self._directory = tree, directory
+        self._name, self._parse = cpu_parser(version)
+        self.seconds: Value | None = None
+
+    def growth(self) -> Value | None:
+        """Return by how much the number grew since the last call; None for the first one, or if the parent is removed too.
+
+        Raises ChildRemoved if one of the children was removed meanwhile: the caller must know of all of them, and then calls again.
+        """
+        seconds = self._read()
+        before, self.seconds = self.seconds, seconds
+        return None if before is None or seconds is None else seconds - before
+
+    def _read(self) -> Value | None:
+        first = self._of_children()
+        try:
+            own = self._of(self._directory)
+        except (OSError, ValueError):
+            # It was removed with its last child.
+            return None
+        last = self._of_children()
+        if first.keys() != last.keys():
+            raise ChildRemoved
+        return own - (sum(first.values()) + sum(last.values())) / 2
+
+    def _of_children(self) -> dict[str, Value]:
+        try:
+            with os.scandir(self._tree.path(self._directory)) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return {name: self._of(f"{self._directory}/{name}") for name in names}
+        except OSError:
+            if self._tree.exists(self._directory):
+                raise ChildRemoved from None
+            return {}
+
+    def _of(self, directory: str) -> Value:
+        return self._parse(self._tree.read(f"{directory}/{self._name}"))
