@@ -139,7 +139,10 @@ def test_a_collection_that_is_thrown_away_is_closed(recorded):
     assert (reached, recorded()[0].outcome) == (["closed"], "failed")
 
 
-@pytest.mark.parametrize(("answered", "outcome"), [(Stored(1, {}), "done"), (Refusal("full", "retry"), "failed"), (None, "failed")])
+@pytest.mark.parametrize(
+    ("answered", "outcome"),
+    [(Stored(1, {}), "done"), (Refusal("full", "retry"), "refused"), (Refusal("no", "never"), "failed"), (None, "failed")],
+)
 def test_a_submission_waits_for_room_and_then_is_on_the_bus_until_its_answer(recorded, answered, outcome):
     async def scene():
         with stages.Submission(COLLECTED) as submission:

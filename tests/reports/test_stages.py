@@ -52,10 +52,10 @@ def test_each_attempt_at_a_window_is_one_and_other_windows_are_others():
     failed = work(1, "collection", 10, 11, 12, 13, 14, outcome="failed")
     other = work(2, "collection", 10, 12, 13, 14, 15, window=1)
     again = work(3, "collection", 10, 20, 21, 24, 25)
-    refused = work(4, "submission", 25, 26, 27, outcome="failed")
+    refused = work(4, "submission", 25, 26, 27, outcome="refused")
     found = join([failed, other, again, refused])
     assert [(one.start - START, one.state, list(seconds(one))[-1]) for one in found] == [
-        (0, "failed", "parse"), (0, "failed", "bus"), (60, "unsent", "parse"),
+        (0, "failed", "parse"), (0, "refused", "bus"), (60, "unsent", "parse"),
     ]  # fmt: skip
 
 
@@ -133,6 +133,16 @@ def test_the_table_has_each_stage_of_all_and_the_slowest_are_listed_in_the_order
         StageRow("seal", 1, 4.0, 4.0, 4.0, 1.0),
     ]
     assert report([], 20).stages == []
+
+
+def test_the_waiting_of_a_healed_window_makes_it_neither_slow_nor_the_share_of_due_large():
+    healed, live = staged(0, ("due", 7200.0), ("fetch", 1.0)), staged(1, ("due", 15.0), ("fetch", 65.0))
+    late = staged(2, ("due", 60.0), ("fetch", 3.0))
+    assert [one.healing for one in (healed, live, late)] == [7140.0, 0.0, 0.0]
+    assert report([healed, live, late], 2).slowest == [live, late]
+    due, fetch = report([healed, live, late], 1).stages
+    assert (due.max, due.share) == (7200.0, pytest.approx(135 / 204))
+    assert due.share + fetch.share == pytest.approx(1)
 
 
 def test_what_ended_before_or_is_of_other_sources_is_left_out():

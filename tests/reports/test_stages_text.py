@@ -26,6 +26,16 @@ def test_a_bar_shows_each_stage_by_its_letter_as_long_as_it_lasted_and_what_is_o
     ]
 
 
+def test_of_the_waiting_of_a_healed_window_as_much_is_drawn_as_the_window_is_long():
+    healed = staged("fs-lmt", ("due", 7200), ("fetch", 20))
+    assert list(draw_stages([healed, WORKS[0]], 85)) == [
+        "fs-lmt 2018-01-29T00:00:00Z <dddddddddddddddddddddddddddddddddddddffffffffffff 7220 s",
+        "fs-lmt 2018-01-29T00:00:00Z dddfffffffffffffsssssssss                          40.0 s",
+        "d due  f fetch  b bus  s sync",
+        "< waited longer: healed",
+    ]
+
+
 def test_in_a_narrow_terminal_bars_stand_below_their_names():
     assert list(draw_stages(WORKS, 60))[:2] == [
         "fs-lmt 2018-01-29T00:00:00Z",

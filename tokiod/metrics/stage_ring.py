@@ -39,9 +39,10 @@ STAGES: dict[Kind, tuple[str, ...]] = {kind: (kind,) for kind in KINDS} | {
     "commit": ("apply", "sync", "ledger", "feed"),
 }
 """Of a piece of work, in their order: each lasts until the next one begins, the last one until the end."""
-Outcome = Literal["open", "done", "failed"]
+Outcome = Literal["open", "done", "failed", "refused"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-OPEN, DONE, FAILED = range(len(OUTCOMES))
+OPEN, DONE, FAILED, REFUSED = range(len(OUTCOMES))
+"""As kinds. Refused: the writer did not store the window, and it is brought again."""
 
 SLOTS = 32_768
 MARKS = 5

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import structlog
 
 from tokiod.archive.rights import make_private
-from tokiod.errors import TokiodError
+from tokiod.errors import Refusal, TokiodError
 from tokiod.metrics import catalogue
-from tokiod.metrics.stage_ring import DONE, FAILED, KINDS, OPEN, STAGES, StageRing
+from tokiod.metrics.stage_ring import DONE, FAILED, KINDS, OPEN, REFUSED, STAGES, StageRing
 from tokiod.window_result import Stored
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ class OpenWork:
             self._slot[stage + 1 : stage + 1 + len(times)] = times
             ring.write(self._slot)
 
-    def end(self, stages: int, *times: int, is_done: bool = True) -> None:
+    def end(self, stages: int, *times: int, outcome: int = DONE) -> None:
         """End it after so many stages; times: its end, and before that when its last stages began."""
         if (ring := self._ring) is not None:
             if ring.is_overwritten(self._slot[0]):
                 self._slot[0] = ring.next_number()
-            self._slot[-1] = DONE if is_done else FAILED
+            self._slot[-1] = outcome
             self.begin(stages + 1 - len(times), *times)
 
 
@@ -127,7 +127,7 @@ class Rewriting:
 
     def end(self, *, is_done: bool = True) -> None:
         """Note that the new file is in place, or that it never will be."""
-        self._work.end(1, monotonic_ns(), is_done=is_done)
+        self._work.end(1, monotonic_ns(), outcome=DONE if is_done else FAILED)
 
 
 # ---- the collectors' process
@@ -172,7 +172,7 @@ class Collecting:
 
     def _end(self, *, is_done: bool) -> None:
         parsing, now = self._resumed - self._computed, monotonic_ns()
-        self._work.end(4, self._due, self._begun, self._fetch, parsing, now, is_done=is_done)
+        self._work.end(4, self._due, self._begun, self._fetch, parsing, now, outcome=DONE if is_done else FAILED)
         if is_done and self._due:
             catalogue.STAGE.observe((now - self._begun) / 1e9, self._source, "collect")
             catalogue.STAGE.observe((parsing - (self._fetch or parsing)) / 1e9, self._source, "fetch")
@@ -196,7 +196,7 @@ class Submission:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
-            self._work.end(2, monotonic_ns(), is_done=False)
+            self._work.end(2, monotonic_ns(), outcome=FAILED)
 
     def accepted(self, answer: Answer) -> None:
         """Record that the window is in flight, until its answer."""
@@ -207,10 +207,10 @@ class Submission:
         catalogue.count_answer(self._collected, answer)
 
     def _answered(self, answer: Answer) -> None:
-        is_stored = not answer.cancelled() and isinstance(answer.result(), Stored)
-        now = monotonic_ns()
-        self._work.end(2, now, is_done=is_stored)
-        if is_stored:
+        result, now = None if answer.cancelled() else answer.result(), monotonic_ns()
+        comes_again = isinstance(result, Refusal) and result.when != "never"
+        self._work.end(2, now, outcome=DONE if isinstance(result, Stored) else REFUSED if comes_again else FAILED)
+        if isinstance(result, Stored):
             catalogue.STAGE.observe((now - self._begun) / 1e9, self._collected.meta.source, "store")
 
 
@@ -242,7 +242,7 @@ class Commit:
 
     def __exit__(self, *_: object) -> None:
         for work in self._works.values():
-            work.end(4, monotonic_ns(), is_done=False)
+            work.end(4, monotonic_ns(), outcome=FAILED)
 
     def stage(self, stage: str, attempts: Sequence[Attempt]) -> CommitStage:
         """Begin a stage of some windows, which lasts as long as the block."""

@@ -33,7 +33,7 @@ ORDER = ("due", "ask", "fetch", "parse", "submit", "bus", *WRITER_STAGES, "ack",
 
 
 StagedKind = Literal["window", "file"]
-State = Literal["stored", "done", "failed", "open", "unsent"]
+State = Literal["stored", "done", "failed", "open", "unsent", "refused"]
 
 
 class StageSpan(msgspec.Struct, frozen=True):
@@ -49,7 +49,8 @@ class StagedWork(msgspec.Struct, frozen=True):
     """A window that was collected, or a file that was rewritten, with its stages.
 
     name: the source, of a file its system; start, end: of the window, of a file its day, UTC epoch seconds. state: stored, failed, open,
-    unsent (a window without records that was not submitted), of a file done, failed, open. began: UTC epoch seconds; seconds: of all
+    refused (the writer did not store the window, as while a file is made, and it is brought again), unsent (a window without records that
+    was not submitted), of a file done, failed, open. began: UTC epoch seconds; seconds: of all
     stages, of a stored window its age at the acknowledgement from when it was due; nbytes: of its samples; feed: the stage after the
     acknowledgement, null before it.
     """
@@ -65,9 +66,21 @@ class StagedWork(msgspec.Struct, frozen=True):
     stages: list[StageSpan]
     feed: StageSpan | None = None
 
+    @property
+    def healing(self) -> float:
+        """Seconds of its waiting beyond its own length. A window of live polling is asked for before the next one is due.
+
+        One that waited longer was asked for before, or its source or the daemon was down: that is a gap, and no slow stage.
+        """
+        first = self.stages[0]
+        return max(0.0, first.seconds - (self.end - self.start)) if first.stage == "due" else 0.0
+
 
 class StageRow(msgspec.Struct, frozen=True):
-    """A stage over all windows, or all files. n: how often; median, p95, max: seconds; share: of the seconds of all stages, feed aside."""
+    """A stage over all windows, or all files. n: how often; median, p95, max: seconds.
+
+    share: of the seconds of all stages, without feed and the waiting of healed windows.
+    """
 
     stage: str
     n: int
@@ -115,8 +128,8 @@ def chosen(works: Iterable[StagedWork], names: set[str], since: float) -> list[S
 
 
 def report(works: list[StagedWork], slowest: int) -> StageReport:
-    """Return the report of some windows and files."""
-    longest = sorted(works, key=lambda one: one.seconds)[max(0, len(works) - slowest) :]
+    """Return the report of some windows and files. The waiting of healed windows does not make them slow."""
+    longest = sorted(works, key=lambda one: one.seconds - one.healing)[max(0, len(works) - slowest) :]
     return StageReport(sorted(longest, key=lambda one: one.began), [*_rows(works, "window"), *_rows(works, "file")])
 
 
@@ -203,8 +216,9 @@ def _rows(works: list[StagedWork], kind: str) -> Iterator[StageRow]:
             seconds[span.stage].append(span.seconds)
         if work.feed is not None and work.kind == kind:
             seconds["feed"].append(work.feed.seconds)
-    total = sum(sum(of) for stage, of in seconds.items() if stage != "feed") or 1.0
+    healing = sum(work.healing for work in works if work.kind == kind)
+    total = sum(sum(of) for stage, of in seconds.items() if stage != "feed") - healing or 1.0
     for stage in ORDER:
         if of := sorted(seconds.get(stage, ())):
-            share = 0.0 if stage == "feed" else sum(of) / total
+            share = 0.0 if stage == "feed" else (sum(of) - (healing if stage == "due" else 0.0)) / total
             yield StageRow(stage, len(of), statistics.median(of), of[ceil(0.95 * len(of)) - 1], of[-1], share)

@@ -34,10 +34,12 @@ def save_stages(works: list[StagedWork], path: Path) -> None:
         for row, work in enumerate(works):
             for span in work.stages:
                 hatch = "////" if span.open else None
-                axes.barh(row, span.seconds, left=span.start - work.began, color=COLOURS[span.stage], hatch=hatch)
+                left = max(0.0, span.start - work.began - work.healing)
+                seconds = span.seconds - (work.healing if span.stage == "due" else 0.0)
+                axes.barh(row, seconds, left=left, color=COLOURS[span.stage], hatch=hatch)
         axes.set_yticks(range(len(works)), [f"{work.name} {iso(work.start)}" for work in works])
         axes.invert_yaxis()
-        axes.set_xlabel("seconds; hatched: open")
+        axes.set_xlabel("seconds; hatched: open; of a healed window's waiting, as much as the window is long")
         drawn = {span.stage for work in works for span in work.stages}
         patches = [Patch(color=COLOURS[stage], label=stage) for stage in ORDER if stage in drawn]
         figure.legend(handles=patches, loc="outside lower center", ncols=8, frameon=False)

@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 
 LETTERS = dict(zip(ORDER, "dafpubwslkemgrzc", strict=True))
 """Of each stage. Letters rather than colours: they are the same in a pipe, in print and for colour-blind users."""
-OPEN = ">"
+OPEN, CUT = ">", "<"
 MIN_BAR = 24
 """A bar that would be narrower stands below its name."""
 
 
 def draw_stages(works: list[StagedWork], width: int) -> Iterator[str]:
-    """Yield the lines of the chart, at most so wide: bars on one scale, oldest first, and what the letters mean."""
+    """Yield the lines of the chart, at most so wide: bars on one scale, oldest first, and what the letters mean.
+
+    The bar of a window that was healed begins with a sign: of its waiting, as much is drawn as the window is long.
+    """
     labels = [f"{work.name} {iso(work.start)}" for work in works]
     ends = [f"{format_seconds(work.seconds)}{'' if work.state in {'stored', 'done'} else f' {work.state}'}" for work in works]
     beside, after = max(map(len, labels)) + 1, max(map(len, ends)) + 1
     is_narrow = width - beside - after < MIN_BAR
     room = width - after - (1 if is_narrow else beside)
-    scale = room / (max(work.seconds for work in works) or 1.0)
+    scale = room / (max(work.seconds - work.healing for work in works) or 1.0)
     for work, label, end in zip(works, labels, ends, strict=True):
         bar = _bar(work, scale)
         if is_narrow:
@@ -36,6 +39,8 @@ def draw_stages(works: list[StagedWork], width: int) -> Iterator[str]:
         else:
             yield f"{label:{beside}}{bar:{room}} {end}"
     yield from _legend({span.stage for work in works for span in work.stages}, width)
+    if any(work.healing for work in works):
+        yield f"{CUT} waited longer: healed"
 
 
 def format_seconds(seconds: float) -> str:
@@ -46,8 +51,9 @@ def format_seconds(seconds: float) -> str:
 
 
 def _bar(work: StagedWork, scale: float) -> str:
-    ends = [round(seconds * scale) for seconds in accumulate(span.seconds for span in work.stages)]
+    ends = [round((seconds - work.healing) * scale) for seconds in accumulate(span.seconds for span in work.stages)]
     bar = "".join(LETTERS[span.stage] * (end - begin) for span, begin, end in zip(work.stages, [0, *ends], ends, strict=False))
+    bar = CUT + bar[1:] if work.healing else bar
     return bar[:-1] + OPEN if work.stages[-1].open else bar
 
 
