@@ -21,7 +21,7 @@ IPMITOOL = """
 
 
 """
-"""ipmitool 1.8.18 on a Dell iDRAC; 1.8.19 prints it with another indent."""
+"""In the form that ipmitool prints; not captured on a controller. What several other programs read of it is the reading's line."""
 
 
 def ended(command, at=0.0):
