@@ -47,6 +47,14 @@ def test_a_content_that_was_rejected_and_then_collected_is_collected(ledger, tmp
     assert (received.outcome("d1"), received.totals()) == ("collected", Totals(1, 0))
 
 
+@pytest.mark.parametrize("outcome", ["collected", "rejected"])
+def test_an_attempt_has_ended_with_its_outcome_even_if_its_process_is_killed_right_after(ledger, tmp_path, outcome):
+    received = ledger.received_files("spool")
+    assert received.begin("d1") == 0
+    received.record(file(tmp_path, "one"), "d1", outcome, "", 5.0)
+    assert received.begin("d1") == 0
+
+
 def test_totals_count_contents(ledger, tmp_path):
     received = ledger.received_files("spool")
     assert received.totals() == Totals(0, 0)

@@ -96,12 +96,16 @@ class ReceivedFiles:
     def record(  # noqa: PLR0913, PLR0917 - the columns of a row
         self, found: FoundFile, digest: str, outcome: FileOutcome, reason: str, now: float, spans: Iterable[Window] = ()
     ) -> None:
-        """Record the outcome of a file, and the spans of a content that was collected; a collected content is no longer rejected."""
+        """Record the outcome of a file, and the spans of a content that was collected; a collected content is no longer rejected.
+
+        The attempt at the content has ended with that, even if its process is killed before it calls end().
+        """
         row = (self._source, found.shown, found.inode, found.size, found.mtime_ns, digest, outcome, reason, now)
         with self._database.transaction() as sql:
             if outcome == "collected":
                 sql.execute("DELETE FROM received WHERE source = ? AND digest = ? AND fate = 'rejected'", (self._source, digest))
             sql.execute("INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            sql.execute("DELETE FROM begun WHERE source = ? AND digest = ?", (self._source, digest))
             edges = [(self._source, digest, span.start, span.end) for span in spans]
             sql.executemany("INSERT OR REPLACE INTO received_span VALUES (?, ?, ?, ?)", edges)
 
