@@ -7,12 +7,14 @@ tokiod.polling.watch.reader start; it dies with its collectors.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from tests.simulation.oracle import Wrong
 from tests.simulation.sources import LATENCY_SECONDS, Source
 from tokiod.errors import Fatal
 from tokiod.ledger.received_files import FoundFile
@@ -21,12 +23,16 @@ from tokiod.window import Window
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from tests.simulation.clock import MachineClock
     from tests.simulation.sources import Column
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.watch.reader import Task
     from tokiod.window_data import WindowData
+
+    Later = Callable[[float, Callable[[], object]], object]
+    """Calls something after some seconds."""
 
 NAME = "spool"
 MAX_ROWS = 60
@@ -58,11 +64,46 @@ class FolderSource(Source):
         return days
 
     def put(self, rng: random.Random, now: float) -> bool:
-        """Put a file with rows that are over into the folder, often the next ones, or a copy of a file; return whether there are any."""
-        over = min(self.rows, int((now - self.origin) // self.step))
+        """Put a file with rows that are over into the folder, or a copy of a file; return whether there are any."""
         if self.contents and rng.random() < 0.1:
             self._write(rng.choice(self.contents), rng, now)
             return True
+        if (content := self._rows(rng, now)) is None:
+            return False
+        self._write(content, rng, now)
+        return True
+
+    def put_slowly(self, rng: random.Random, now: float, later: Later) -> bool:
+        """Write a file in parts, in a new directory, while another one is finished; return whether there are rows."""
+        if (content := self._rows(rng, now)) is None:
+            return False
+        self.written += 1
+        directory = self.directory / f"run-{self.written}"
+        directory.mkdir()
+        file = (directory / f"{self.written}.json").open("wb", buffering=0)
+        file.write(content[: len(content) // 2])
+
+        def finish() -> None:
+            with file:
+                file.write(content[len(content) // 2 :])
+                os.utime(file.fileno(), (now, now))
+
+        later(2.0, lambda: self.put(rng, now))
+        later(3.0, finish)
+        return True
+
+    def put_held(self, rng: random.Random, now: float, seconds: float, later: Later) -> bool:
+        """Put a file that can't be opened for some time, because another program has a lease on it; return whether there are rows."""
+        if (content := self._rows(rng, now)) is None:
+            return False
+        descriptor = os.open(self._write(content, rng, now), os.O_RDONLY)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        later(seconds, lambda: os.close(descriptor))
+        return True
+
+    def _rows(self, rng: random.Random, now: float) -> bytes | None:
+        """Return the content of a file with rows that are over, often the next ones, which count as put from now on."""
+        over = min(self.rows, int((now - self.origin) // self.step))
         last = max((row for columns in self.samples.values() for column in columns.values() for row in column), default=-1)
         first = last + 1 if rng.random() < 0.6 else rng.randrange(max(1, over))
         rows = range(first, min(over, first + rng.randint(1, MAX_ROWS)))
@@ -71,13 +112,12 @@ class FolderSource(Source):
             for dataset, columns in self.held.items()
         }
         if not any(column for columns in found.values() for column in columns.values()):
-            return False
+            return None
         for dataset, columns in found.items():
             for name, column in columns.items():
                 self.samples[dataset][name] |= column
         self.contents.append(json.dumps([rows.start, rows.stop, found]).encode())
-        self._write(self.contents[-1], rng, now)
-        return True
+        return self.contents[-1]
 
     def put_malformed(self, rng: random.Random, now: float) -> None:
         """Put a file into the folder that nothing can read."""
@@ -95,15 +135,17 @@ class FolderSource(Source):
         return path
 
     def put_back(self) -> None:
-        """Put rejected files back, as an operator does with those that are not malformed: their collectors were killed three times."""
+        """Put back files whose collectors were killed three times, as an operator does. Raises Wrong for others that were rejected."""
         for path in (self.directory / REJECTED).glob("*.json"):
             if path.name not in self.malformed:
+                if "never ended" not in (reason := path.with_name(f"{path.name}.reason").read_text()):
+                    raise Wrong(f"{path} was rejected: {reason}")
                 path.rename(self.directory / path.name)
 
     def is_collected(self, ledger: Ledger) -> bool:
         """Return whether all files are recorded."""
         received = ledger.received_files(self.name)
-        found = [FoundFile.of(path, path.stat()) for path in self.directory.glob("*.json")]
+        found = [FoundFile.of(path, path.stat()) for path in self.directory.rglob("*.json") if path.parent.name != REJECTED]
         return all(received.knows(one) for one in found if one is not None)
 
     def reader(self, task: Task, clock: MachineClock) -> FileCollector:

@@ -178,6 +178,9 @@ class Writer(Process):
         self.machine.files.die()
         if self.machine.power_fails_with_writer:
             self.machine.lose_power()
+        elif seconds := self.machine.power_fails_after_kill:
+            self.machine.power_fails_after_kill = 0.0
+            self.machine.loop.call_later(seconds, self.machine.lose_power)
 
 
 class Collectors(Process):
@@ -263,6 +266,7 @@ class Machine:
         self.has_power = asyncio.Event()
         self.has_power.set()
         self.power_fails_with_writer = False
+        self.power_fails_after_kill = 0.0
         self.damaged: dict[Path, int] = {}
         self._held: dict[str, bytes] = {}
         self._recovering: asyncio.Task[None] | None = None
@@ -307,7 +311,7 @@ class Machine:
 
     def clear_faults(self) -> None:
         """Let nothing fail from now on."""
-        self.power_fails_with_writer = False
+        self.power_fails_with_writer, self.power_fails_after_kill = False, 0.0
         self.files.clear_faults()
         self.writer.sqlite.clear_faults()
         self.collectors.sqlite.clear_faults()

@@ -45,8 +45,8 @@ KINDS = {
     "older ledger": 1,
 }
 """What may happen, and how often of all."""
-FOLDER_KINDS = ("put file", "put malformed file")
-"""What also happens at a site with a watched folder."""
+FOLDER_KINDS = {"put file": 7, "put file slowly": 2, "put held file": 1, "put malformed file": 1}
+"""What also happens at a site with a watched folder, and how often of all."""
 SWARM = (0.0, 0.0, 0.5, 1.0, 8.0)
 """Factors of these shares, drawn for each kind and seed: a seed in which a few kinds are frequent goes deeper into their combinations."""
 FOLDERS = 0.3
@@ -115,7 +115,7 @@ class Plan:
         has_folder = folder.random() < FOLDERS
         if has_folder:
             count = min(40, max(3, int(hours / 2)))
-            kinds = folder.choices(FOLDER_KINDS, (9, 1), k=count)
+            kinds = folder.choices(tuple(FOLDER_KINDS), tuple(FOLDER_KINDS.values()), k=count)
             events = sorted([*events, *(Event(folder.random() * hours * 3600, kind, folder.randrange(2**32)) for kind in kinds)])
         return cls(
             seed=seed,

@@ -9,6 +9,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import tempfile
 import time
@@ -87,6 +88,8 @@ def play(plan: Plan) -> Outcome:
     begun, loop = time.process_time(), SimulatedLoop()
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(loop.keep_failure)
+    # The kernel tells a lease's holder by this signal that another program wants the file.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     before, files_per_turn, wrong = structlog.get_config(), file_scan.FILES_PER_TURN, ""
     file_scan.FILES_PER_TURN = 1  # these archives have a few files, not hundreds
     site = Site(plan, directory, loop)
@@ -307,6 +310,8 @@ class Site:
 
     def _kill_writer_at_an_operation(self, rng: random.Random) -> bool:
         self.machine.files.kill_at(rng.choice((rng.randint(1, 60), rng.randint(1, 400))))
+        if rng.random() < 0.3:
+            self.machine.power_fails_after_kill = rng.uniform(1.0, 600.0)
         return True
 
     def _kill_writer_at_a_statement(self, rng: random.Random) -> bool:
@@ -335,6 +340,8 @@ class Site:
         for _ in range(rng.choice((1, 1, 3))):
             if operation:
                 self.machine.files.fail(operation, rng.randint(1, 12), code)
+                if operation == "fdatasync" and rng.random() < 0.5:  # what follows from a failed sync may fail as well
+                    self.machine.files.fail("fsync_directory", rng.randint(1, 3), code)
             else:
                 self.machine.files.fail_at(rng.randint(1, 200), code)
         return True
@@ -442,12 +449,14 @@ class Site:
         action(path)
         return True
 
-    def _remove_ledger(self, _rng: random.Random) -> bool:
-        """Let an operator delete the ledger; what it knew of records that were late is collected again by force in the end."""
+    def _remove_ledger(self, rng: random.Random) -> bool:
+        """Let an operator delete the ledger, or its directory; late records that it knew of are collected again by force in the end."""
         self._corrected += [(source, row) for source in self.sources.values() for row in source.late]
         self._has_lost_ledger = True
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.config.archive.ledger}{suffix}").unlink(missing_ok=True)
+        if rng.random() < 0.4:
+            shutil.rmtree(self.config.archive.ledger.parent)
         return True
 
     def _older_ledger(self, rng: random.Random) -> bool:
@@ -456,6 +465,7 @@ class Site:
         if not copies:
             return False
         self._remove_ledger(rng)
+        self.config.archive.ledger.parent.mkdir(exist_ok=True)
         self.config.archive.ledger.write_bytes(copies[-1])
         return True
 
@@ -543,6 +553,12 @@ class Site:
         if rng.random() < 0.2:
             self.folders[0].kill_at_query, self.folders[0].kill = rng.randint(1, 3), self.machine.collectors.die
         return self.folders[0].put(rng, self.clock.true_time())
+
+    def _put_file_slowly(self, rng: random.Random) -> bool:
+        return self.folders[0].put_slowly(rng, self.clock.true_time(), self.loop.call_later)
+
+    def _put_held_file(self, rng: random.Random) -> bool:
+        return self.folders[0].put_held(rng, self.clock.true_time(), rng.choice((600.0, 14400.0)), self.loop.call_later)
 
     def _put_malformed_file(self, rng: random.Random) -> bool:
         self.folders[0].put_malformed(rng, self.clock.true_time())
