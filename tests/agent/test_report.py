@@ -111,7 +111,7 @@ def test_names_that_users_chose_are_harmless_in_the_report(tmp_path):
     name = "job_\x1b[2J\u202e"
     (tmp_path / "sys/fs/cgroup/system.slice/slurmstepd.scope" / name).mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").touch()
-    (tmp_path / "sys/fs/cgroup/system.slice/slurmstepd.scope" / name / "cpu.stat").write_text("usage_usec 5\n")
+    (tmp_path / "sys/fs/cgroup/system.slice/slurmstepd.scope" / name / "cpu.stat").write_text("usage_usec 5\nuser_usec 3\nsystem_usec 2\n")
     shown = once(sys.executable, "--root", str(tmp_path))
     assert "job slurm:\\x1b[2J\\u202e\n" in shown
     assert shown.replace("\n", "").isprintable()

@@ -42,12 +42,8 @@ METRICS = (
     *_STALLS.values(),
 )  # fmt: skip
 
-_CPU_STAT = {
-    b"usage_usec": (CPU, 1e-6),
-    b"user_usec": (_USER, 1e-6),
-    b"system_usec": (_SYSTEM, 1e-6),
-    b"throttled_usec": (_THROTTLED, 1e-6),
-}
+_CPU_LINES = re.compile(rb"usage_usec (\d+)\nuser_usec (\d+)\nsystem_usec (\d+)\n")
+_THROTTLED_LINE = re.compile(rb"\nthrottled_usec (\d+)\n")
 _MEMORY_STAT = {b"anon": (_ANON, 1.0), b"file": (_CACHE, 1.0), b"pgfault": (_FAULTS, 1.0), b"pgmajfault": (_MAJOR, 1.0)}
 _MEMORY_STAT_V1 = {
     b"total_rss": (_ANON, 1.0), b"total_cache": (_CACHE, 1.0), b"total_pgfault": (_FAULTS, 1.0), b"total_pgmajfault": (_MAJOR, 1.0),
@@ -66,6 +62,16 @@ def _keyed(metrics: dict[bytes, tuple[Metric, float]], *needed: bytes) -> Callab
         return [(metric, int(found[key]) * factor) for key, (metric, factor) in metrics.items() if key in found]
 
     return parse
+
+
+def _cpu_stat(text: bytes) -> Values:
+    """Parse the file that is read each second: its first three lines are the same in all kernels since 4.15."""
+    if match := _CPU_LINES.match(text):
+        usage, user, system = match.groups()
+        throttled = _THROTTLED_LINE.search(text)
+        times = ((CPU, int(usage) / 1e6), (_USER, int(user) / 1e6), (_SYSTEM, int(system) / 1e6))
+        return (*times, (_THROTTLED, int(throttled[1]) / 1e6)) if throttled else times
+    raise ValueError("no lines usage_usec, user_usec, system_usec")
 
 
 def _single(metric: Metric, factor: float = 1) -> Callable[[bytes], Values]:
@@ -113,15 +119,15 @@ def _blkio(reading: Metric, writing: Metric) -> Callable[[bytes], Values]:
 
 def cpu_parser(version: int) -> tuple[str, Callable[[bytes], Value]]:
     """Return the file with the CPU time of a cgroup, and what reads its seconds. It raises ValueError."""
-    name, parse = ("cpu.stat", _keyed(_CPU_STAT, b"usage_usec")) if version == 2 else ("cpuacct.usage", _single(CPU, 1e-9))  # noqa: PLR2004 - cgroup v2
+    name, parse = ("cpu.stat", _cpu_stat) if version == 2 else ("cpuacct.usage", _single(CPU, 1e-9))  # noqa: PLR2004 - cgroup v2
     return name, lambda text: dict(parse(text))[CPU]
 
 
 class JobCgroup:
     """The files of one job, and what they last said.
 
-    `last` has the newest value of each metric. `is_exact`: it was read after the last process of the job had ended. A file that this
-    kernel, or this configuration of its controllers, does not have is no value.
+    `last` has the newest value of each metric, `fresh` those of the last read. `is_exact`: it was read after the last process of the job
+    had ended. A file that this kernel, or this configuration of its controllers, does not have is no value.
     """
 
     def __init__(self, tree: Tree, job: str, files: list[HeldFile], quick: int, parsers: list[Callable[[bytes], Values]]) -> None:
@@ -129,6 +135,7 @@ class JobCgroup:
         self._files = list(zip(files, parsers))
         self._quick = self._files[:quick]
         self.last: dict[Metric, Value] = {}
+        self.fresh: dict[Metric, Value] = {}
         self.is_exact = self.has_run = self.is_gone = False
         self.events: HeldFile | None = None
 
@@ -136,7 +143,7 @@ class JobCgroup:
     def v2(cls, tree: Tree, job: str, directory: str) -> JobCgroup:
         """Return the job of a directory of the v2 hierarchy. Costly files come last: memory.stat makes the kernel add up all CPUs."""
         parsers = {
-            "cpu.stat": _keyed(_CPU_STAT, b"usage_usec"),
+            "cpu.stat": _cpu_stat,
             "memory.current": _single(_MEMORY),
             "memory.peak": _single(_PEAK),
             "memory.stat": _keyed(_MEMORY_STAT),
@@ -169,6 +176,7 @@ class JobCgroup:
     def read(self, readings: Readings, *, is_full: bool) -> None:
         """Read the quick files, or all; `is_gone` is set when the cgroup is removed."""
         self.is_exact = False
+        self.fresh = {}
         for file, parse in list(self._files if is_full else self._quick):
             try:
                 text = file.read()
@@ -176,8 +184,8 @@ class JobCgroup:
                 self._leave_out(readings, file, parse, error)
                 continue
             with readings:
-                for metric, value in parse(text):
-                    self.last[metric] = value
+                self.fresh.update(parse(text))
+        self.last.update(self.fresh)
 
     def is_populated(self) -> bool:
         """Return whether processes of the job run, v2 only. Raise OSError, ValueError."""

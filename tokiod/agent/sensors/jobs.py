@@ -78,7 +78,7 @@ class Jobs(Sensor):
             if not job.is_exact:
                 job.read(readings, is_full=is_full)
             if not job.is_gone:
-                for metric, value in job.last.items():
+                for metric, value in job.fresh.items():
                     readings.add_job(job.job, "", metric, value)
             elif self._is_blind or not self.tree.exists(path):
                 # Otherwise inotify is about to report it.

@@ -50,7 +50,6 @@ class Memory(Sensor):
 
     name = "memory"
     metrics = (*_IN_KIB.values(), *_IN_HUGE_PAGES.values())
-    period = 1.0
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree)

@@ -23,11 +23,13 @@ _ZONE = re.compile(r"intel-rapl(:\d+)+")
 
 
 class Rapl(Sensor):
-    """Linux 5.10 and newer give it to root alone, because the energy tells what the processor computes (CVE-2020-8694)."""
+    """Linux 5.10 and newer give it to root alone, because the energy tells what the processor computes (CVE-2020-8694).
+
+    A reading interrupts a core of each processor, so it is not done each second.
+    """
 
     name = "rapl"
     metrics = tuple(_METRICS.values())
-    period = 1.0
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree)
