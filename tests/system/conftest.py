@@ -4,10 +4,15 @@ import asyncio
 import itertools
 import os
 
+import page
 import pytest
 import slurm_site
 from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
 from mariadb_server import MariaDb, installed
+from web_site import WebSite
+
+from tokiod.bus.feed import Feed
+from tokiod.simulator.sources import free_port
 
 _numbers = itertools.count()
 
@@ -22,6 +27,32 @@ def mariadb(tmp_path_factory):
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    if sentence := page.missing():
+        absent(sentence)
+    driver = page.started()
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """A browser without a page of another test and without its log."""
+    chromium.get("about:blank")
+    chromium.get_log("browser")
+    return chromium
+
+
+@pytest.fixture
+def web_site(tmp_path):
+    """A site for tests with a browser, with a feed."""
+    made = WebSite(tmp_path, free_port())
+    made.feed = Feed(made.config.feed.endpoint, "one")
+    yield made
+    made.feed.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 // The days of a system, month by month. A day is filled as far as it is stored; what is lost has red crosses, and both are in words.
 
 import { json } from "./api.js";
-import { at, button, duration, local, make, options, zoneName } from "./words.js";
+import { at, button, duration, local, make, options, replaced, zoneName } from "./words.js";
 
 const DAYS = 366;
 
@@ -16,9 +16,10 @@ export async function showCalendar(systems, system, go) {
     const month = day.date.slice(0, 7);
     months.set(month, [...(months.get(month) ?? []), day]);
   }
-  at("months").replaceChildren(...[...months].reverse().map(([month, ones]) => drawn(month, ones, system, go)));
+  replaced(at("months"), JSON.stringify([system, ...months]), () =>
+    at("months").append(...[...months].reverse().map(([month, ones]) => drawn(month, ones, system, go))));
   at("dayspan").textContent = known.length
-    ? `${known.length} days up to ${local(found.time)} ${zoneName()}. A day shows how much of what was due is stored; a click opens it.`
+    ? `${known.length === 1 ? "1 day" : `${known.length} days`} up to ${local(found.time)} ${zoneName()}. A day shows how much of what was due is stored; a click opens it.`
     : "Nothing is due or stored yet.";
 }
 

@@ -17,16 +17,18 @@ const PALETTE = Array.from({ length: 256 }, (_, index) =>
     return Math.round(255 * Math.min(1, Math.max(0, value)));
   }));
 
-// The first and last level that occur: the colours are spread over these.
+// The levels over which the colours are spread: a few outliers on either side have the first or the last colour, and so does what is beyond.
 export function range(levels) {
-  let low = 255, high = 2;
-  for (const level of levels) {
-    if (level > 1) {
-      if (level < low) low = level;
-      if (level > high) high = level;
-    }
-  }
-  return { low: Math.min(low, high), high };
+  const counts = new Uint32Array(256);
+  for (const level of levels) counts[level]++;
+  const few = counts.subarray(2).reduce((sum, count) => sum + count, 0) / 500;
+  const edge = (first, by) => {
+    let level = first;
+    for (let sum = counts[level]; sum <= few && level + by >= 2 && level + by <= 255; sum += counts[level]) level += by;
+    return level;
+  };
+  const low = edge(2, 1), high = edge(255, -1);
+  return { low: Math.min(low, high), high: Math.max(low, high), isCut: counts.subarray(high + 1).some(Boolean) };
 }
 
 function colours({ low, high }) {
@@ -121,19 +123,26 @@ export function patternOf(context, state) {
   return context.createPattern(tile, "repeat");
 }
 
-// A line from zero to its largest value. Where cells are missing it is broken, or hatched below where only some are.
-export function drawLine(canvas, line) {
+// The largest value that a line is drawn with: not an outlier, which would leave the rest flat.
+export function topOf(values) {
+  const sorted = values.filter((value) => value !== null).sort((one, two) => one - two), largest = sorted.at(-1) ?? 0;
+  const usual = sorted[Math.floor(0.98 * (sorted.length - 1))] ?? 0;
+  return usual > 0 && largest > 20 * usual ? 1.5 * usual : largest;
+}
+
+// A line from zero up. Where cells are missing it is broken, or hatched below where only some are; a peak that is cut has a bar on top.
+export function drawLine(canvas, { values, missing }) {
   const context = fitted(canvas), { width, height } = canvas, ratio = devicePixelRatio || 1;
-  const top = line.values.reduce((most, value) => Math.max(most, value ?? 0), 1e-12), foot = 6 * ratio;
-  const style = getComputedStyle(canvas), wide = width / line.values.length;
+  const top = topOf(values) || 1, foot = 6 * ratio, style = getComputedStyle(canvas), wide = width / values.length;
   context.fillStyle = patternOf(context, "missing");
-  line.missing.forEach((count, index) => count && context.fillRect(index * wide, height - foot, Math.max(1, wide), foot));
-  context.strokeStyle = style.color;
+  missing.forEach((count, index) => count && context.fillRect(index * wide, height - foot, Math.max(1, wide), foot));
+  context.strokeStyle = context.fillStyle = style.color;
   context.beginPath();
   let isDrawing = false;
-  line.values.forEach((value, index) => {
-    const x = (index + 0.5) * wide, y = height - foot - 1 - ((height - foot - 4) * (value ?? 0)) / top;
+  values.forEach((value, index) => {
+    const x = (index + 0.5) * wide, y = height - foot - 1 - ((height - foot - 5 * ratio) * Math.min(top, value ?? 0)) / top;
     if (value !== null) (isDrawing ? context.lineTo(x, y) : context.moveTo(x, y), context.lineTo(x + 1, y));
+    if (value > top) context.fillRect(x - 4 * ratio, 0, 8 * ratio, 3 * ratio);
     isDrawing = value !== null;
   });
   context.lineWidth = 1.5 * ratio;

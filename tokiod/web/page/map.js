@@ -1,7 +1,7 @@
 // The heat map and the lines below it, on one time axis.
 
 import { matrix, stateOf, valueOf } from "./api.js";
-import { counted, drawCursor, drawLine, drawPicture, drawSelection, drawSwatch, fitted, range } from "./draw.js";
+import { counted, drawCursor, drawLine, drawPicture, drawSelection, drawSwatch, fitted, range, topOf } from "./draw.js";
 import { LONG, lineOf, pictureOf } from "./pictures.js";
 import { amount, at, duration, local, make, table, ticks, zoneName } from "./words.js";
 
@@ -78,8 +78,11 @@ async function loadLines(now, isCurrent) {
     try {
       const line = await lineOf({ system: now.system, ...about }, picture, isCurrent);
       if (!isCurrent()) return;
-      const known = line.values.filter((value) => value !== null), lacking = line.missing.filter(Boolean).length;
-      const most = known.length ? `at most ${amount(known.reduce((one, two) => Math.max(one, two)), line.units)} in ${picture.step} s` : "no value";
+      // What is not due yet is not missing.
+      line.missing = line.missing.map((count, index) => (picture.start + index * picture.seconds < picture.due ? count : 0));
+      const known = line.values.filter((value) => value !== null), lacking = line.missing.some(Boolean);
+      const largest = known.reduce((one, two) => Math.max(one, two), 0), cut = largest > topOf(line.values) ? `, cut at ${amount(topOf(line.values), line.units)}` : "";
+      const most = known.length ? `at most ${amount(largest, line.units)} in ${picture.step} s${cut}` : "no value";
       figure.querySelector("figcaption").textContent = `${title}: ${most}${lacking ? "; hatched below: cells are missing" : ""}`;
       figure.querySelector("canvas").ariaLabel = figure.querySelector("figcaption").textContent;
       figure.line = line;
@@ -103,9 +106,9 @@ export function draw() {
   ticks(at("times"), start, end);
   for (const figure of at("lines").children) if (figure.line) drawLine(figure.querySelector("canvas"), figure.line);
   at("legend").querySelectorAll("canvas").forEach((swatch, index) => drawSwatch(swatch, STATES[index]));
-  const { low, high } = range(picture.levels), hasValue = picture.levels.some((level) => level > 1);
+  const { low, high, isCut } = range(picture.levels), hasValue = picture.levels.some((level) => level > 1);
   at("legend-value").textContent = hasValue
-    ? `value, ${amount(valueOf(low, picture.scale), picture.units)} to ${amount(valueOf(high, picture.scale), picture.units)}` : "value";
+    ? `value, ${amount(valueOf(low, picture.scale), picture.units)} to ${amount(valueOf(high, picture.scale), picture.units)}${isCut ? " and more" : ""}` : "value";
   at("title").textContent = `${picture.system} ${picture.dataset}, ${local(start)} to ${local(end)} ${zoneName()}, ` +
     `${picture.columns.length} targets, largest value of ${picture.step} s in ${duration(picture.seconds)}${now.live ? ", live" : ""}`;
   at("targets").replaceChildren(...picture.columns.map((name) => make("option", { value: name })));

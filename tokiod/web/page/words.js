@@ -18,10 +18,11 @@ const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"], DECIMAL = ["", "k", "M"
 
 export function amount(value, units) {
   if (units === "%") return `${Number(value.toPrecision(3))} %`;
-  const [base, names] = units.startsWith("bytes") ? [1024, BINARY] : [1000, DECIMAL];
+  const isBytes = units.startsWith("bytes"), [base, names] = isBytes ? [1024, BINARY] : [1000, DECIMAL];
+  const word = units.replace(/^bytes/, "B").replace(/\/sec$/, "/s");
   let power = 0;
   while (value >= base && power < names.length - 1) (value /= base), power++;
-  return `${Number(value.toPrecision(3))} ${names[power]}${units}`.trim();
+  return `${Number(value.toPrecision(3))} ${names[power]}${word}`.trim();
 }
 
 export function duration(seconds) {
@@ -35,8 +36,22 @@ export function button(word, action, properties = {}) {
   return made;
 }
 
-export function table(place, head, body) {
+// Show other content in a place, if it is other. The focus stays on the button with the same words for a screen reader.
+export function replaced(place, key, content) {
+  if (place.dataset.key === key) return;
+  const focused = place.contains(document.activeElement) ? document.activeElement.ariaLabel ?? document.activeElement.textContent : null;
+  place.dataset.key = key;
   place.replaceChildren();
+  content();
+  if (focused) [...place.querySelectorAll("button")].find((one) => (one.ariaLabel ?? one.textContent) === focused)?.focus();
+}
+
+export function table(place, head, body) {
+  const texts = body.map((words) => words.map((word) => (word instanceof Node ? word.textContent + (word.ariaLabel ?? "") : word)));
+  replaced(place, JSON.stringify([head, texts]), () => filled(place, head, body));
+}
+
+function filled(place, head, body) {
   place.createTHead().insertRow().append(...head.map((word) => make("th", { scope: "col", textContent: word })));
   const rest = place.createTBody();
   for (const words of body) {
