@@ -23,9 +23,9 @@ sys.meta_path.insert(0, Refuse())
 import tokiod
 with tokiod.open("fs", "2018-01-01", "2018-01-02", timezone="America/Los_Angeles", path=sys.argv[1]) as archive:
     print(archive.array("datatargets/readrates")[:2].tolist(), archive.reduce("datatargets/readbytes", "1d", "p50").values.tolist())
-    for ask in (lambda: archive.frame("datatargets/readbytes"), lambda: archive["datatargets/readbytes"]):
+    for ask in (archive.frame, archive.__getitem__, archive.dask):
         try:
-            ask()
+            ask("datatargets/readbytes")
         except ImportError as error:
             print(error)
 print(*sorted(name for name in sys.modules if name.partition(".")[0] == "tokiod"))
@@ -39,10 +39,11 @@ except ImportError as error:
 def test_it_reads_without_any_other_package_and_a_call_that_needs_one_names_it(tmp_path):
     place = save(tmp_path, 1, ["a", "b"], [[3600, 7200], [0, 3600]])
     done = subprocess.run([sys.executable, "-c", PROGRAM, place.path], capture_output=True, text=True, check=True, timeout=60)
-    values, frame, array, modules, config = done.stdout.splitlines()
+    values, frame, array, dask, modules, config = done.stdout.splitlines()
     assert values == "[[1.0, 2.0], [0.0, 1.0]] [[1800.0, 5400.0]]"
     assert frame == "a frame needs pandas: pip install pandas; without it, array() and reduce() return numpy's arrays"
     assert array.startswith("a DataArray needs xarray: pip install xarray")
+    assert dask.startswith("an array of dask needs 'dask[array]': pip install 'dask[array]'")
     assert config.startswith("a configuration needs the whole of tokiod: pip install . in a checkout; without it, give path=")
     installed = set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values())
     needed = {name for name in modules.split() if not name.startswith("tokiod.reader")}

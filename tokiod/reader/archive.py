@@ -132,6 +132,15 @@ class Archive:
 
         return data_array(self.array(dataset), self.system)
 
+    def dask(self, dataset: str) -> Any:
+        """Return a dataset as a dask.array.Array f8[rows, columns], NaN where missing; chunks are rows of one file.
+
+        For more cores or hosts than one: workers open the files by the same paths. Raises as array(), and NotInstalled without dask.
+        """
+        from tokiod.reader.dask_array import dask_array  # noqa: PLC0415 - optional, or slow to import
+
+        return dask_array(self.array(dataset))
+
     def frame(self, dataset: str, timezone: str | dt.tzinfo | None = None, columns: Iterable[str] | None = None) -> Any:
         """Return a dataset as a pandas.DataFrame with an aware index, in `timezone` (by default that of the span), NaN where missing.
 

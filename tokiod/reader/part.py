@@ -315,9 +315,13 @@ class OpenParts:
     """
 
     def __init__(self, limit: int = MAX_OPEN_FILES, kept_bytes: int = 0) -> None:
-        self._limit, self._kept = limit, KeptChunks(kept_bytes) if kept_bytes else None
+        self._limit, self._kept_bytes = limit, kept_bytes
+        self._kept = KeptChunks(kept_bytes) if kept_bytes else None
         self._parts: OrderedDict[Path, Part] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, tuple[int, int]]:
+        return _of_process, (self._limit, self._kept_bytes)
 
     def part(self, path: Path) -> Part:
         """Return the file that has this path now. Raises as Part."""
@@ -337,6 +341,13 @@ class OpenParts:
             self._parts.clear()
         if self._kept is not None:
             self._kept.clear()
+
+
+# Tasks of a worker share its files: each task that is sent would open them again otherwise.
+@lru_cache(maxsize=8)
+def _of_process(limit: int, kept_bytes: int) -> OpenParts:
+    """Return the open files of this process, which replace those of the process that an array was sent from."""
+    return OpenParts(limit, kept_bytes)
 
 
 def _names_of(dataset: Any) -> tuple[str, ...]:
