@@ -59,7 +59,7 @@ help:
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
 	@echo "make agent-jobs  JOBS=1000: short jobs in this kernel's cgroup v2 (as root); CPU seconds by the agent equal getrusage within 10 ms"
-	@echo "make agent-cost  SECONDS=60: share of a core and memory of the agent at 1 Hz with 8 jobs (as root)"
+	@echo "make agent-cost  SECONDS=60: share of a core of the agent at 1 Hz with 8 jobs (as root); memory and descriptors flat over a day accelerated"
 	@echo "make deb rpm   a wheel, an sdist and the packages, in dist"
 	@echo "make packages  both, tried: on a bare Debian 12 without a network, in a booted systemd, as process 1 of a container (as root; long)"
 	@echo "make constraints  pin all dependencies with hashes in config/constraints.txt"

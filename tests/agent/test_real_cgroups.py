@@ -100,6 +100,33 @@ def test_new_parents_are_found_by_inotify(scope):
     assert "slurm:7" in names
 
 
+def test_nothing_is_left_of_jobs_that_ended(scope):
+    sensor = Jobs(Tree())
+    sampler = Sampler([sensor])
+    sampler.sample(0.0)
+    held = sizes(sensor)
+    for number in range(50):
+        made = [scope / f"job_{number}", scope.parent / f"session-{number}.scope"]
+        for directory in made:
+            directory.mkdir()
+        sampler.sample(2.0 * number + 1)
+        assert sizes(sensor) != held
+        for directory in made:
+            directory.rmdir()
+        sampler.sample(2.0 * number + 2)
+    # The account of the jobs' parent stays as long as the parent.
+    assert sizes(sensor) == {**held, "_parents": held["_parents"] + 1}
+    sampler.close()
+
+
+def sizes(sensor):
+    """Return the sizes of all that the sensor keeps, and the number of descriptors."""
+    return {
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+        **{name: len(value) for name, value in vars(sensor).items() if isinstance(value, dict | set | list)},
+    }
+
+
 def test_nothing_is_left_open(scope):
     before = set(Path("/proc/self/fd").iterdir())
     run_all(scope, [0.01] * 5, linger=0.02)

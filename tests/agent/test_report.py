@@ -135,6 +135,18 @@ def test_a_span_that_is_too_short_or_long_is_refused(seconds):
     assert (done.returncode, "--seconds" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
+def test_a_full_disk_is_a_sentence_and_a_reader_that_went_away_is_no_error():
+    line = [sys.executable, "-m", "tokiod.agent", "--once"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(line, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "tokiod agent: cannot write to stdout: No space left on device\n")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs, "wb") as gone:  # noqa: PTH123 - a descriptor
+        done = subprocess.run(line, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_node_without_anything_says_so(tmp_path):
     report = msgspec.convert(json.loads(once(sys.executable, "--json", "--root", str(tmp_path))), NodeReport)
     assert (report.values, report.jobs, report.dropped) == ([], [], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 import time
@@ -23,7 +24,14 @@ def main() -> int:
     if options.seconds and not MIN_SECONDS <= options.seconds <= MAX_SECONDS:
         parser.error(f"--seconds is at least {MIN_SECONDS:g} and at most {MAX_SECONDS:g}")
     found = node_report(platform.node(), time.time, time.monotonic, options.root, options.seconds)  # noqa: TID251 - the clock enters here
-    sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")
+    try:
+        sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough. Python would flush again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        parser.exit(2, f"tokiod agent: cannot write to stdout: {error.strerror}\n")
     return 0
 
 

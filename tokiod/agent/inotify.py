@@ -29,6 +29,10 @@ class Inotify:
         self._check(number, path)
         return number
 
+    def unwatch(self, number: int) -> None:
+        """End a watch: that of a removed file of the kernel does not end by itself. One that has ended is no error."""
+        self._libc.inotify_rm_watch(self._fd, number)
+
     def events(self) -> list[tuple[int, int, str]]:
         """Return what happened since the last call: number, mask, name in the directory."""
         found: list[tuple[int, int, str]] = []

@@ -127,7 +127,8 @@ class JobCgroup:
     """The files of one job, and what they last said.
 
     `last` has the newest value of each metric, `fresh` those of the last read. `is_exact`: it was read after the last process of the job
-    had ended. A file that this kernel, or this configuration of its controllers, does not have is no value.
+    had ended. `watch`: inotify's number of its `events`. A file that this kernel, or this configuration of its controllers, does not have
+    is no value.
     """
 
     def __init__(self, tree: Tree, job: str, files: list[HeldFile], quick: int, parsers: list[Callable[[bytes], Values]]) -> None:
@@ -138,6 +139,7 @@ class JobCgroup:
         self.fresh: dict[Metric, Value] = {}
         self.is_exact = self.has_run = self.is_gone = False
         self.events: HeldFile | None = None
+        self.watch: int | None = None
 
     @classmethod
     def v2(cls, tree: Tree, job: str, directory: str) -> JobCgroup:

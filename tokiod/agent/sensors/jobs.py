@@ -47,7 +47,7 @@ class Jobs(Sensor):
         self._roots: list[tuple[int, str]] = []
         self._inotify: Inotify | None = None
         self._directories: dict[int, tuple[int, str]] = {}
-        self._watched: set[str] = set()
+        self._watched: dict[str, int] = {}
         self._populations: dict[int, str] = {}
         self._parents: dict[str, RemovedChildren] = {}
         self._removed: dict[str, list[JobCgroup | None]] = {}
@@ -149,7 +149,8 @@ class Jobs(Sensor):
             added = JobCgroup.v2(self.tree, job, directory)
             with readings:
                 if self._inotify is not None:
-                    self._populations[self._inotify.watch(self.tree.path(f"{directory}/cgroup.events"), MODIFY)] = directory
+                    added.watch = self._inotify.watch(self.tree.path(f"{directory}/cgroup.events"), MODIFY)
+                    self._populations[added.watch] = directory
         else:
             root, _, below = directory.partition("/cpuacct/")
             added = JobCgroup.v1(self.tree, job, root, below)
@@ -187,7 +188,8 @@ class Jobs(Sensor):
         version, directory = self._directories[number]
         if mask & IGNORED:
             del self._directories[number]
-            self._watched.discard(directory)
+            if self._watched.get(directory) == number:
+                del self._watched[directory]
         elif mask & CREATE:
             self._meet(readings, now, version, f"{directory}/{name}")
         elif mask & DELETE:
@@ -196,6 +198,9 @@ class Jobs(Sensor):
     def _remove(self, path: str) -> None:
         """Note that a cgroup is removed; another child of a parent of jobs counts too."""
         job = self.jobs.pop(path, None)
+        if self._inotify is not None and (number := self._watched.pop(path, None)) is not None:
+            self._inotify.unwatch(number)
+            self._directories.pop(number, None)
         if (parent := os.path.dirname(path)) in self._parents:
             self._removed.setdefault(parent, []).append(job)
 
@@ -222,9 +227,11 @@ class Jobs(Sensor):
                 del self._parents[parent]
         return not self._removed
 
-    @staticmethod
-    def _end(readings: Readings, job: JobCgroup) -> None:
+    def _end(self, readings: Readings, job: JobCgroup) -> None:
         job.close()
+        if self._inotify is not None and job.watch is not None:
+            self._inotify.unwatch(job.watch)
+            self._populations.pop(job.watch, None)
         if not job.is_exact:
             readings.drop("end of a job not sampled", job.job)
         readings.ended.append(JobEnd(job.job, job.is_exact, {metric.name: value for metric, value in job.last.items()}))
@@ -241,4 +248,4 @@ class Jobs(Sensor):
             readings.drop("no inotify watch", f"{directory}: {error.strerror}")
             return
         self._directories[number] = (version, directory)
-        self._watched.add(directory)
+        self._watched[directory] = number
