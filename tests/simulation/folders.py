@@ -138,8 +138,10 @@ class FolderSource(Source):
         """Put back files whose collectors were killed three times, as an operator does. Raises Wrong for others that were rejected."""
         for path in (self.directory / REJECTED).glob("*.json"):
             if path.name not in self.malformed:
-                if "never ended" not in (reason := path.with_name(f"{path.name}.reason").read_text()):
-                    raise Wrong(f"{path} was rejected: {reason}")
+                reason = path.with_name(f"{path.name}.reason")
+                # The collectors may have been killed before they wrote it.
+                if reason.exists() and "never ended" not in (text := reason.read_text()):
+                    raise Wrong(f"{path} was rejected: {text}")
                 path.rename(self.directory / path.name)
 
     def is_collected(self, ledger: Ledger) -> bool:

@@ -39,6 +39,8 @@ from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig, BusConfig, Config
 from tokiod.config.watched_folder import watched
+from tokiod.errors import TokiodError
+from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
 from tokiod.reports.verify.scratch_archive import VerifiedSource
@@ -606,7 +608,7 @@ class Site:
             if source.is_old_wanted and source.old is not None:  # a power loss may have taken the job, or a failing disk the file
                 self._request(source, source.old, force=self._has_lost_ledger)
         await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)  # until missing files are noticed
-        await self._wait(self._is_at_rest, "at rest")
+        await self._wait(self._is_all_collected, "at rest")
         self._check()
         await self._verify()
         for path in self._files():
@@ -670,13 +672,21 @@ class Site:
             state = condition()
         self.journal.note(f"{what}")
 
+    def _is_all_collected(self) -> str | bool:
+        """Return whether every file and window is collected; those whose collectors were killed are put back."""
+        for folder in self.folders:
+            folder.put_back()
+            try:
+                with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+                    if not folder.is_collected(ledger):
+                        return f"not all files in {folder.directory} are collected"
+            except (TokiodError, LedgerError) as error:  # the writer may be starting
+                return f"the ledger can't be read: {error}"
+        return self._is_at_rest()
+
     def _is_at_rest(self) -> str | bool:
         try:
             with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
-                for folder in self.folders:
-                    folder.put_back()
-                    if not folder.is_collected(ledger):
-                        return f"not all files in {folder.directory} are collected"
                 for source in self.sources.values():
                     known = ledger.stored(source.name)
                     # A window without samples is stored, or recorded as empty until newer samples come.
