@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year|stages|web]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year|stages|web|page]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.bench import (
     mariadb,
     memory,
     mmperfmon,
+    page,
     reading,
     stages,
     storage,
@@ -55,6 +56,7 @@ PARTS = {
     "year": year.rows,
     "stages": stages.rows,
     "web": web.rows,
+    "page": page.rows,
 }
 
 

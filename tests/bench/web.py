@@ -185,8 +185,8 @@ def connected(address: Path) -> socket.socket:
 
 
 @contextmanager
-def web(config: Path, clock: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `tokiod web` as its unit does."""
+def web(config: Path, clock: str, port: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `tokiod web` as its unit does; port: of its address, without one a Unix socket."""
     command = ["nice", "-n", "5", sys.executable, "-P", "-m", "tokiod.cli.tokiod", "web", "--config", str(config), "--clock", clock]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     with config.with_name("web.log").open("ab") as log:
@@ -194,7 +194,7 @@ def web(config: Path, clock: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         while process.poll() is None:
             with suppress(OSError):
-                connected(config.with_name("http")).close()
+                (connected(config.with_name("http")) if port is None else socket.create_connection(("127.0.0.1", port))).close()
                 break
             time.sleep(0.05)
         yield process

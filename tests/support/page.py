@@ -1,10 +1,6 @@
 """The page of a WebSite in a real Chromium."""
 
-import os
-import shutil
-
 import numpy as np
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from web_site import COUNTER, FAILED, GAUGE, ROWS, START, STEP, values
 
@@ -26,20 +22,6 @@ return cells.map(([row, column]) => {
   return [...found].sort();
 });
 """
-
-
-def missing():
-    """Return a sentence if there is no Chromium."""
-    return "" if shutil.which("chromedriver") else "Chromium is not installed: apt-get install chromium chromium-driver"
-
-
-def started():
-    os.environ["SE_OFFLINE"] = "true"
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options, webdriver.ChromeService("/usr/bin/chromedriver"))
 
 
 def show(browser, site, where=PAST):

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 
-import page
+import browser as chromium_browser
 import pytest
 import slurm_site
 from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
@@ -31,9 +31,9 @@ def mariadb(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def chromium():
-    if sentence := page.missing():
+    if sentence := chromium_browser.missing():
         absent(sentence)
-    driver = page.started()
+    driver = chromium_browser.started()
     yield driver
     driver.quit()
 

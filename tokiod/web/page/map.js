@@ -6,7 +6,7 @@ import { LONG, lineOf, pictureOf } from "./pictures.js";
 import { amount, at, duration, local, make, table, ticks, zoneName } from "./words.js";
 
 const STATES = ["value", "value, partly missing", "zero", "missing", "lost", "not yet due"];
-const MAX_SPAN = 31 * 86400, LABEL_HEIGHT = 15;
+const MAX_SPAN = 31 * 86400, LABEL_HEIGHT = 15, DRAW_MS = 250;
 const canvas = at("picture");
 const overlay = make("canvas", { id: "overlay", ariaHidden: "true" });
 canvas.after(overlay);
@@ -36,8 +36,15 @@ export async function loadMap() {
     draw();
   };
   try {
-    if (wanted.end - wanted.start > LONG) await pictureOf(what, wanted, width, time, shown, isCurrent);
-    else {
+    if (wanted.end - wanted.start > LONG) {
+      let last = -DRAW_MS; // days come faster than they can be drawn
+      const whole = await pictureOf(what, wanted, width, time, (some) => {
+        if (performance.now() - last < DRAW_MS) return;
+        shown(some());
+        last = performance.now();
+      }, isCurrent);
+      if (isCurrent()) shown(whole);
+    } else {
       const found = await matrix({ ...what, width, ...(now.live ? { start: `-${now.live}s` } : { start: now.start, end: now.end }) });
       if (isCurrent()) shown(found);
     }

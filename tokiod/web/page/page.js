@@ -9,7 +9,7 @@ import { at, button, duration, make, options, setZone, table } from "./words.js"
 const VIEWS = ["map", "calendar", "systems", "sources", "gaps"];
 const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000; // ms
 
-let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null;
+let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, isFirst = true;
 
 // ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of gaps days
 
@@ -128,7 +128,12 @@ function follow() {
   events?.close();
   events = new EventSource("/api/v1/events");
   const on = (name, action) => events.addEventListener(name, ({ data }) => ((heard = Date.now()), action(JSON.parse(data))));
-  on("hello", (state) => ((feed = state.feed), refresh()));
+  on("hello", (state) => {
+    feed = state.feed;
+    // The page has just been loaded: what changed since is fetched by and by.
+    isFirst ? (showState(), refreshSlowly()) : refresh();
+    isFirst = false;
+  });
   on("feed", (state) => ((feed = state.feed), refresh()));
   on("reset", refresh);
   on("changed", (change) => {

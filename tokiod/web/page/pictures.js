@@ -32,14 +32,16 @@ async function eachDay({ seconds, first, last }, isCurrent, ask) {
   if (failure) throw failure;
 }
 
-// Call shown(picture) with the picture, of a long span again after each day. now: epoch seconds; isCurrent: whether it is still wanted.
+// Return the picture of a long span. After each day, call shown(picture), where picture() is what there is of it by then. now: epoch seconds; isCurrent: whether it is still wanted.
 export async function pictureOf(what, span, width, now, shown, isCurrent) {
   const days = grid(span, width), whole = new Days(days.first, (days.last - days.first) / days.seconds, days.seconds, now);
   await eachDay(days, isCurrent, async (part) => {
     whole.add(await matrix({ ...what, ...part }));
-    if (isCurrent()) shown(whole.picture());
+    if (isCurrent()) shown(() => whole.picture());
   });
-  if (isCurrent() && !whole.header) throw new Error("The archive has no data of this time.");
+  if (!isCurrent()) return null;
+  if (!whole.header) throw new Error("The archive has no data of this time.");
+  return whole.picture();
 }
 
 // A line of the time of a picture, as values and how many cells are missing, pixel by pixel.
