@@ -49,7 +49,7 @@ def user():
 def test_the_cpu_seconds_of_short_jobs_equal_getrusage(scope):
     """The jobs live less than a second: most between two samples."""
     drawn = random.Random(24)
-    used, ends, drops = run_all(scope, [drawn.uniform(0.01, 0.15) for _ in range(20)], linger=0.05)
+    used, ends, drops = run_all(scope, [drawn.uniform(0.01, 0.15) for _ in range(12)], linger=0.1, at_once=1)
     found = {job: end.values["job_cpu"] for job, end in ends.items()}
     assert {job: round(abs(found[job] - seconds), 4) for job, seconds in used.items() if abs(found[job] - seconds) > SECONDS_APART} == {}
     assert (all(end.is_exact for end in ends.values()), dict(drops)) == (True, {})
@@ -67,7 +67,7 @@ def test_a_job_whose_cgroup_is_removed_at_once_is_known_by_its_parent(scope):
 
 def test_a_job_on_v1_is_known_by_its_parent(user):
     (user / "job_other").mkdir()
-    used, ends, drops = run_all(user, [0.05, 0.1, 0.3], linger=0.0, at_once=1)
+    used, ends, drops = run_all(user, [0.05, 0.1, 0.3], linger=0.1, at_once=1)
     assert {job: abs(end.values["job_cpu"] - used[job]) <= SECONDS_APART for job, end in ends.items()} == dict.fromkeys(used, True)
     assert (all(end.is_exact for end in ends.values()), dict(drops)) == (True, {})
 
