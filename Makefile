@@ -33,7 +33,7 @@ ONLY   ?=
 PAGE   ?=
 
 .PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
-.PHONY: read-while-writing walkthrough tools install servers clean constraints sbom wheel deb rpm packages
+.PHONY: read-while-writing walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      [PAGE=60]: a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes);"
@@ -48,6 +48,7 @@ help:
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
 	@echo "make fidelity-reading   CASES=200 [SEED=n]: summaries and frames of random spans and bins, by pytokio 0.13.0 too"
 	@echo "make faults    [NAMES='a1 s4-lock']: each fault of the review restored in a copy of the tree; its tests must fail there"
+	@echo "make laptop    the reader alone in a new environment: a heat map and a p95 of a copied folder in five lines, the size of the install"
 	@echo "make read-while-writing  READS=10000: four readers while a writer commits, grows, seals and reopens; each cell of a committed state"
 	@echo "make simulate  SEEDS=200 [SEED=n] [TALLY=FILE]: whole sites for days in one process, every fault from a seed; a failing seed is shrunk; FILE keeps progress"
 	@echo "make simulate-ci        all seeds that ever failed, three old faults restored and found, then new seeds for three minutes"
@@ -153,6 +154,9 @@ faults: install
 
 walkthrough: install
 	@$(BIN)/python -m tests.walkthrough dist/walkthrough.txt
+
+laptop: install
+	@$(BIN)/python -m tests.walkthrough.laptop
 
 # Programs that users read the files with: R and Octave where they may be installed, xarray in an environment of its own.
 tools: install .venv-pytokio
