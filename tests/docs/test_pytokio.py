@@ -1,4 +1,4 @@
-"""docs/pytokio.md: each line on the right runs as printed, and returns what was stored."""
+"""docs/pytokio.md: each line on the right runs as printed and returns what was stored; every tool and module of pytokio has a line."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,8 @@ from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 DATA = Path(__file__).parents[1] / "data"
 PAGE = (Path(__file__).parents[2] / "docs" / "pytokio.md").read_text("utf-8")
-LINES = re.findall(r"^\| .* \| `([^`]+)` \|$", PAGE, re.MULTILINE)
+EXAMPLES, EVERY = PAGE.split("## Every tool and module")
+LINES = re.findall(r"^\| .* \| `([^`]+)` \|$", EXAMPLES, re.MULTILINE)
 COMMANDS = [line for line in LINES if line.startswith("tokioctl ")]
 CALLS = [line for line in LINES if not line.startswith("tokioctl ")]
 START, STEP, ROWS, HOUR = 1_517_097_600, 60, 1440, 3600
@@ -67,6 +69,48 @@ mounts = {{ "/global/cscratch1" = "cscratch" }}
 """)
     monkeypatch.setenv("TOKIOD_CONFIG", str(tmp_path / "tokiod.toml"))
     return cells
+
+
+TABLED = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \| (.+) \|$", EVERY, re.MULTILINE)
+INSTEAD = {name: instead for names, instead in TABLED for name in re.findall("`([^`]+)`", names)}
+TOOLS = """archive_collectdes archive_esnet_snmp archive_lmtdb archive_mmperfmon cache_collectdes cache_darshan cache_esnet_snmp cache_isdct
+cache_lfsstatus cache_lmtdb cache_mmperfmon cache_nersc_globuslogs cache_nersc_jobsdb cache_slurm cache_topology compare_isdct
+darshan_bad_ost darshan_scoreboard find_darshanlogs index_darshanlogs summarize_h5lmt summarize_job summarize_tts"""
+MODULES = {
+    "analysis": "umami",
+    "connectors": "_hdf5 cachingdb collectd_es common craysdb darshan es esnet_snmp globuslogs hdf5 hpss lfshealth lmtdb mmperfmon"
+    " nersc_globuslogs nersc_isdct nersc_jobsdb nersc_lfsstate slurm",
+    "tools": "common darshan hdf5 jobinfo lfsstatus topology",
+}
+"""What pytokio 0.13.0 has."""
+INSTALLED = Path(__file__).parents[2] / ".venv-pytokio" / "lib" / "python3.11" / "site-packages" / "tokio"
+
+
+def test_each_tool_and_module_of_pytokio_has_a_line():
+    modules = [f"tokio.{package}.{name}" for package, names in MODULES.items() for name in names.split()]
+    assert sorted(INSTEAD) == sorted([*TOOLS.split(), *modules])
+
+
+@pytest.mark.skipif(not INSTALLED.exists(), reason="make .venv-pytokio installs pytokio")
+@pytest.mark.parametrize(("package", "names"), [("cli", TOOLS), *MODULES.items()])
+def test_pytokio_has_no_other_tools_and_modules(package, names):
+    found = {path.stem for path in (INSTALLED / package).glob("*.py")} - {"__init__"}
+    assert found == set(names.split())
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_what_to_use_instead_exists(name):
+    instead = INSTEAD[name]
+    for line in re.findall("`tokioctl ([^`]+)`", instead):
+        words, command = line.split(), main
+        while words and isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), words.pop(0))
+            assert command is not None, line
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+    for page in re.findall(r"\]\(([^)]+)\)", instead):
+        assert (Path(__file__).parents[2] / "docs" / page).exists()
+    assert "tokio" in instead or "nothing" in instead or "[source]" in instead
 
 
 def printed(command):
