@@ -222,7 +222,9 @@ def test_of_several_templates_the_first_that_has_a_days_file_counts(tmp_path):
     with pytest.raises(NoSuchSystem, match="no files of system 'fx'; known: fs") as raised:
         tokiod.open("fx", "2018-01-01", "2018-01-03", timezone=ZONE, path=templates)
     assert raised.value.known == ("fs",)
-    with pytest.raises(NoData, match=r"no data in \[2017-.*first missing file: .*/new/fs/31\.hdf5$"):  # no year in the template
+    with pytest.raises(
+        NoData, match=r"no data in \[2017-.*first missing file: .*/new/fs/31\.hdf5; the files hold \[2018-.*\)$"
+    ):  # no year in the template
         tokiod.open("fs", "2017-01-01", "2017-01-03", timezone=ZONE, path=templates).array(READ)
 
 

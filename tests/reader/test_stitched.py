@@ -92,6 +92,12 @@ def test_a_span_without_a_file_or_a_row_has_no_data(tmp_path):
     place = save(tmp_path, 3, ["a"], [[1]])
     with pytest.raises(NoData, match=r"no data in \[2018-01-03T08:00:01Z, 2018-01-03T08:00:02Z\)$"):
         stitch([place], READ, Span(place.start + 1, place.start + 2))
+    with pytest.raises(NoData, match=r"; the file holds \[2018-01-03T08:00:00Z, 2018-01-04T08:00:00Z\)$"):
+        stitch([place], READ, Span(place.end, place.end + 3600))
+    last = save(tmp_path, 5, ["a"], [[1]])
+    held = r"; the files hold \[2018-01-03T08:00:00Z, 2018-01-06T08:00:00Z\)$"
+    with pytest.raises(NoData, match=held):
+        stitch([place, last], READ, Span(last.end, last.end + 3600))
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -123,7 +123,7 @@ class Archive:
             try:
                 self._stitched[dataset] = stitch(self.paths, dataset, self.span, self._parts)
             except NoData as error:
-                raise self._no_data(error.paths) from None
+                raise self._no_data(error.paths, error.instead) from None
         return self._stitched[dataset]
 
     def __getitem__(self, dataset: str) -> Any:
@@ -179,9 +179,9 @@ class Archive:
         names = sorted(self._stored()) if dataset is None else [dataset]
         return tuple(one for name in names for one in completeness(self.array(name), self.span))
 
-    def _no_data(self, absent: Sequence[Path]) -> NoData:
+    def _no_data(self, absent: Sequence[Path], held: str = "") -> NoData:
         days = None if self._templates is None else self._templates.days(self.system)
-        instead = "" if days is None else f"; {self.system} has files of {days[0]} to {days[1]}"
+        instead = held if days is None else f"; {self.system} has files of {days[0]} to {days[1]}"
         return NoData(self.span, absent, instead)
 
     def _stored(self) -> set[str]:

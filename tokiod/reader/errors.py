@@ -39,12 +39,12 @@ class NoSuchSystem(TokiodError, LookupError):  # noqa: N818 - a state, not a fau
 
 
 class NoData(TokiodError):  # noqa: N818 - a state, not a fault
-    """No file of a span exists, or none has a row in it. paths: those that were looked for; instead: which days have files."""
+    """No file of a span exists, or none has a row in it. paths: those that were looked for; instead: what there is."""
 
     def __init__(self, span: Span, paths: Sequence[Path], instead: str = "") -> None:
         where = f"; first missing file: {paths[0]}" if paths else ""
         super().__init__(f"no data in {span}{where}{instead}")
-        self.span, self.paths = span, tuple(paths)
+        self.span, self.paths, self.instead = span, tuple(paths), instead
 
 
 class NoSuchDataset(TokiodError, LookupError):  # noqa: N818 - a state, not a fault

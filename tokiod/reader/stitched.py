@@ -12,6 +12,7 @@ import numpy as np
 from tokiod.reader.derived import Recipe, derivable, recipes
 from tokiod.reader.errors import NoData, NoSuchColumn, NoSuchDataset, NotTts, StepChanged
 from tokiod.reader.part import DAY_SECONDS, OpenParts, Part, Shape
+from tokiod.reader.span import Span
 from tokiod.tts.schema import UNITS, group_of, natural_key
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from tokiod.reader.span import Span
 
     Columns = NDArray[np.intp]
 
@@ -263,7 +262,7 @@ class _Stitching:
         step = _step(self.dataset, [one.shape for one in found])
         runs = list(self._runs(found, step))
         if not runs:
-            raise NoData(self.span, absent)
+            raise self._no_data(absent)
         columns = _union(tuple(dict.fromkeys(one.shape.columns for _, _, one in runs)))
         stretches = self._stretches(runs, step, columns)
         return Stitched(self.dataset, self.units, step, columns, tuple(stretches), parts=self.parts)
@@ -288,6 +287,15 @@ class _Stitching:
     def _reaches(self, shape: Shape) -> bool:
         return shape.start + shape.rows * (shape.step or DAY_SECONDS) > self.span.start
 
+    def _no_data(self, absent: list[Path]) -> NoData:
+        """Return the error of a span without a row, with the time that the files hold where that is another one."""
+        parts = (self.parts.part(path) for path in self.paths if path not in absent)
+        spans = [part.span() for part in parts if part.names]
+        if not spans or any(one.start < self.span.end and self.span.start < one.end for one in spans):
+            return NoData(self.span, absent)
+        held = Span(min(one.start for one in spans), max(one.end for one in spans))
+        return NoData(self.span, absent, f"; {'the file holds' if len(spans) == 1 else 'the files hold'} {held}")
+
     def _nothing(self, absent: list[Path]) -> NoData | NoSuchDataset:
         """Return why no file has a row: the files of the span have other datasets, or the span has no file."""
         known = set[str]()
@@ -296,7 +304,7 @@ class _Stitching:
             if part is not None and part.names and (span := part.span()).start < self.span.end and self.span.start < span.end:
                 known |= set(part.names)
         if not known or any(known.issuperset(way.sources) for way in recipes(self.dataset)):
-            return NoData(self.span, absent)
+            return self._no_data(absent)
         none_of = f"{self.paths[0]} has no" if len(self.paths) == 1 else f"no file from {self.paths[0]} to {self.paths[-1]} has"
         return NoSuchDataset(self.dataset, known | derivable(known), none_of)
 
