@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|memory|reading|year|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|memory|reading|year|stages|web|page]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.bench import (
     collectd_live,
     esnet,
     healing,
+    jobstats,
     lmt,
     lustre,
     mariadb,
@@ -51,6 +52,7 @@ PARTS = {
     "mmperfmon": mmperfmon.rows,
     "esnet": esnet.rows,
     "lustre": lustre.rows,
+    "jobstats": jobstats.rows,
     "memory": memory.rows,
     "reading": reading.rows,
     "year": year.rows,

@@ -1,0 +1,180 @@
+"""Parse what `lctl get_param obdfilter.*.job_stats mdt.*.job_stats` prints on a server.
+
+    obdfilter.fs-OST0001.job_stats=
+    job_stats:
+    - job_id:          "4711:1000:nid00012"
+      snapshot_time:   1723114647.887515895 secs.nsecs
+      start_time:      1723102025.057286226 secs.nsecs
+      write_bytes:     { samples:         861, unit: bytes, min:    24576, max: 16777216, sum:      11025514496, sumsq: ... }
+      punch:           { samples:          85, unit:  reqs }
+
+Versions differ in the operations, their units (reqs or usecs), the form of times, start_time (2.14 and later) and quotes around job ids
+(2.15). Up to 2.6 the bytes were named `read` and `write`; they are read_bytes and write_bytes here, told by their unit.
+
+A job id is whatever a user's environment held, so nothing but the whole form of a block makes a job. What is counted is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+MAX_ID_BYTES = 128
+"""Of a job id, escaped; Lustre's have at most 31 bytes."""
+MAX_OPERATIONS = 64
+"""Different operations of one target."""
+FIELDS = ("samples", "min", "max", "sum")
+
+TOO_LONG = "job id that is too long"
+MALFORMED = "malformed block of a job"
+TOO_LARGE = "count above 2^63"
+TOO_MANY_OPERATIONS = "operation beyond the first 64"
+NO_TARGET = "text that belongs to no target"
+
+_TARGET = re.compile(rb"^(?:obdfilter|mdt)\.([!-~]{1,90}-(?:OST|MDT)[0-9a-f]{4})\.job_stats=(?=[ \r]*+\n?job_stats:)", re.MULTILINE)
+"""A line that begins a target. It is followed by `job_stats:`: both together don't fit into a job id, which may contain newlines."""
+SAMPLES_OF = b"{ samples:"
+_JOB_ID = b"\n- job_id:"
+_JOB = re.compile(_JOB_ID)
+_SNAPSHOT = b"\n  snapshot_time:"
+_HEAD = re.compile(
+    rb"""\n\ \ snapshot_time:\ *+(\d{1,11})(?:\.(\d{9}))?(?:\ secs\.nsecs)?\r?\n
+        (?:\ \ start_time:\ *+(\d{1,11})(?:\.(\d{9}))?(?:\ secs\.nsecs)?\r?\n)?""",
+    re.VERBOSE,
+)
+_OPERATION = re.compile(
+    rb"""^\ \ ([a-z_]{1,32}):\ *+\{\ *+samples:\ *+(\d{1,20}),\ *+unit:\ *+([a-z]{1,8})
+        (?:,\ *+min:\ *+(\d{1,20}),\ *+max:\ *+(\d{1,20}),\ *+sum:\ *+(\d{1,20}))?[^\n{}]*+(?:\{[^\n{}]*+\}\ *+)?\}""",
+    re.VERBOSE | re.MULTILINE,
+)
+_ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+_LIMIT = 2**63
+_BILLION = 10**9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """The counts of n jobs of a target.
+
+    places: i8[n], which of the given blocks; operations: names, as the target has them; values: i8[n, operations, 4], for FIELDS, in
+    bytes, operations or microseconds, 0 where a version does not print them; snapshot, start: i8[n] UTC epoch nanoseconds of a job's last
+    operation and of its first one (-1 before Lustre 2.14).
+    """
+
+    places: NDArray[np.int64]
+    operations: tuple[str, ...]
+    values: NDArray[np.int64]
+    snapshot: NDArray[np.int64]
+    start: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Operations:
+    """The operations of a target in the order in which they were first seen."""
+
+    places: dict[tuple[tuple[bytes, ...], tuple[bytes, ...]], tuple[int, ...]] = field(default_factory=dict)
+    """The columns of a block's lines, by their names and units."""
+    names: dict[str, int] = field(default_factory=dict)
+
+    def columns(self, names: tuple[bytes, ...], units: tuple[bytes, ...]) -> tuple[int, ...]:
+        """Return the column of each line of a block, -1 where there are too many operations. Nearly all blocks have the same lines."""
+        columns = self.places.get((names, units))
+        if columns is None:
+            columns = tuple(map(self._column, names, units))
+            if len(self.places) < MAX_OPERATIONS:
+                self.places[names, units] = columns
+        return columns
+
+    def _column(self, name: bytes, unit: bytes) -> int:
+        text = name.decode() + ("_bytes" if unit == b"bytes" and not name.endswith(b"_bytes") else "")
+        if text not in self.names and len(self.names) == MAX_OPERATIONS:
+            return -1
+        return self.names.setdefault(text, len(self.names))
+
+
+def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield each target of an output with its text; text before the first one is counted in dropped."""
+    found = list(_TARGET.finditer(text))
+    if text[: found[0].start() if found else len(text)].strip():
+        dropped[NO_TARGET] += 1
+    for one, following in zip(found, [*found[1:], None], strict=True):
+        yield one[1].decode(), text[one.end() : following.start() if following else len(text)]
+
+
+def blocks(text: bytes) -> list[tuple[int, int]]:
+    """Return where the block of each job in a target's text begins, after `job_id:`, and ends. They are not copied: a text has 20 MB."""
+    starts = [found.end() for found in _JOB.finditer(text)]
+    return list(zip(starts, [start - len(_JOB_ID) for start in starts[1:]] + [len(text)], strict=True)) if starts else []
+
+
+def raw_id(text: bytes, start: int, end: int) -> bytes:
+    """Return the id as it stands at a block's begin, also one with newlines; of a block without the line after it, all of it."""
+    head = text.find(_SNAPSHOT, start, end)
+    return text[start : end if head < 0 else head]
+
+
+def job_id(raw: bytes) -> bytes:
+    r"""Return a job's id: without the padding before it, and without the quotes and \xHH of Lustre 2.15."""
+    bare = raw.strip(b" \r")
+    if len(bare) > 1 and bare[:1] == bare[-1:] == b'"':
+        bare = bare[1:-1]
+        return _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), bare) if b"\\" in bare else bare
+    return bare
+
+
+def shown(identity: bytes) -> str:
+    r"""Return a job id for people: printable ASCII as it is, any other byte and the backslash as \xHH. No two ids look the same."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in identity)  # noqa: PLR2004 - ASCII
+
+
+def parse(text: bytes, found: Iterable[tuple[int, int]], operations: Operations, dropped: Counter[str]) -> Counts:
+    """Parse blocks of a target's text; count malformed ones in dropped, with nothing of their text."""
+    places: list[int] = []
+    times: list[int] = []
+    columns: list[int] = []
+    lines: list[int] = []
+    numbers: list[int] = []
+    for place, (start, end) in enumerate(found):
+        head = _HEAD.search(text, start, end)
+        fields = _OPERATION.findall(text, head.end(), end) if head else []
+        # A block that lacks the end of a line was cut; a number that was cut is another number.
+        if not head or not fields or text.count(SAMPLES_OF, head.end(), end) != len(fields):
+            dropped[MALFORMED] += 1
+            continue
+        names, _, units, *_ = zip(*fields, strict=True)
+        columns += operations.columns(names, units)
+        numbers += [int(number or 0) for _, samples, _, *others in fields for number in (samples, *others)]
+        lines.append(len(fields))
+        places.append(place)
+        times += (_nanoseconds(head[1], head[2]), -1 if head[3] is None else _nanoseconds(head[3], head[4]))
+    row, column = np.arange(len(places)).repeat(lines), np.array(columns, np.int64)
+    given = _limited(numbers, dropped).reshape(-1, len(FIELDS))
+    values = np.zeros((len(places), len(operations.names), len(FIELDS)), np.int64)
+    is_kept = column >= 0
+    values[row[is_kept], column[is_kept]] = given[is_kept]
+    if not is_kept.all():
+        dropped[TOO_MANY_OPERATIONS] += int((~is_kept).sum())
+    snapshot, start_time = np.array(times, np.int64).reshape(-1, 2).T
+    return Counts(np.array(places, np.int64), tuple(operations.names), values, snapshot, start_time)
+
+
+def _nanoseconds(seconds: bytes, fraction: bytes | None) -> int:
+    return min(int(seconds) * _BILLION + int(fraction or 0), _LIMIT - 1)
+
+
+def _limited(numbers: list[int], dropped: Counter[str]) -> NDArray[np.int64]:
+    """Return numbers as int64; one above it is counted and becomes the largest that fits, so that it is no reset."""
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        dropped[TOO_LARGE] += sum(number >= _LIMIT for number in numbers)
+        return np.array([min(number, _LIMIT - 1) for number in numbers], np.int64)

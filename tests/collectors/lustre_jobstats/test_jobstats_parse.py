@@ -1,0 +1,197 @@
+"""job_stats as all versions of Lustre print them, and what hostile ids and cuts make of them."""
+
+import os
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import jobstats_text
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors._lustre_jobstats import parse
+from collectors._lustre_jobstats.parse import FIELDS, MAX_OPERATIONS, Operations
+
+SECOND = 10**9
+START = 1_723_102_025 * SECOND
+END = START + 600 * SECOND + 57_286_226
+COUNTS = {"read_bytes": (7, 4096), "write_bytes": (861, 11_025_514_496), "punch": (85, 16_840)}
+
+
+@pytest.fixture
+def fixtures():
+    place = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[3].parent / "shared")) / "data" / "jobstats"
+    if not place.is_dir():
+        pytest.skip(f"the fixtures are not here: {place}")
+    return place
+
+
+def parsed(text, dropped=None):
+    """Return {id: {operation: values}} and (snapshot, start) of each."""
+    found, operations = parse.blocks(text), Operations()
+    counts = parse.parse(text, found, operations, Counter() if dropped is None else dropped)
+    ids = [parse.job_id(parse.raw_id(text, *found[place])) for place in counts.places]
+    values = {
+        one: dict(zip(counts.operations, map(tuple, rows), strict=True)) for one, rows in zip(ids, counts.values.tolist(), strict=True)
+    }
+    return values, dict(zip(ids, zip(counts.snapshot.tolist(), counts.start.tolist(), strict=True), strict=True))
+
+
+def read_line_by_line(text):
+    """Read a text in another way: every line is split at its punctuation, and each number found by its name."""
+    jobs = {}
+    for line in text.decode().splitlines():
+        name, _, rest = line.strip(" -").partition(":")
+        if name == "job_id":
+            values = jobs.setdefault(rest.strip().strip('"').encode(), {})
+        elif "{" in rest:
+            parts = dict(part.split(":", 1) for part in re.sub(r"hist:.*|[{}]", "", rest).split(",") if ":" in part)
+            numbers = {key.strip(): value.strip() for key, value in parts.items()}
+            values[name] = tuple(int(numbers.get(key, 0)) for key in FIELDS)
+    return jobs
+
+
+@pytest.mark.parametrize("name", ["telegraf_v2.12_mdt_OST0001.txt", "telegraf_v2.12_obdfilter_OST0001.txt"])
+def test_the_fixtures_of_telegraf_are_read_whole(fixtures, name):
+    text, dropped = (fixtures / name).read_bytes(), Counter()
+    values, times = parsed(text, dropped)
+    assert values == read_line_by_line(text)
+    assert times == dict.fromkeys([b"cluster-testjob1", b"testjob2"], (1461772761 * SECOND, -1))
+    assert not dropped
+    if "obdfilter" in name:  # plugins/inputs/lustre2: jobstats_read_calls, _min_size, _max_size, _bytes
+        assert values[b"testjob2"]["write_bytes"] == (25, 2048, 2048, 51200)
+
+
+def test_the_fixture_of_lustrefs_exporter_is_read_whole(fixtures):
+    text, dropped = (fixtures / "lustrefs_exporter_lctl_get_param.txt").read_bytes(), Counter()
+    found = list(parse.targets(text, dropped))
+    assert [name for name, _ in found] == re.findall(r"^\w+\.(\S+)\.job_stats=", text.decode(), re.MULTILINE)
+    seen = {}
+    for _, part in found:
+        values, times = parsed(part, dropped)
+        assert values == read_line_by_line(part)
+        seen |= times
+    assert seen[b"SLURM_JOB10:0:es18kxe-co-client"] == (1723114647887515895, 1723102025057286226)
+    assert len(seen) == 16
+    assert not dropped
+
+
+@pytest.mark.parametrize("version", ["2.5", "2.12", "2.15"])
+def test_every_version_gives_the_same_counts(version):
+    (values,), (times,) = (part.values() for part in parsed(jobstats_text.target([(b"4711", COUNTS, END, START)], version=version)))
+    assert values["read_bytes"][0::3] == COUNTS["read_bytes"]
+    assert values["write_bytes"][0::3] == COUNTS["write_bytes"]
+    assert values["punch"][0] == COUNTS["punch"][0]
+    assert times == ((END, START) if version == "2.15" else (END // SECOND * SECOND, -1))
+
+
+def test_read_in_bytes_and_read_in_microseconds_are_two_operations():
+    values, _ = parsed(jobstats_text.target([(b"1", {"read_bytes": (2, 100), "read": (2, 77)}, END, START)]))
+    assert values[b"1"] == {"read_bytes": (2, 1, 100, 100), "read": (2, 1, 77, 77)}
+
+
+def test_an_id_is_what_the_job_called_itself():
+    hostile = [b"", b" a b", b'"', b"it's: {x}", b"\x1b[31mred\n\\", bytes(range(1, 32)), b"4711:1000:nid1"]
+    found, _ = parsed(jobstats_text.target([(one, COUNTS, END, START) for one in hostile]), dropped := Counter())
+    assert (set(found), dropped) == (set(hostile), Counter())
+
+
+@given(st.lists(st.binary(max_size=31), unique=True, max_size=5))
+def test_every_id_of_2_15_comes_back(ids):
+    assert list(parsed(jobstats_text.target([(one, COUNTS, END, START) for one in ids]))[0]) == ids
+
+
+@given(st.binary(max_size=31))
+def test_an_id_of_2_12_which_is_not_escaped_changes_no_other_job(identity):
+    jobs = [(b"before", COUNTS, END, START), (identity, COUNTS, END, START), (b"after", COUNTS, END, START)]
+    text = jobstats_text.target(jobs, "fs-OST0000", version="2.12") + jobstats_text.target([(b"x", COUNTS, END, START)], "fs-OST0001")
+    (first, part), (second, _) = parse.targets(text, Counter())
+    expected = parsed(jobstats_text.target(jobs[:1], version="2.12"))[0][b"before"]
+    values, _ = parsed(part)
+    assert (first, second) == ("fs-OST0000", "fs-OST0001")
+    assert values[b"before"] == values[b"after"] == expected
+
+
+@given(st.binary(max_size=40))
+def test_what_is_shown_of_an_id_is_printable_and_names_one_id(identity):
+    text = parse.shown(identity)
+    assert text.isascii()
+    assert text == "" or text.isprintable()
+    assert re.sub(rb"\\x(..)", lambda found: bytes.fromhex(found[1].decode()), text.encode()) == identity
+
+
+@given(st.integers(min_value=0))
+def test_a_cut_text_gives_no_other_numbers(place):
+    text = jobstats_text.target([(b"%d" % job, COUNTS, END, START) for job in range(3)])
+    whole, _ = parsed(text)
+    dropped = Counter()
+    for identity, values in parsed(text[: place % len(text)], dropped)[0].items():
+        assert all(whole[identity][name] == row or row == (0, 0, 0, 0) for name, row in values.items())
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_parsed_or_counted(junk):
+    dropped = Counter()
+    text = b"mdt.fs-MDT0000.job_stats=\njob_stats:\n- job_id: a\n" + junk
+    for _, part in parse.targets(text, dropped):
+        found = parse.blocks(part)
+        assert len(parse.parse(part, found, Operations(), dropped).places) + dropped[parse.MALFORMED] == len(found)
+
+
+def test_unknown_operations_are_kept_up_to_a_limit_and_then_counted():
+    many = {"".join(chr(97 + int(digit)) for digit in f"{number:03d}"): (number, 0) for number in range(MAX_OPERATIONS + 5)}
+    values, _ = parsed(jobstats_text.target([(b"1", many, END, START)]), dropped := Counter())
+    assert {name: row[0] for name, row in values[b"1"].items()} == {name: many[name][0] for name in list(many)[:MAX_OPERATIONS]}
+    assert dropped == {parse.TOO_MANY_OPERATIONS: 5}
+
+
+def test_a_count_that_int64_lacks_is_the_largest_and_counted():
+    text = jobstats_text.target([(b"1", {"read_bytes": (1, 2**64 - 1)}, END, START)])
+    values, _ = parsed(text, dropped := Counter())
+    assert values[b"1"]["read_bytes"] == (1, 1, 2**63 - 1, 2**63 - 1)
+    assert dropped == {parse.TOO_LARGE: 2}
+
+
+def test_text_before_the_first_target_is_counted():
+    text = b"error: get_param: no such parameter\n" + jobstats_text.target([(b"1", COUNTS, END, START)], "fs-MDT0000")
+    dropped = Counter()
+    assert [name for name, _ in parse.targets(text, dropped)] == ["fs-MDT0000"]
+    assert dropped == {parse.NO_TARGET: 1}
+
+
+HEAD = b"mdt.fs-MDT0000.job_stats=\njob_stats:\n"
+SLOW = {
+    "ids of blanks": (400_000, lambda n: HEAD + b"\n- job_id:" + b" " * n),
+    "blocks without an end": (20_000, lambda n: HEAD + b"\n- job_id: a" * n),
+    "a long line": (400_000, lambda n: HEAD + b"\n- job_id: a\n  snapshot_time: 1\n  open: { samples: 1, unit: reqs" + b" " * n),
+    "targets": (5_000, lambda n: HEAD * n),
+    "jobs": (400, lambda n: jobstats_text.target([(b"%d" % job, COUNTS, END, START) for job in range(n)], "fs-OST0000")),
+    "different operations": (
+        300,
+        lambda n: HEAD + b"".join(jobstats_text.block(b"", {"a" * (1 + i % 32): (1, 1)}, END, START) for i in range(n)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_time_grows_with_the_text_and_not_with_its_square(name):
+    size, make = SLOW[name]
+    texts = [make(size * factor) for factor in (1, 2, 4)]
+
+    def seconds(text):
+        begin = time.process_time()
+        for _, part in parse.targets(text, Counter()):
+            parse.parse(part, parse.blocks(part), Operations(), Counter())
+        return time.process_time() - begin
+
+    least = [min(seconds(text) for _ in range(3)) for text in texts]
+    assert least[2] < 8 * least[0] + 0.02, least  # a square: 16
+
+
+def test_values_are_int64():
+    text = jobstats_text.target([(b"1", COUNTS, END, START)])
+    counts = parse.parse(text, parse.blocks(text), Operations(), Counter())
+    assert [one.dtype for one in (counts.values, counts.snapshot, counts.start, counts.places)] == [np.int64] * 4
