@@ -48,6 +48,7 @@ class FolderSource(Source):
     contents: list[bytes] = field(default_factory=list)
     malformed: set[str] = field(default_factory=set)
     written: int = 0
+    held_files: dict[Path, int] = field(default_factory=dict)
 
     def fill(self, columns: int, faults: float) -> None:
         """Make all samples, of which no file has one yet."""
@@ -92,14 +93,22 @@ class FolderSource(Source):
         later(3.0, finish)
         return True
 
-    def put_held(self, rng: random.Random, now: float, seconds: float, later: Later) -> bool:
-        """Put a file that can't be opened for some time, because another program has a lease on it; return whether there are rows."""
+    def put_held(self, rng: random.Random, now: float) -> bool:
+        """Put a file that can't be opened, because another program has a lease on it; return whether there are rows.
+
+        It is released when all others are collected, so that it must not stop them.
+        """
         if (content := self._rows(rng, now)) is None:
             return False
-        descriptor = os.open(self._write(content, rng, now), os.O_RDONLY)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        later(seconds, lambda: os.close(descriptor))
+        path = self._write(content, rng, now)
+        self.held_files[path] = os.open(path, os.O_RDONLY)
+        fcntl.fcntl(self.held_files[path], fcntl.F_SETLEASE, fcntl.F_WRLCK)
         return True
+
+    def release(self) -> None:
+        """Let held files be opened."""
+        while self.held_files:
+            os.close(self.held_files.popitem()[1])
 
     def _rows(self, rng: random.Random, now: float) -> bytes | None:
         """Return the content of a file with rows that are over, often the next ones, which count as put from now on."""
@@ -145,10 +154,14 @@ class FolderSource(Source):
                 path.rename(self.directory / path.name)
 
     def is_collected(self, ledger: Ledger) -> bool:
-        """Return whether all files are recorded."""
+        """Return whether all files are recorded, but for those that are held; those are released then."""
         received = ledger.received_files(self.name)
         found = [FoundFile.of(path, path.stat()) for path in self.directory.rglob("*.json") if path.parent.name != REJECTED]
-        return all(received.knows(one) for one in found if one is not None)
+        if missing := {one.path for one in found if one is not None and not received.knows(one)}:
+            if missing <= self.held_files.keys():
+                self.release()
+            return False
+        return True
 
     def reader(self, task: Task, clock: MachineClock) -> FileCollector:
         """Return the collector of a file."""

@@ -108,6 +108,8 @@ def play(plan: Plan) -> Outcome:
         with suppress(BaseException):
             site.machine.writer.die()
             site.machine.collectors.die()
+            for folder in site.folders:
+                folder.release()
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(asyncio.sleep(20))
@@ -560,7 +562,7 @@ class Site:
         return self.folders[0].put_slowly(rng, self.clock.true_time(), self.loop.call_later)
 
     def _put_held_file(self, rng: random.Random) -> bool:
-        return self.folders[0].put_held(rng, self.clock.true_time(), rng.choice((600.0, 14400.0)), self.loop.call_later)
+        return self.folders[0].put_held(rng, self.clock.true_time())
 
     def _put_malformed_file(self, rng: random.Random) -> bool:
         self.folders[0].put_malformed(rng, self.clock.true_time())
