@@ -1,6 +1,7 @@
 """HDF5 never sees a write that fails: whichever it is, the caller gets its error, and the process stays whole."""
 
 import errno
+import gc
 
 import h5py
 import numpy as np
@@ -21,7 +22,15 @@ def write(path, files):
                 file[group].create_dataset(f"chunked{name}", data=data, chunks=(8, 64), compression="gzip")
 
 
+@pytest.fixture
 def opened():
+    """Return a function for the number of objects that a test has left open: tests before it in this process may have left some."""
+    gc.collect()
+    before = objects()
+    return lambda: objects() - before
+
+
+def objects():
     return h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE | h5py.h5f.OBJ_DATASET | h5py.h5f.OBJ_GROUP | h5py.h5f.OBJ_ATTR)
 
 
@@ -35,7 +44,7 @@ def test_a_file_has_what_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_the_error_of_any_write_reaches_the_caller_and_nothing_stays_open(tmp_path, code):
+def test_the_error_of_any_write_reaches_the_caller_and_nothing_stays_open(tmp_path, opened, code):
     files = FaultyFiles(tmp_path)
     write(tmp_path / "whole.hdf5", files)
     for n in range(1, len(files.operations), 7):
@@ -47,7 +56,7 @@ def test_the_error_of_any_write_reaches_the_caller_and_nothing_stays_open(tmp_pa
     write(tmp_path / "part.hdf5", files)
 
 
-def test_a_kill_at_a_write_is_no_error_of_hdf5(tmp_path):
+def test_a_kill_at_a_write_is_no_error_of_hdf5(tmp_path, opened):
     files = FaultyFiles(tmp_path)
     files.kill_at(20)
     with pytest.raises(SimulatedKill):
@@ -55,13 +64,13 @@ def test_a_kill_at_a_write_is_no_error_of_hdf5(tmp_path):
     assert opened() == 0
 
 
-def test_an_error_of_the_caller_is_raised_as_it_is(tmp_path):
+def test_an_error_of_the_caller_is_raised_as_it_is(tmp_path, opened):
     with pytest.raises(KeyError, match="mine"), hdf5_output.created(tmp_path / "part.hdf5", FaultyFiles(tmp_path)):
         raise KeyError("mine")
     assert opened() == 0
 
 
-def test_the_error_of_a_write_is_raised_also_where_something_else_fails_after_it(tmp_path):
+def test_the_error_of_a_write_is_raised_also_where_something_else_fails_after_it(tmp_path, opened):
     faulty = FaultyFiles(tmp_path)
     faulty.fail("pwrite", 1, errno.EIO)
 
