@@ -295,6 +295,7 @@ class Machine:
         self.writer.die()
         self.collectors.die()
         self._recovering = asyncio.ensure_future(self._recover())
+        self._recovering.add_done_callback(_recovered)
 
     async def _recover(self) -> None:
         await self.writer.is_down.wait()
@@ -317,6 +318,11 @@ class Machine:
         self.collectors.sqlite.clear_faults()
         self.writer.stopped_until = 0.0
         self.network.frozen_until = 0.0
+
+
+def _recovered(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise Wrong(f"the simulated disk could not be recovered: {error!r}") from error
 
 
 __all__ = ["Machine", "Wrong"]

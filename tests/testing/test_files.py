@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -182,3 +183,12 @@ def test_a_kill_in_a_write_leaves_half_of_it(disk):
         files.pwrite(fd, np.concatenate([NEW, NEW]), 0)
     files.close(fd)
     assert pages(disk / "a") == (2, 1)
+
+
+def test_a_file_comes_back_after_a_power_loss_whose_directory_another_program_removed(disk):
+    (disk / "other").mkdir()
+    (disk / "other" / "file").write_bytes(b"synced")
+    files = FaultyFiles(disk)
+    shutil.rmtree(disk / "other")
+    files.power_loss(0)
+    assert (disk / "other" / "file").read_bytes() == b"synced"

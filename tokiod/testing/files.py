@@ -196,6 +196,8 @@ class _Disk:
         for name in present:
             name.unlink()
         for name, content in left.items():
+            # The removal of its directory may not have been durable either.
+            name.parent.mkdir(parents=True, exist_ok=True)
             name.write_bytes(content)
         for fd in self._held.values():
             os.close(fd)
