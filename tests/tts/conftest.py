@@ -1,5 +1,6 @@
 """Small specs, files made of them, what a file holds, bit for bit, and a disk that is soon full."""
 
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -109,3 +110,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"mounting a small tmpfs is not allowed here: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def opened() -> Callable[[], int]:
+    """Return a function for the number of objects that a test has left open: tests before it in this process may have left some."""
+    gc.collect()
+    before = _objects()
+    return lambda: max(0, _objects() - before)
+
+
+def _objects() -> int:
+    return h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE | h5py.h5f.OBJ_DATASET | h5py.h5f.OBJ_GROUP | h5py.h5f.OBJ_ATTR)

@@ -1,7 +1,6 @@
 """HDF5 never sees a write that fails: whichever it is, the caller gets its error, and the process stays whole."""
 
 import errno
-import gc
 
 import h5py
 import numpy as np
@@ -20,18 +19,6 @@ def write(path, files):
                 data = np.arange(4096.0).reshape(64, 64)
                 file[group].create_dataset(f"plain{name}", data=data).attrs["columns"] = np.bytes_("x" * 1000)
                 file[group].create_dataset(f"chunked{name}", data=data, chunks=(8, 64), compression="gzip")
-
-
-@pytest.fixture
-def opened():
-    """Return a function for the number of objects that a test has left open: tests before it in this process may have left some."""
-    gc.collect()
-    before = objects()
-    return lambda: objects() - before
-
-
-def objects():
-    return h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE | h5py.h5f.OBJ_DATASET | h5py.h5f.OBJ_GROUP | h5py.h5f.OBJ_ATTR)
 
 
 def test_a_file_has_what_was_written(tmp_path):
