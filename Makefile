@@ -125,7 +125,7 @@ simulate: install
 simulate-ci: install
 	@$(BIN)/python -m tests.simulation --kept
 	@$(BIN)/python -m tests.simulation.old_faults --recorded $(CI_FAULTS)
-	@$(BIN)/python -m tests.simulation --begin $$(date +%s) --seeds 1000000 --minutes 3
+	@$(BIN)/python -m tests.simulation --new --minutes 3
 
 simulate-coverage: install
 	@$(BIN)/coverage erase

@@ -1,8 +1,9 @@
 """`make simulate`: whole sites for days, all faults from a seed.
 
-    python -m tests.simulation [--seeds 200] [--begin N] [--seed N] [--kept] [--jobs 2] [--minutes M] [--tally FILE] [--log FILE] ...
+    python -m tests.simulation [--seeds 200] [--begin N] [--seed N] [--kept] [--new] [--jobs 2] [--minutes M] [--tally FILE] ...
 
 --seeds: how many, from --begin on; --seed: this one alone, shrunk if it fails; --kept: those that ever failed (tests/simulation/seeds.txt);
+--new: seeds that no other commit has played, the same each time for one commit, until --minutes are over;
 --minutes: end after so long; --tally: begin after the seeds that FILE has, and add each hundred to it;
 --twice: play each seed twice and compare the logs; --until-failure: end at the first seed that fails.
 Prints the seed of each failure with what was wrong, then one line: the seeds, the failures, simulated days, days per hour; then how often
@@ -15,6 +16,7 @@ import argparse
 import itertools
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -48,6 +50,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--kept", action="store_true")
+    parser.add_argument("--new", action="store_true")
     parser.add_argument("--tally", type=Path)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--twice", action="store_true")
@@ -57,7 +60,11 @@ def main() -> int:
         return alone(arguments.seed, arguments.log)
     if arguments.tally is not None:
         return with_tally(arguments.tally, arguments.seeds, arguments.jobs)
-    seeds = kept_seeds() if arguments.kept else range(arguments.begin, arguments.begin + arguments.seeds)
+    seeds: Iterable[int] = range(arguments.begin, arguments.begin + arguments.seeds)
+    if arguments.kept:
+        seeds = kept_seeds()
+    elif arguments.new:
+        seeds = itertools.count(new_begin())
     return many(seeds, arguments.jobs, arguments.minutes * 60, twice=arguments.twice, until_failure=arguments.until_failure)
 
 
@@ -65,6 +72,14 @@ def kept_seeds() -> list[int]:
     """Return the seeds that ever failed: the first word of each line."""
     lines = (line.partition("#")[0].split() for line in KEPT.read_text().splitlines())
     return [int(words[0]) for words in lines if words]
+
+
+def new_begin() -> int:
+    """Return a number that the files of this commit give, so that what CI plays can be played again; without git, the time."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=KEPT.parent, capture_output=True, text=True, check=False)
+    begin = int(asked.stdout[:10], 16) if asked.returncode == 0 else int(time.time())
+    print(f"new seeds, from {begin} on", flush=True)
+    return begin
 
 
 def alone(seed: int, log: Path | None) -> int:

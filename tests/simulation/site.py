@@ -70,6 +70,14 @@ COPY_AGE_SECONDS = 7200.0
 """A copy of the ledger that is younger passes for the ledger, as docs say."""
 
 
+MAX_SECONDS = 300.0
+"""Of real time for a seed: the longest take twenty."""
+
+
+class Endless(KeyboardInterrupt):
+    """A seed does not end: the traceback says where it was. An interrupt, because asyncio catches everything else."""
+
+
 @dataclass
 class Outcome:
     """What became of a seed. wrong: empty if all was right; days: of site time."""
@@ -92,6 +100,9 @@ def play(plan: Plan) -> Outcome:
     loop.set_exception_handler(loop.keep_failure)
     # The kernel tells a lease's holder by this signal that another program wants the file.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
+    # Again and again, so that what ends the parts in the end is ended too.
+    signal.signal(signal.SIGALRM, _end)
+    signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS, 10.0)
     before, files_per_turn, wrong = structlog.get_config(), file_scan.FILES_PER_TURN, ""
     file_scan.FILES_PER_TURN = 1  # these archives have a few files, not hundreds
     site = Site(plan, directory, loop)
@@ -101,7 +112,7 @@ def play(plan: Plan) -> Outcome:
     except Wrong as error:
         wrong = str(error)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, Endless):
             raise
         wrong = "".join(traceback.format_exception(error))
     finally:
@@ -113,6 +124,7 @@ def play(plan: Plan) -> Outcome:
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(asyncio.sleep(20))
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         structlog.configure(**before)
         file_scan.FILES_PER_TURN = files_per_turn
         collectors.__path__.remove(KINDS)
@@ -125,6 +137,10 @@ def play(plan: Plan) -> Outcome:
     return Outcome(
         plan, wrong.replace(str(directory), ""), site.journal.digest(), days, time.process_time() - begun, counts, site.journal.lines
     )
+
+
+def _end(_signal: int, _frame: object) -> None:
+    raise Endless(f"the seed did not end within {MAX_SECONDS:.0f} s of real time")
 
 
 class Site:
