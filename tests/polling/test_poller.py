@@ -6,10 +6,10 @@ import sqlite3
 from itertools import pairwise
 
 import pytest
-from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, windows
+from polled_site import HOUR, NOON, SETTLE, WINDOW, one_cell, sites, windows
 from structlog.testing import capture_logs
 
-from tokiod.errors import NotYet
+from tokiod.errors import NotYet, Transient
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 
@@ -155,6 +155,34 @@ def test_a_clock_that_jumps_forth_asks_for_windows_that_are_not_there_yet_and_ha
     assert stored == [(NOON - WINDOW - 5 * HOUR, NOON + 1800 - WINDOW)]
     assert asked < 80
     assert ([line["seconds"] for line in logs if line["event"] == "clock.jumped"], jumps) == ([7200.0, -7200.0], 2)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_source_still_holds_stays_expected_while_the_clock_is_ahead(site, restarts):
+    clock = FakeClock(NOON)
+
+    def behave(window):
+        if window.end > NOON + clock.monotonic():
+            raise NotYet("in the future")
+        if window.start < NOON - 600:
+            raise Transient("the older records come later")
+        return one_cell(window)
+
+    async def scenario():
+        s = site(clock=clock, behave=behave)
+        async with s.polled():
+            await s.advance(WINDOW)
+            clock.jump(HOUR - 900)
+            if restarts:
+                s.poller = s.new_poller()
+                task = asyncio.create_task(s.poller.run())
+            await s.advance(WINDOW)
+            if restarts:
+                task.cancel()
+            return s.ledger.watermark("lmt")
+
+    # The source keeps an hour.
+    assert NOON - HOUR <= asyncio.run(scenario()) <= NOON + 2 * WINDOW - HOUR
 
 
 def test_a_clock_that_jumps_back_makes_nothing_due_until_it_has_caught_up(site):

@@ -3,12 +3,10 @@
 import asyncio
 import random
 
-import numpy as np
 import pytest
-from polled_site import HOUR, NOON, SETTLE, WINDOW, sites
+from polled_site import HOUR, NOON, SETTLE, WINDOW, one_cell, sites
 from structlog.testing import capture_logs
 
-from tokiod.batch import Batch
 from tokiod.units import NEVER
 from tokiod.window import Window
 
@@ -19,11 +17,6 @@ EMPTY_AFTER = 900
 def site(tmp_path, monkeypatch):
     with sites(tmp_path, monkeypatch) as make:
         yield make
-
-
-def one_cell(window):
-    time, column, value = np.array([window.end - 5]), np.zeros(1, np.uint32), np.ones(1)
-    return [Batch("datatargets/readrates", "gauge", 5, ("OST0000",), time, column, value)]
 
 
 class Records:

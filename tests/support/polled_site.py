@@ -5,8 +5,10 @@ import random
 from contextlib import asynccontextmanager, contextmanager
 from typing import ClassVar
 
+import numpy as np
 from structlog.testing import capture_logs
 
+from tokiod.batch import Batch
 from tokiod.collector import SourceConfig
 from tokiod.errors import Transient
 from tokiod.ledger.ledger import Ledger, StoredEntry
@@ -156,6 +158,12 @@ def sites(directory, monkeypatch):
 
 def windows(start, end, length=WINDOW):
     return [Window(s, s + length) for s in range(start, end, length)]
+
+
+def one_cell(window):
+    """Return what a source returns that has one sample, 5 s before the window's end."""
+    time, column, value = np.array([window.end - 5]), np.zeros(1, np.uint32), np.ones(1)
+    return [Batch("datatargets/readrates", "gauge", 5, ("OST0000",), time, column, value)]
 
 
 def trouble(text="gone", kind=Transient):

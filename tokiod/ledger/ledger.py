@@ -154,6 +154,15 @@ class Ledger:
         with self._database.transaction() as sql:
             return sources.register(sql, source, since)
 
+    def forget_other_system(self, source: SourceConfig) -> None:
+        """Forget what a source stored for another system: the files of its present system hold nothing of that."""
+        with self._database.transaction() as sql:
+            sources.forget_other_system(sql, source)
+
+    def since(self, source: str) -> int:
+        """Return the epoch second from which a source's data is expected; unregistered, that of its first window, or 0."""
+        return sources.since(self._database.sql, source)
+
     def set_state(self, source: str, state: str, reason: str, now: float) -> None:
         """Set a registered source's state (running, waiting, fatal, stopped) and its reason."""
         with self._database.transaction() as sql:

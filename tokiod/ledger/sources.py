@@ -74,7 +74,7 @@ def count(sql: sqlite3.Connection, entry: StoredEntry, now: float, *, first: boo
 
 def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
     """Register a source and return the epoch second from which its data is expected, see Ledger.register()."""
-    _forget_other_system(sql, source)
+    forget_other_system(sql, source)
     row = sql.execute("SELECT since FROM source WHERE name = ?", (source.name,)).fetchone()
     earlier = since if row is None or row[0] is None else int(row[0])
     keeps_earlier = not source.replayable or overlapping(sql, "stored", source.name, earlier, since)
@@ -90,7 +90,7 @@ def register(sql: sqlite3.Connection, source: SourceConfig, since: int) -> int:
     return earlier
 
 
-def _forget_other_system(sql: sqlite3.Connection, source: SourceConfig) -> None:
+def forget_other_system(sql: sqlite3.Connection, source: SourceConfig) -> None:
     """Forget what a source stored for another system: the files of its present system hold nothing of that."""
     row = sql.execute("SELECT system FROM source WHERE name = ?", (source.name,)).fetchone()
     if row is not None and row[0] != source.system:

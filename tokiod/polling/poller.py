@@ -162,12 +162,15 @@ class Poller:
         # Answers that arrived before the reason to reload must reach _answered() first: they must not overrule the ledger.
         await asyncio.sleep(0)
         self._is_stale = False
-        name, (since, _) = self._config.name, self._schedule.reach(self._clock.time())
-        since = self._ledger.register(self._config, since)
+        name = self._config.name
+        self._ledger.forget_other_system(self._config)
         unstored = self._ledger.unstored(name)
         lost, empty = ([one.window for one in unstored if one.state == state] for state in ("lost", "empty"))
-        self._schedule.load(self._ledger.stored(name), lost, since, empty, data_end=self._ledger.data_end(name))
-        self._backoff.restore(one for one in unstored if one.state != "empty")
+        self._schedule.load(self._ledger.stored(name), lost, self._ledger.since(name), empty, data_end=self._ledger.data_end(name))
+        # By a clock that is ahead, windows seem older than the retention that the source still has: they stay expected.
+        since = self._ledger.register(self._config, self._schedule.reach(self.passed_time())[0])
+        self._schedule.expect(since)
+        self._backoff.restore(one for one in unstored if one.state != "empty" and one.window.end > since)
         self._silence.load()
         self._status.write()
 

@@ -128,6 +128,10 @@ class Schedule:
         self._taken = stored.copy()
         for window in [*self._leased, *(window for _, window in self._postponed)]:
             self._taken.add(window.start, window.end)
+        self.expect(since)
+
+    def expect(self, since: int) -> None:
+        """Expect data from a time on, epoch seconds."""
         self._since = self._checked = since
 
     def next(self, now: float, tick: float, longest: int = 0) -> Window | None:
