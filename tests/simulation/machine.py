@@ -267,7 +267,7 @@ class Machine:
         self.has_power.set()
         self.power_fails_with_writer = False
         self.power_fails_after_kill = 0.0
-        self.damaged: dict[Path, int] = {}
+        self.damaged: set[tuple[Path, int]] = set()
         self._held: dict[str, bytes] = {}
         self._recovering: asyncio.Task[None] | None = None
         self.files = MachineFiles(config.archive.root, other=PRIVATE)
@@ -281,7 +281,7 @@ class Machine:
 
     def is_damaged(self, path: Path) -> bool:
         """Return whether a file was damaged by another program and not replaced since."""
-        return path in self.damaged and path.exists() and path.stat().st_ino == self.damaged[path]
+        return path.exists() and (path, path.stat().st_ino) in self.damaged
 
     def lose_power(self) -> None:
         """Stop everything at once, and come back with what the disk held."""
@@ -300,9 +300,9 @@ class Machine:
     async def _recover(self) -> None:
         await self.writer.is_down.wait()
         await self.collectors.is_down.wait()
-        damaged = [path for path in self.damaged if self.is_damaged(path)]
-        self.files.power_loss(self.rng.randrange(2**32))
-        self.damaged |= {path: path.stat().st_ino for path in damaged if path.exists()}
+        # A damaged file that was removed may come back.
+        inodes = self.files.power_loss(self.rng.randrange(2**32))
+        self.damaged = {(path, path.stat().st_ino) for path, inode in inodes.items() if (path, inode) in self.damaged}
         lost = self.ledger_disk.lose_power(self._held, self.rng)
         self.counts["transactions lost"] += lost
         self.files = MachineFiles(self.config.archive.root, other=PRIVATE).setup(self.clock, self.writer.die)

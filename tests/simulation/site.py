@@ -435,7 +435,7 @@ class Site:
         else:
             with path.open("r+b") as file:
                 file.write(b"\xff" * 512)
-        self.machine.damaged[path] = inode
+        self.machine.damaged.add((path, inode))
 
     def _foreign_file(self, rng: random.Random) -> bool:
         """Let another program put a file of its own where the archive's files are."""
@@ -448,7 +448,7 @@ class Site:
     def _remove_damaged(self) -> None:
         """Remove what an operator finds damaged in the end: files that were not replaced since."""
         shutil.rmtree(self.config.archive.root / OTHER, ignore_errors=True)
-        for path in filter(self.machine.is_damaged, self.machine.damaged):
+        for path in sorted({path for path, _ in self.machine.damaged if self.machine.is_damaged(path)}):
             self._remove(path)
 
     def _remove(self, path: Path) -> None:
@@ -625,7 +625,8 @@ class Site:
         for source in self.sources.values():
             if source.is_old_wanted and source.old is not None:  # a power loss may have taken the job, or a failing disk the file
                 self._request(source, source.old, force=self._has_lost_ledger)
-        await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)  # until missing files are noticed
+        await asyncio.sleep(2 * SETTLE_CHECK_SECONDS)
+        await self._wait(self._is_all_noticed, "all missing files are noticed")
         await self._wait(self._is_all_collected, "at rest")
         self._check()
         await self._verify()
@@ -641,6 +642,15 @@ class Site:
         self.subscriber.check()
         (self.directory / "undisturbed").mkdir()
         self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, self.directory / "undisturbed")
+
+    def _is_all_noticed(self) -> str | bool:
+        """Return whether the writer has noticed each file that is missing: a scan of many files takes a while."""
+        try:
+            with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+                missing = ledger.known_files(self.config.archive.root).missing()
+        except (TokiodError, LedgerError) as error:  # the writer may be starting
+            return f"the ledger can't be read: {error}"
+        return ", ".join(str(one.path) for one in missing) or True
 
     async def _verify(self) -> None:
         """Have `tokioctl verify` query some windows again, of live and of sealed days: nothing may differ. Raises Wrong."""

@@ -121,10 +121,10 @@ class FaultyFiles(Files):
         super().unlink(path)
         self._disk.unlinked(path)
 
-    def power_loss(self, seed: int) -> None:
-        """Leave below `root` what a disk could hold after a power loss now; the process has ended."""
+    def power_loss(self, seed: int) -> Names:
+        """Leave below `root` what a disk could hold after a power loss now, and return each file's inode before; the process has ended."""
         self._dead = True
-        self._disk.lose_power(random.Random(seed))  # noqa: S311 - chosen by the test's seed
+        return self._disk.lose_power(random.Random(seed))  # noqa: S311 - chosen by the test's seed
 
     def _step(self, operation: str) -> None:
         if self._dead:
@@ -186,8 +186,8 @@ class _Disk:
         """Note that a name was removed."""
         self._journal.append((path.parent, lambda names: names.pop(path, None)))
 
-    def lose_power(self, chance: random.Random) -> None:
-        """Replace all files by what the disk could hold."""
+    def lose_power(self, chance: random.Random) -> Names:
+        """Replace all files by what the disk could hold; return the inode whose content each name has."""
         present = self.hold_present()
         names = self._names | {n: i for n, i in present.items() if i not in self._names.values() and chance.random() < 0.5}  # noqa: PLR2004
         for _, change in self._journal[: chance.randint(0, len(self._journal))]:
@@ -202,6 +202,7 @@ class _Disk:
         for fd in self._held.values():
             os.close(fd)
         self._held.clear()
+        return names
 
     def hold_present(self) -> Names:
         """Return the present names in their order; the inode of each is held open from now on."""
