@@ -463,6 +463,19 @@ def test_in_an_archive_of_many_files_a_missing_one_is_reported_at_the_start_befo
     assert site.maintenance.run()
 
 
+def test_a_clock_that_is_ahead_makes_no_missing_file_too_old_to_be_collected_again(tmp_path):
+    site = Site(tmp_path, msgspec.structs.replace(LMT, retention=Duration(DAY)))
+    site.store(0, 30)
+    site.look(30)
+    site.sink.close()
+    site.path(0).unlink()
+    site.clock.jump(30 * DAY)
+    site.boot()
+    site.clock.jump(-30 * DAY)
+    assert site.maintenance.run()
+    assert list(site.ledger.stored("l")) == [hours(24, 30)]
+
+
 def test_a_missing_file_is_forgotten_before_another_is_created_under_its_name(tmp_path):
     site = Site(tmp_path)
     site.store(0, 30)

@@ -186,12 +186,18 @@ class Maintenance:
 
     def _forget_missing(self, one: KnownFile) -> None:
         retention = max((int(source.retention) for source in self.config.source if source.system == one.system), default=0)
-        if one.window.end > self.clock.time() - retention:
+        if one.window.end > self._passed_time(one.system) - retention:
             log.error("file.gone", path=str(one.path), reason="the file is missing; its windows are collected again")
             self.sink.miss(one.path)
             self.ledger.forget(one.system, one.window)
             self._has_forgotten = True
         self._known_files.remove(one)
+
+    def _passed_time(self, system: str) -> float:
+        """Return the latest time that has certainly passed, epoch seconds: a clock may be ahead, a stored sample is not."""
+        now = self.clock.time()
+        ends = [row.data_end for row in self.ledger.sources() if row.system == system and row.data_end is not None]
+        return min(now, max(ends, default=now))
 
     def _slot_of(self, path: Path, start: int) -> FileSlot | None:
         systems = sorted({source.system for source in self.config.source})
