@@ -154,8 +154,11 @@ def _cells(source: Source, dataset: str, samples: dict[int, int]) -> dict[int, f
     return oracle.cells(samples, source.max_step or float("inf"), oracle.REACH_SECONDS // source.step)
 
 
-def check_sealed(config: Config, sources: Mapping[str, Source], directory: Path) -> int:
-    """Each sealed file has the bytes of one that an undisturbed run makes of the same samples; return how many there are. Raises Wrong."""
+def check_sealed(config: Config, sources: Mapping[str, Source], ledger: Ledger, directory: Path) -> int:
+    """Each sealed file has the bytes of one that an undisturbed run makes of the same samples; return how many there are. Raises Wrong.
+
+    A day without any sample makes a dataset if a window of it is stored: it may be recorded as empty instead.
+    """
     calendar, clock = Calendar(config.timezone), FakeClock(0.0)
 
     def path_of(day: Day, system: str) -> Path:
@@ -166,8 +169,10 @@ def check_sealed(config: Config, sources: Mapping[str, Source], directory: Path)
     for day in days(calendar, span.start, span.end):
         for source in sources.values():
             window = Window(day.start, day.end)
-            if any(wanted.start < day.end and day.start < wanted.end for wanted in source.wanted):
-                sink.apply(_collected(source, window))
+            collected = _collected(source, window)
+            is_stored = not collected.is_empty or ledger.stored(source.name).within(day.start, day.end)
+            if is_stored and any(wanted.start < day.end and day.start < wanted.end for wanted in source.wanted):
+                sink.apply(collected)
             if window == source.old and source.is_old_wanted:
                 sink.apply(_collected(source, Window(day.end, day.end + source.step), "seam"))
         sink.commit()

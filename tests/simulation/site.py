@@ -619,6 +619,8 @@ class Site:
             source.sick.clear()
             source.kill_at_query = 0
         await self._wait(lambda: machine.writer.process is not None and machine.collectors.process is not None, "the processes run")
+        # A writer that was stopped meanwhile notices only now that its ledger was removed; an operator's request fails until then.
+        await self._wait(self.config.archive.ledger.exists, "there is a ledger")
         self._remove_damaged()
         for source, row in self._corrected:
             self._collect_corrected(source, row)
@@ -641,7 +643,8 @@ class Site:
         check_end(self.config, self.all_sources)
         self.subscriber.check()
         (self.directory / "undisturbed").mkdir()
-        self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, self.directory / "undisturbed")
+        with Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+            self.counts["sealed files compared"] += check_sealed(self.config, self.all_sources, ledger, self.directory / "undisturbed")
 
     def _is_all_noticed(self) -> str | bool:
         """Return whether the writer has noticed each file that is missing: a scan of many files takes a while."""
