@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -10,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tokiod.analysis.job import summarize_job
+from tokiod.cli.commands.job_summaries import JOBS_PER_TASK
 from tokiod.cli.tokioctl import main
 from tokiod.reader.archive import open_archive
 
@@ -155,6 +160,39 @@ def test_many_jobs_are_printed_in_the_order_of_the_input_with_a_reason_for_each_
     jobs.write_text("jobid,begin\n")
     done = CliRunner().invoke(main, arguments)
     assert (done.exit_code, "has no start, end, system; it must name jobid, start, end, system" in done.stderr) == (2, True)
+
+
+def of_many(path, directory, number):
+    """Write so many jobs to a CSV file; return the command that prints them, and their spans."""
+    spans = [(START + i % 40 * 5, START + i % 40 * 5 + 100) for i in reversed(range(number))]
+    jobs = directory / "many.csv"
+    jobs.write_text("\n".join(["jobid,start,end,system", *(f"{i},{start},{end},fs" for i, (start, end) in enumerate(spans))]))
+    return [sys.executable, "-m", "tokiod.cli.tokioctl", "job", "--csv", jobs, "--path", path, "--json"], spans
+
+
+def test_the_rows_of_jobs_that_several_processes_read_are_those_of_each_alone(day, tmp_path):
+    path, _ = day
+    command, spans = of_many(path, tmp_path, 3 * JOBS_PER_TASK + 1)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["_jobid"] for row in rows] == [str(i) for i in range(len(spans))]
+    for row, span in zip(rows, spans, strict=True):
+        alone = summarize_job(open_archive("fs", *span, path=path))
+        assert {key: row[key] for key in alone} == alone
+
+
+@pytest.mark.parametrize(("kills", "exit_code", "words"), [(True, 2, "was killed; is there enough memory?"), (False, 130, "")])
+def test_a_process_that_is_killed_and_ctrl_c_end_many_jobs_with_a_sentence(day, tmp_path, kills, exit_code, words):
+    command, _ = of_many(day[0], tmp_path, 3_000)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout.readline()
+        if kills:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGKILL)
+        else:
+            os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, words in errors, "Traceback" in errors) == (exit_code, True, False), errors
 
 
 def test_a_file_without_bytes_shows_its_groups(tmp_path):
