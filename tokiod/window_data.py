@@ -21,13 +21,32 @@ SAMPLE_BYTES = 20
 MAX_WINDOW_BYTES = 512 << 20
 """Of a window's samples, which the writer holds as a whole before it stores them."""
 
+JOB_TABLE = "jobs/operations"
+"""The table of what jobs did: the counts that a target has of a job at one moment, in rows for the jobs whose counts changed."""
+JOB_COLUMNS = ("time", "target", "job", "begin", "last", "ended")
+"""Its first columns: i8 epoch seconds of the poll; S, the target or node; S, what job_key() returns; i8 epoch nanoseconds of the counts'
+begin (-1 if unknown) and of the job's last operation; i8 1 where the target removed the job. The others are counts, i8."""
+JOB_PARTS = ("job", "user", "command", "node")
+SEPARATOR = "\x1f"
+
+
+def job_key(*parts: str | None) -> bytes:
+    """Return what identifies a job on a target, from its JOB_PARTS: printable ASCII, joined."""
+    return SEPARATOR.join(part or "" for part in parts).encode("ascii")
+
+
+def job_parts(key: bytes) -> dict[str, str]:
+    """Return the JOB_PARTS of a key; "" for those that are unknown."""
+    return dict(zip(JOB_PARTS, key.decode("ascii").split(SEPARATOR), strict=True))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRows:
     """Rows of a table, for data that is not a matrix: events and jobs, of which there are too many to be columns.
 
-    table: logical name, `jobs/operations`; values: one array of n rows per name in columns, in their order. The first column is
-    `time`, i8[n] UTC epoch seconds. Raises ValueError for arrays that don't fit to the columns or to each other.
+    table: logical name, `jobs/operations`; values: one array of n rows per name in columns, in their order. The first column is `time`,
+    i8[n] UTC epoch seconds; the others are i8[n], or S[n] of printable ASCII. Raises ValueError for arrays that don't fit to the columns or
+    to each other.
     """
 
     table: str
@@ -43,6 +62,11 @@ class TableRows:
     def __len__(self) -> int:
         return len(self.values[0])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self.values)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowData:
@@ -51,7 +75,7 @@ class WindowData:
     batches: at most one per dataset; no batch, or batches without cells, mean that the source is past this window and has no data.
     records: how many of the source's records were read, including the dropped ones, to be compared with Collector.count() later; None
     where the source can't count. dropped: records that gave no cell, by reason.
-    tables: rows of the tables that the kind declares; nothing stores them yet, so a window with rows is refused.
+    tables: rows of the tables that the kind declares, at most one TableRows of each; a window with rows is refused so far.
     """
 
     batches: Sequence[Batch] = ()
@@ -93,8 +117,8 @@ class Collected:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its samples."""
-        return sum(batch.nbytes for batch in self.batches)
+        """Bytes of its samples and rows."""
+        return sum(batch.nbytes for batch in self.batches) + sum(rows.nbytes for rows in self.tables)
 
     @property
     def is_empty(self) -> bool:

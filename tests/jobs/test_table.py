@@ -1,0 +1,211 @@
+"""The job table: windows are stored once and whole, merged, and found again."""
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections import Counter
+from types import SimpleNamespace
+
+import job_rows
+import numpy as np
+import pytest
+
+from tokiod.errors import Refusal
+from tokiod.jobs.rows import read, table_files, windows
+from tokiod.jobs.table import MERGE_WINDOWS, JobTable, directory_of
+from tokiod.jobs.table_file import NotAJobTable
+from tokiod.testing.clock import FakeClock
+from tokiod.testing.files import FaultyFiles, SimulatedKill
+from tokiod.window import Calendar, Window
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key
+
+DAY = 1_723_075_200
+DATE = dt.date(2024, 8, 8)
+
+
+def rows(time, jobs, **counts):
+    """Return rows of jobs on two targets at one time; each count is what the job has, times its number."""
+    n = 2 * len(jobs)
+    keys = np.array([job_key(job, "1000", None, "n1") for job in jobs for _ in range(2)] or [b""], "S")[:n]
+    numbers = np.arange(n) // 2 + 1
+    fixed = (np.full(n, time), np.array([b"fs-OST0000", b"fs-OST0001"] * len(jobs) or [b""], "S")[:n], keys)
+    ends = (np.full(n, DAY * 10**9), np.full(n, time * 10**9), np.zeros(n, int))
+    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *counts), (*fixed, *ends, *(numbers * count for count in counts.values())))
+
+
+def collected(number, table, source="jobs", system="fs"):
+    window = Window(DAY + 60 * number, DAY + 60 * number + 60)
+    return Collected(WindowMeta(source, "lustre_jobstats", system, window), (), [table])
+
+
+@pytest.fixture
+def site(tmp_path):
+    clock = FakeClock(DAY + 3600)
+    table = JobTable(tmp_path / "jobs", Calendar("UTC"), clock, inline=True)
+
+    def store(number, jobs=("1", "2"), count=None, table=table, **given):
+        counted = {"open.samples": number + 1 if count is None else count}
+        done = table.apply(collected(number, rows(DAY + 60 * number + 5, jobs, **counted), **given))
+        assert table.commit() == []
+        return done
+
+    def run(times=1):
+        for _ in range(2 * times):
+            asyncio.run(clock.advance(60))
+            table.run()
+
+    return SimpleNamespace(table=table, clock=clock, store=store, run=run, place=directory_of(tmp_path / "jobs", "fs", DATE))
+
+
+def all_rows(place, job=None):
+    return read([place], DAY, DAY + 86400, job)
+
+
+def as_cells(found):
+    columns = found.columns | found.counts
+    names = sorted(columns)
+    keys = zip(found.jobs[found.job].tolist(), found.targets[found.target].tolist(), strict=True)
+    return sorted((*key, *values) for key, *values in zip(keys, *(columns[name].tolist() for name in names), strict=True))
+
+
+def test_what_is_stored_is_read_back_sorted_by_job_target_and_time(site):
+    assert site.store(3).cells == 4
+    site.store(1)
+    found = all_rows(site.place)
+    assert found.jobs[found.job].tolist() == [job_key(job, "1000", None, "n1") for job in "11112222"]
+    assert found.columns["time"].tolist() == [DAY + 65, DAY + 185] * 4
+    assert found.counts["open.samples"].tolist() == [2, 4, 2, 4, 4, 8, 4, 8]
+    assert len(read([site.place], DAY + 70, DAY + 86400)) == 4
+
+
+def test_a_window_that_is_stored_twice_is_there_once_with_its_last_rows(site):
+    site.store(3)
+    once = all_rows(site.place)
+    site.store(3)
+    assert as_cells(all_rows(site.place)) == as_cells(once)
+    site.store(3, jobs=("9",))
+    assert [one.split(b"\x1f")[0] for one in all_rows(site.place).jobs] == [b"9"]
+
+
+def test_a_window_without_a_changed_job_is_stored_too(site):
+    site.store(3, jobs=())
+    assert list(windows(site.place)) == [("jobs", DAY + 180, DAY + 240)]
+    assert len(all_rows(site.place)) == 0
+
+
+def test_windows_are_merged_and_the_rows_stay_the_same(site):
+    for number in range(MERGE_WINDOWS):
+        site.store(number, jobs=("1", "2", str(number)))
+    before = as_cells(all_rows(site.place))
+    site.clock.jump(3600)
+    site.run()
+    (merged,) = table_files(site.place)
+    assert (merged.start, merged.end, merged.is_window) == (DAY, DAY + 60 * MERGE_WINDOWS, False)
+    assert as_cells(all_rows(site.place)) == before
+    assert as_cells(all_rows(site.place, "17")) == [one for one in before if one[0].startswith(b"17\x1f")]
+    assert sorted(windows(site.place)) == [("jobs", DAY + 60 * n, DAY + 60 * n + 60) for n in range(MERGE_WINDOWS)]
+
+
+def test_a_window_that_comes_after_its_day_was_merged_replaces_what_was_there(site):
+    for number in range(3):
+        site.store(number)
+    site.clock.jump(2 * 86400)
+    site.run()
+    assert len(table_files(site.place)) == 1
+    site.store(1, jobs=("7",))
+    late = as_cells(all_rows(site.place))
+    assert {one[0].split(b"\x1f")[0] for one in late if DAY + 60 <= one[-1] < DAY + 120} == {b"7"}
+    site.run()
+    assert len(table_files(site.place)) == 1
+    assert as_cells(all_rows(site.place)) == late
+
+
+def test_sources_of_one_system_keep_their_own_windows(site):
+    site.store(0, source="a")
+    site.store(0, source="b", jobs=("3",))
+    site.clock.jump(2 * 86400)
+    site.run()
+    assert sorted(windows(site.place)) == [("a", DAY, DAY + 60), ("b", DAY, DAY + 60)]
+    assert len(all_rows(site.place)) == 6
+
+
+def test_another_operation_of_a_later_version_is_zero_before(site):
+    site.table.apply(collected(0, rows(DAY + 5, ("1",), **{"open.samples": 1})))
+    site.table.apply(collected(1, rows(DAY + 65, ("1",), **{"open.samples": 2, "fallocate.samples": 5})))
+    site.table.commit()
+    expected = job_rows.totals(all_rows(site.place))
+    site.clock.jump(2 * 86400)
+    site.run()
+    assert job_rows.totals(all_rows(site.place)) == expected
+    assert expected["fs-OST0000", job_key("1", "1000", None, "n1")] == {"open.samples": 2, "fallocate.samples": 5}
+
+
+def test_days_after_their_retention_are_removed(site):
+    site.store(0)
+    site.table.retention = 3 * 86400
+    site.clock.jump(4 * 86400)
+    site.run(2)
+    assert not site.place.exists()
+
+
+def test_a_damaged_file_stops_no_other_day_and_is_named_to_the_reader(site):
+    site.store(0)
+    site.store(1)
+    path = table_files(site.place)[0].path
+    path.write_bytes(path.read_bytes()[:-1000])
+    other = WindowMeta("jobs", "lustre_jobstats", "fs", Window(DAY + 86400, DAY + 86460))
+    site.table.apply(Collected(other, (), [rows(DAY + 86405, ("1",), **{"open.samples": 1})]))
+    site.table.commit()
+    site.clock.jump(4 * 86400)
+    site.run(2)
+    (merged,) = table_files(directory_of(site.table.root, "fs", DATE + dt.timedelta(days=1)))
+    assert not merged.is_window
+    with pytest.raises((NotAJobTable, ValueError), match=path.name):
+        all_rows(site.place)
+
+
+def test_rows_of_another_table_and_batches_are_refused(site):
+    other = TableRows("jobs/other", ("time",), (np.array([DAY]),))
+    with pytest.raises(Refusal, match="expected rows of jobs/operations alone"):
+        site.table.apply(collected(0, other))
+    with pytest.raises(Refusal, match="without its columns"):
+        site.table.apply(collected(0, TableRows(JOB_TABLE, ("time",), (np.array([DAY]),))))
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("at", range(1, 96, 5))
+def test_a_kill_at_any_step_leaves_what_was_committed_and_no_window_in_part(tmp_path, at, loses_power):
+    """Windows are committed two by two; after the kill all of a commit that returned is there, and a merge loses nothing."""
+    files = FaultyFiles(tmp_path)
+    clock, committed = FakeClock(DAY + 3600), []
+    expected = Counter()
+
+    def work(table):
+        for number in range(6):
+            table.apply(collected(number, rows(DAY + 60 * number + 5, ("1", str(number)), **{"open.samples": number + 1})))
+            if number % 2:
+                assert table.commit() == []
+                committed.extend((number - 1, number))
+        clock.jump(3 * 86400)
+        table.run()
+        table.run()
+
+    files.kill_at(at)
+    with contextlib.suppress(SimulatedKill):
+        work(JobTable(tmp_path / "jobs", Calendar("UTC"), clock, files, inline=True))
+    if loses_power:
+        files.power_loss(at)
+    place = directory_of(tmp_path / "jobs", "fs", DATE)
+    found = {window[1]: window for window in windows(place)}
+    assert {DAY + 60 * number for number in committed} <= found.keys()
+    for window in found.values():
+        expected[len(read([place], window[1], window[2]))] += 1
+    assert set(expected) <= {4}
+    again = JobTable(tmp_path / "jobs", Calendar("UTC"), FakeClock(DAY + 5 * 86400), inline=True)
+    for number in range(6):
+        again.apply(collected(number, rows(DAY + 60 * number + 5, ("1", str(number)), **{"open.samples": number + 1})))
+    assert again.commit() == []
+    again.run()
+    again.run()
+    assert len(all_rows(place)) == 24
+    assert len(table_files(place)) == 1

@@ -1,0 +1,96 @@
+"""Merge files of the job table into one, column by column: what is in memory is one column of all of them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokiod.jobs.table_file import Index, narrow, opened, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tokiod.jobs.table_file import Source
+    from tokiod.tts.live.files import Files
+
+MAX_FILES = 240
+"""That are open at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A file to be merged. kept: bool[rows], None for all; window: where each of its windows is in the merged file."""
+
+    file: Any
+    index: Index
+    kept: NDArray[np.bool_] | None
+    window: NDArray[np.int64]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column of the rows that are kept, zeros where the file has none of that name."""
+        if name not in self.index.columns:
+            size = int(self.index.first[-1]) if self.kept is None else int(self.kept.sum())
+            return np.zeros(size, np.int64)
+        values: NDArray[Any] = self.file[f"rows/{name}"][...]
+        return values if self.kept is None else values[self.kept]
+
+
+def merge(paths: Sequence[Path], target: Path, files: Files, pause: Callable[[], None] = lambda: None) -> None:
+    """Write one synced file with the rows of others; a window that two of them hold is taken from the one with the fewest windows.
+
+    pause: called between two columns. Raises OSError, NotLive, NotAJobTable; ValueError for more than MAX_FILES files.
+    """
+    if len(paths) > MAX_FILES:
+        raise ValueError(f"{len(paths)} files, at most {MAX_FILES} are merged at once")
+    with ExitStack() as stack:
+        found = sorted((stack.enter_context(opened(path)) for path in paths), key=lambda one: len(one[1].windows))
+        parts, windows = _parts(found)
+        jobs, targets = (np.unique(np.concatenate([getattr(part.index, name) for part in parts])) for name in ("jobs", "targets"))
+        job, place = np.concatenate([_jobs(part, jobs) for part in parts]), np.concatenate([_targets(part, targets) for part in parts])
+        time = np.concatenate([part.column("time") for part in parts])
+        order = np.lexsort((time, place, job))
+        first = np.searchsorted(job[order], np.arange(len(jobs) + 1)).astype(np.int64)
+        names = tuple(dict.fromkeys(name for part in parts for name in part.index.columns))
+        index = Index(parts[0].index.system, tuple(windows), jobs, targets, first, names)
+
+        def columns() -> Iterator[tuple[str, NDArray[Any]]]:
+            yield "target", narrow(place[order], len(targets))
+            yield "time", time[order]
+            for name in names:
+                pause()
+                if name == "window":
+                    yield name, narrow(np.concatenate([part.window[part.column(name)] for part in parts])[order], len(windows))
+                elif name not in {"target", "time"}:
+                    yield name, np.concatenate([part.column(name) for part in parts])[order]
+
+        write(target, files, index, columns())
+
+
+def _parts(found: list[tuple[Any, Index]]) -> tuple[list[_Part], dict[Source, int]]:
+    """Return the files as parts, and all windows with their places in the merged file."""
+    parts: list[_Part] = []
+    windows: dict[Source, int] = {}
+    for file, index in found:
+        is_new = np.array([window not in windows for window in index.windows], bool)
+        for window in index.windows:
+            windows.setdefault(window, len(windows))
+        kept = None if is_new.all() else is_new[file["rows/window"][...]]
+        parts.append(_Part(file, index, kept, np.array([windows[window] for window in index.windows], np.int64)))
+    return parts, windows
+
+
+def _jobs(part: _Part, jobs: NDArray[np.bytes_]) -> NDArray[np.uint32]:
+    """Return the job of each row that is kept, as an index into all jobs."""
+    codes = np.searchsorted(jobs, part.index.jobs).astype(np.uint32).repeat(np.diff(part.index.first))
+    return codes if part.kept is None else codes[part.kept]
+
+
+def _targets(part: _Part, targets: NDArray[np.bytes_]) -> NDArray[np.uint32]:
+    codes: NDArray[np.uint32] = np.searchsorted(targets, part.index.targets).astype(np.uint32)[part.column("target")]
+    return codes

@@ -1,0 +1,226 @@
+"""The job table of an archive: a file per window, written by the writer alone, and merged in the background.
+
+    ROOT/SYSTEM/YYYY-MM-DD/START-END@SOURCE.jobs   a window
+    ROOT/SYSTEM/YYYY-MM-DD/START-END.jobs          several windows, merged; of a day that is over, all of them
+
+A window is one file that a rename puts in place: stored twice it is there once, a kill leaves whole windows, and no reader waits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from tokiod.errors import Refusal, TokiodError
+from tokiod.jobs.merge import MAX_FILES, merge
+from tokiod.jobs.rows import SUFFIX, table_files
+from tokiod.jobs.table_file import Index, narrow, write
+from tokiod.sink import Applied, UnsyncedFile
+from tokiod.tts.layout import NotLive
+from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tokiod.clock import Clock
+    from tokiod.jobs.rows import TableFile
+    from tokiod.window import Calendar
+    from tokiod.window_data import Collected, TableRows, WindowMeta
+
+log = structlog.get_logger()
+
+MERGE_WINDOWS = 60
+"""Files of windows of a day that are merged at once: an hour of minutes, so that a day that runs has at most some hundred files."""
+SETTLED_SECONDS = 600
+"""How old a window is that is merged: another attempt at it no longer comes."""
+CHECK_SECONDS = 30.0
+DAY_SECONDS = 86400
+LOWEST_PRIORITY = 19
+
+
+def directory_of(root: Path, system: str, date: dt.date) -> Path:
+    """Return the directory of a system and a site day."""
+    return root / system / date.isoformat()
+
+
+@dataclass(slots=True)
+class _Merge:
+    inputs: dict[Path, int]
+    target: Path
+    done: Future[None]
+
+
+@dataclass(slots=True)
+class JobTable:
+    """The files of the job table. root: their directory; seal_after: seconds after a day's end at which its files become one.
+
+    retention: seconds that a day is kept, None for ever; inline: merges are done before run() returns, for tests and simulations.
+    """
+
+    root: Path
+    calendar: Calendar
+    clock: Clock
+    files: Files = REAL
+    seal_after: int = 3600
+    retention: int | None = None
+    inline: bool = False
+    _unsynced: dict[Path, WindowMeta] = field(default_factory=dict, init=False)
+    _threads: ThreadPoolExecutor | None = field(default=None, init=False)
+    _merging: _Merge | None = field(default=None, init=False)
+    _checked: float = field(default=float("-inf"), init=False)
+    _failed: dict[Path, float] = field(default_factory=dict, init=False)
+
+    def apply(self, collected: Collected) -> Applied:
+        """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored."""
+        meta = collected.meta
+        other = [rows.table for rows in collected.tables if rows.table != JOB_TABLE]
+        if other or collected.batches or len(collected.tables) != 1:
+            raise Refusal(f"source {meta.source}: expected rows of {JOB_TABLE} alone, got {', '.join(other) or 'batches'}", "never")
+        rows = collected.tables[0]
+        if rows.columns[: len(JOB_COLUMNS)] != JOB_COLUMNS:
+            raise Refusal(f"source {meta.source}: {JOB_TABLE} without its columns {', '.join(JOB_COLUMNS)}", "never")
+        path = self._path(meta)
+        try:
+            self.files.make_directory(path.parent)
+            _write_window(temporary_path(path), self.files, meta, rows)
+        except OSError as error:
+            with suppress(OSError):
+                self.files.unlink(temporary_path(path))
+            raise Refusal(f"{meta.system}: {error}", "retry") from error
+        self._unsynced[path] = meta
+        return Applied(len(rows), Counter())
+
+    def commit(self) -> list[UnsyncedFile]:
+        """Put the windows that were applied in place, durably; return those where that failed."""
+        failed = []
+        unsynced, self._unsynced = self._unsynced, {}
+        for path, meta in unsynced.items():
+            try:
+                put_in_place(temporary_path(path), path, self.files)
+            except OSError as error:
+                failed.append(UnsyncedFile(meta.system, meta.window, str(path), str(error)))
+        return failed
+
+    def run(self) -> None:
+        """Begin or end a merge, and remove days that are past their retention; some milliseconds at most."""
+        if self._merging is not None:
+            if not self._merging.done.done():
+                return
+            self._end(self._merging)
+            self._merging, self._checked = None, float("-inf")
+        now = self.clock.monotonic()
+        if now - self._checked >= CHECK_SECONDS:
+            self._checked = now
+            self._begin_one(self.clock.time())
+
+    def close(self) -> None:
+        """Wait for the merge that runs. Windows that were not committed are lost."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        for path in self._unsynced:
+            with suppress(OSError):
+                self.files.unlink(temporary_path(path))
+
+    def _path(self, meta: WindowMeta) -> Path:
+        window, day = meta.window, self.calendar.day(meta.window.start)
+        return directory_of(self.root, meta.system, day.date) / f"{window.start}-{window.end}@{meta.source}{SUFFIX}"
+
+    def _begin_one(self, now: float) -> None:
+        """Begin the first merge that is due, the oldest day first."""
+        for directory in self._directories():
+            found = table_files(directory)
+            if found and self.retention is not None and max(file.end for file in found) <= now - self.retention:
+                self._remove(directory, found)
+            elif (inputs := self._due(found, now)) and now - self._failed.get(directory, float("-inf")) >= DAY_SECONDS:
+                self._begin(directory, inputs)
+                return
+
+    def _directories(self) -> list[Path]:
+        try:
+            return sorted((day for system in self.root.iterdir() for day in system.iterdir()), key=lambda day: day.name)
+        except FileNotFoundError:
+            return []
+
+    def _due(self, found: Sequence[TableFile], now: float) -> list[TableFile]:
+        """Return the files of a day that are to be merged now."""
+        settled = [file for file in found if file.is_window and file.end <= now - SETTLED_SECONDS]
+        if found and self.calendar.day(found[0].start).end <= now - self.seal_after and len(found) <= MAX_FILES:
+            return list(found) if len(found) > 1 or found[0].is_window else []
+        return settled[:MAX_FILES] if len(settled) >= MERGE_WINDOWS else []
+
+    def _begin(self, directory: Path, inputs: Sequence[TableFile]) -> None:
+        target = directory / f"{min(file.start for file in inputs)}-{max(file.end for file in inputs)}{SUFFIX}"
+        paths = list(dict.fromkeys([*(file.path for file in inputs), *([target] if target.exists() else [])]))
+        try:
+            inodes = {path: self.files.stat(path).st_ino for path in paths if path != target}
+        except OSError:
+            return
+        if self.inline:
+            done: Future[None] = Future()
+            try:
+                _replace(paths, target, self.files)
+                done.set_result(None)
+            except Exception as error:  # noqa: BLE001 - _end() reports it
+                done.set_exception(error)
+        else:
+            self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="jobs", initializer=_lower_priority)
+            done = self._threads.submit(_replace, paths, target, self.files)
+        self._merging = _Merge(inodes, target, done)
+
+    def _end(self, merged: _Merge) -> None:
+        """Remove the files that were merged, except those that a window replaced meanwhile."""
+        try:
+            merged.done.result()
+            for path, inode in merged.inputs.items():
+                if self.files.stat(path).st_ino == inode:
+                    self.files.unlink(path)
+            log.info("jobs.merged", path=str(merged.target), files=len(merged.inputs))
+        except (OSError, TokiodError, NotLive, ValueError) as error:
+            self._failed[merged.target.parent] = self.clock.time()
+            log.warning("jobs.not_merged", path=str(merged.target), error=str(error), reason="its files stay as they are")
+
+    def _remove(self, directory: Path, found: Sequence[TableFile]) -> None:
+        with suppress(OSError):
+            for file in found:
+                self.files.unlink(file.path)
+            directory.rmdir()
+            log.info("jobs.removed", path=str(directory), reason="its retention is over")
+
+
+def _replace(paths: Sequence[Path], target: Path, files: Files) -> None:
+    temporary = temporary_path(target)
+    try:
+        merge(paths, temporary, files)
+        put_in_place(temporary, target, files)
+        sync_name(target, files)
+    except BaseException:
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+
+
+def _write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) -> None:
+    values = dict(zip(rows.columns, rows.values, strict=True))
+    jobs, job = np.unique(values.pop("job"), return_inverse=True)
+    targets, target = np.unique(values.pop("target"), return_inverse=True)
+    order = np.lexsort((values["time"], target, job))
+    first = np.searchsorted(job[order], np.arange(len(jobs) + 1)).astype(np.int64)
+    window = (meta.source, meta.window.start, meta.window.end)
+    columns = {"window": np.zeros(len(order), np.uint8), "target": narrow(target[order], len(targets))}
+    columns |= {name: column[order] for name, column in values.items()}
+    write(path, files, Index(meta.system, (window,), jobs, targets, first, tuple(columns)), columns.items())
+
+
+def _lower_priority() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
