@@ -17,6 +17,7 @@ from archive_model import COUNTER, DAYS, GAUGE, NAMES, filled, held
 from structlog.testing import capture_logs
 
 from collectors import lmt
+from sinks.tts.seams import Seams
 from tokiod.batch import Batch
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
@@ -24,6 +25,7 @@ from tokiod.bus.header import Piece
 from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.config.load import ArchiveConfig, Config
+from tokiod.errors import Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.subscribe.subscriber import Gap, Reader, Update
@@ -390,6 +392,29 @@ def test_a_window_that_was_refused_for_a_damaged_day_after_it_makes_subscribers_
     site.published()
     assert site.store(last, attempt=2)[-1] == ack(22, 24, attempt=2)
     assert {event.dataset for event in site.published() if isinstance(event, Gap | Update)} == {COUNTER, GAUGE}
+
+
+def test_changes_of_another_source_have_no_later_watermark_than_that_one(site, monkeypatch):
+    def counters(first, last):
+        collected = rows(first, last)
+        return replace(collected, batches=collected.batches[:1])
+
+    def gauges(first, last):
+        collected = rows(first, last)
+        return replace(collected, meta=replace(collected.meta, source="fs-fullness"), batches=collected.batches[1:])
+
+    def busy(*_):
+        raise Refusal("the day after it is being reopened", "busy")
+
+    site.store(counters(0, 8), gauges(0, 8))
+    site.published()
+    with monkeypatch.context() as patched:
+        patched.setattr(Seams, "update", busy)
+        assert any(isinstance(answer, Reject) for answer in site.store(counters(8, 12)))
+    # The cells of the refused window are in the file, and are told with those of the next one, whosever it is.
+    site.store(gauges(8, 12))
+    found = {one.dataset: one.watermark for one in site.published() if isinstance(one, Update)}
+    assert found == {COUNTER: span(0, 8)[1], GAUGE: span(0, 12)[1]}
 
 
 def test_while_the_watermark_can_not_be_read_windows_are_acknowledged_and_subscribers_notice_what_they_missed(site, monkeypatch):

@@ -294,14 +294,21 @@ class Writer:
             self.feed.skip(meta.system, dataset)
         if not done.changes:
             return
+        own = {batch.dataset for batch in one.collected.batches}
         try:
             watermark = self.ledger.watermark(meta.source)
+            of_others = watermark if own.issuperset(batch.dataset for batch in done.changes) else self._watermark_of_all(meta.system)
         except LedgerError as error:
             self._report_ledger_failure(error)
             self._note_unpublished(one, done)
             return
         for batch in done.changes:
-            self.feed.publish(meta.system, batch, watermark)
+            self.feed.publish(meta.system, batch, watermark if batch.dataset in own else of_others)
+
+    # Cells that another source's refused window changed, or that changed where files were joined, come with this window.
+    def _watermark_of_all(self, system: str) -> int:
+        """Return the lowest watermark of a system's sources: which of them a dataset has is not known here."""
+        return min(self.ledger.watermark(source.name) for source in self.ledger.sources() if source.system == system)
 
     # The next attempt finds the cells in the file and changes none of them, so it would publish nothing.
     def _note_unpublished(self, one: Arrived, done: Applied) -> None:
