@@ -43,7 +43,11 @@ def rows(path, workers, on_read=lambda _bytes: None):
 
 
 def children():
-    found = [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end between the listing and the look into it.
+        with contextlib.suppress(FileNotFoundError):
+            found += [int(pid) for pid in (task / "children").read_text().split()]
     return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
