@@ -120,6 +120,18 @@ def test_finished_jobs_are_pruned_and_unfinished_ones_and_those_of_other_sources
     assert [sql.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("backfilled", "seam")] == [0, 0]
 
 
+def test_a_job_cancelled_while_a_window_of_it_is_collected_leaves_no_rows(ledger):
+    """Found by the simulation: seed 2078100187."""
+    jobs = ledger.jobs
+    job = jobs.add(JobRequest("one", SPAN, force=True), 0.0)
+    jobs.set_state(job, "cancelled", 1.0)
+    jobs.start(job, [Window(990, 1000)], 2.0)
+    jobs.collected(job, Window(1000, 1100), 1, 3.0)
+    sql = ledger._database.sql
+    assert [sql.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("backfilled", "seam")] == [0, 0]
+    assert jobs.get(job.id).windows == 1
+
+
 def test_unfinished_jobs_are_found_by_an_index(ledger):
     query = "EXPLAIN QUERY PLAN SELECT * FROM job WHERE source = ? AND state IN ('queued', 'running') ORDER BY id"
     (plan,) = [row[3] for row in ledger._database.sql.execute(query, ("one",)) if "job" in row[3]]

@@ -121,7 +121,8 @@ class Jobs:
     def start(self, job: Job, seams: Iterable[Window], now: float) -> None:
         """Set an unfinished job running, and record seams that it is to collect in addition to those of its earlier starts."""
         with self._database.transaction() as sql:
-            sql.executemany("INSERT OR REPLACE INTO seam VALUES (?, ?, ?)", [(job.id, seam.start, seam.end) for seam in seams])
+            if _is_unfinished(sql, job):
+                sql.executemany("INSERT OR REPLACE INTO seam VALUES (?, ?, ?)", [(job.id, seam.start, seam.end) for seam in seams])
             sql.execute(
                 "UPDATE job SET state = 'running', error = '', updated = ? WHERE id = ? AND state IN ('queued', 'running')", (now, job.id)
             )
@@ -142,7 +143,8 @@ class Jobs:
             sql.execute(
                 "UPDATE job SET windows = windows + 1, records = records + ?, error = '', updated = ? WHERE id = ?", (records, now, job.id)
             )
-            if job.force or job.partial:
+            # The rows of a job that was cancelled meanwhile are deleted, and nothing would delete another one.
+            if (job.force or job.partial) and _is_unfinished(sql, job):
                 done = self._backfilled(job)
                 done.add(window.start, window.end)
                 sql.execute("DELETE FROM backfilled WHERE job = ?", (job.id,))
@@ -165,6 +167,10 @@ class Jobs:
             raise
         names = [column[0] for column in cursor.description]
         return [_job(**dict(zip(names, row, strict=True))) for row in cursor]
+
+
+def _is_unfinished(sql: sqlite3.Connection, job: Job) -> bool:
+    return sql.execute("SELECT 1 FROM job WHERE id = ? AND state IN ('queued', 'running')", (job.id,)).fetchone() is not None
 
 
 def _prune(sql: sqlite3.Connection, job: Job) -> None:
