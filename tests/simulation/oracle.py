@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -157,7 +157,8 @@ def _cells(source: Source, dataset: str, samples: dict[int, int]) -> dict[int, f
 def check_sealed(config: Config, sources: Mapping[str, Source], ledger: Ledger, directory: Path) -> int:
     """Each sealed file has the bytes of one that an undisturbed run makes of the same samples; return how many there are. Raises Wrong.
 
-    A day without any sample makes a dataset if a window of it is stored: it may be recorded as empty instead.
+    A day without any sample makes a dataset if a window of it is stored: it may be recorded as empty instead. Then a counter has a
+    dataset, for the state in which its day begins, if the day before was collected after the file was made.
     """
     calendar, clock = Calendar(config.timezone), FakeClock(0.0)
 
@@ -170,8 +171,9 @@ def check_sealed(config: Config, sources: Mapping[str, Source], ledger: Ledger, 
         for source in sources.values():
             window = Window(day.start, day.end)
             collected = _collected(source, window)
-            is_stored = not collected.is_empty or ledger.stored(source.name).within(day.start, day.end)
-            if is_stored and any(wanted.start < day.end and day.start < wanted.end for wanted in source.wanted):
+            if collected.is_empty and not ledger.stored(source.name).within(day.start, day.end):
+                collected = _joined_only(collected, config.archive.file(day, source.system))
+            if collected.batches and any(wanted.start < day.end and day.start < wanted.end for wanted in source.wanted):
                 sink.apply(collected)
             if window == source.old and source.is_old_wanted:
                 sink.apply(_collected(source, Window(day.end, day.end + source.step), "seam"))
@@ -194,6 +196,15 @@ def check_sealed(config: Config, sources: Mapping[str, Source], ledger: Ledger, 
 def _collected(source: Source, window: Window, extent: Extent = "whole") -> Collected:
     batches = [batch for batch in source.data(window, FOREVER).batches if extent == "whole" or batch.form == "counter"]
     return Collected(WindowMeta(source.name, "simulated", source.system, window, extent=extent), batches)
+
+
+def _joined_only(collected: Collected, made: Path) -> Collected:
+    """Return a window without samples with only the counters that a made file has."""
+    try:
+        with h5py.File(made, "r", locking=False) as file:
+            return replace(collected, batches=[batch for batch in collected.batches if batch.form == "counter" and batch.dataset in file])
+    except FileNotFoundError:
+        return replace(collected, batches=[])
 
 
 def _compare_sealed(sink: TtsSink, system: str, day: Day, made: Path, right: Path) -> None:

@@ -14,7 +14,7 @@ import sqlite3
 import tempfile
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,7 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
+from tokiod.ranges import Ranges
 from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification, Verified
 from tokiod.tts.layout import form_of, open_for_reading
@@ -675,9 +676,15 @@ class Site:
         """Nothing grows with time: rows of the ledger, open files, what is in flight. Raises Wrong."""
         with closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
             rows = {table: ledger.execute(f"SELECT * FROM {table}").fetchall() for table in MAX_ROWS}
+            unstored = ledger.execute("SELECT source, start, \"end\" FROM unstored WHERE state IN ('lost', 'empty')").fetchall()
         for name, *edges in rows["stored"]:
             if inside := [time for time in edges if self.calendar.window(time, self.plan.window).start != time]:
                 raise Wrong(f"{name}: what is stored begins or ends inside a window, at {iso(inside[0])}")
+        # Windows that are lost or without samples part what is stored; samples may come for these, days later.
+        settled: defaultdict[str, Ranges] = defaultdict(Ranges)
+        for name, *edges in sorted(rows["stored"] + unstored):
+            settled[name].add(*edges)
+        rows["stored"] = [(name, *pair) for name, pairs in settled.items() for pair in pairs]
         # A rebuild keeps what it can't examine, before the retention.
         spans = len(self.sources) * (2 + 2 * self.journal.events["ledger.rebuilt"])
         # Of each file as it came, as it was rejected, and as an operator put it back.
