@@ -65,6 +65,8 @@ OTHER = "of-other-programs"
 MAX_CHECKS = 12
 SETTLE_CHECK_SECONDS = 900.0
 SETTLE_DAYS = 3
+MAX_DOWN_WINDOWS = 1.5
+"""How long an operator stops the writer, in windows."""
 MAX_ROWS: dict[str, int | None] = {"stored": None, "job": 400, "backfilled": 0, "seam": 0, "received": None, "begun": 0, "stamp": 1}
 """Of the ledger's tables, at rest; None: a few for each source."""
 COPY_AGE_SECONDS = 7200.0
@@ -246,6 +248,8 @@ class Site:
 
     def _config(self) -> Config:
         plan, kind = self.plan, plugins.load("simulated")
+        # After the end, a stopped writer may take its longest to start, and half a day passes until a missing file is noticed.
+        retention = Duration(plan.end - plan.first_midnight + 43200 + int(MAX_DOWN_WINDOWS * plan.window))
         sources = tuple(
             kind.Config(
                 name=source.name,
@@ -253,7 +257,7 @@ class Site:
                 system=source.system,
                 window=Duration(plan.window),
                 settle=Duration(30),
-                retention=Duration(plan.end - plan.first_midnight + 43200),
+                retention=retention,
                 timeout=Duration(600),
                 recount=tuple(map(Duration, self._recount)),
                 heal_rate=0.0,
@@ -270,7 +274,7 @@ class Site:
                 system=one.system,
                 watch=str(one.directory),
                 scan=Duration(plan.window),
-                retention=Duration(plan.end - plan.first_midnight + 43200),
+                retention=retention,
                 seconds=one.step,
             )
             for one in self.folders
@@ -415,7 +419,7 @@ class Site:
         A service that an operator stops is down for longer than a restart takes; the windows of that time arrive at once afterwards.
         """
         if rng.random() < 0.8:
-            self.machine.writer.down_until = self.loop.now + rng.choice((0.0, 1.5, 1.5)) * self.plan.window
+            self.machine.writer.down_until = self.loop.now + rng.choice((0.0, MAX_DOWN_WINDOWS, MAX_DOWN_WINDOWS)) * self.plan.window
             self.machine.writer.die()
         if rng.random() < 0.5 or not (files := self._live_files()):
             return self._with_file(rng, self._remove)
