@@ -69,3 +69,13 @@ def test_another_file_under_the_name_is_read_and_one_that_is_gone_is_forgotten(s
     scan.begin([one, two, three], 2.0)
     assert scan.open_some(2.0)
     assert [(path, found.is_live) for path, found in scan.items()] == [(one, False)]
+
+
+def test_another_file_with_the_inode_of_a_removed_one_is_read(scan, paths):
+    """A file system may give the new file the same inode; here the file is overwritten, which keeps it on every file system."""
+    scan.begin(paths[:1], 1.0)
+    scan.open_some(1.0)
+    paths[0].write_text("no TTS file")
+    scan.begin(paths[:1], 2.0)
+    assert scan.open_some(2.0)
+    assert dict(scan.items()) == {}

@@ -25,12 +25,14 @@ FILES_PER_TURN = 16
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """What the file with this inode is. slot: None if its system is not configured any more.
+    """What the file with this inode and size is. slot: None if its system is not configured any more.
 
     mtime: nanoseconds, of the disk's clock; changed_at: our clock's time when the scan found it changed.
     """
 
     inode: int
+    # A file system may give the inode of a removed file to the next one. The size of a file of ours never changes in place.
+    size: int
     start: int
     is_live: bool
     slot: FileSlot | None
@@ -48,7 +50,7 @@ class FileScan:
         self._unread: list[Path] = []
 
     def begin(self, paths: Iterable[Path], now: float) -> None:
-        """Take these for all files that exist; new ones, and those whose inode is another, are to be opened."""
+        """Take these for all files that exist; new ones, and those whose inode or size is another, are to be opened."""
         found: dict[Path, ScannedFile] = {}
         unread: list[tuple[int, Path]] = []
         for path in paths:
@@ -57,7 +59,7 @@ class FileScan:
             except OSError:
                 continue
             known = self._scanned.get(path)
-            if known is None or known.inode != status.st_ino:
+            if known is None or (known.inode, known.size) != (status.st_ino, status.st_size):
                 unread.append((status.st_mtime_ns, path))
             else:
                 found[path] = known if known.mtime == status.st_mtime_ns else replace(known, mtime=status.st_mtime_ns, changed_at=now)
@@ -81,7 +83,7 @@ class FileScan:
             status = path.stat()
             with open_for_reading(path) as file:
                 start, is_live = int(file.attrs["start"]), form_of(file) == "live"
-            return ScannedFile(status.st_ino, start, is_live, self._slot_of(path, start), status.st_mtime_ns, now)
+            return ScannedFile(status.st_ino, status.st_size, start, is_live, self._slot_of(path, start), status.st_mtime_ns, now)
         except (NotLive, KeyError, FileNotFoundError):
             return None
         except Exception as error:  # noqa: BLE001 - see above
