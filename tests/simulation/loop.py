@@ -50,8 +50,7 @@ class _Selector:
                 return [readers[descriptor] for descriptor in ready]
         if timeout is None:
             raise Idle("no task of the simulation can run")
-        if timeout > 0:
-            self._loop.now += timeout
+        self._loop.advance(timeout)
         return []
 
     def close(self) -> None:
@@ -75,6 +74,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Return the simulated time."""
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Advance the time by so many seconds, and exactly to the next timer if that is due by then.
+
+        asyncio runs timers that are due within its clock's resolution. If the time were still before them then, code that waits until a
+        moment would wait again and again for the rest of it, for ever, because the rest does not change.
+        """
+        due = self._scheduled[0].when() if self._scheduled else self.now  # type: ignore[attr-defined]
+        is_due = due - self.now <= max(seconds, self._clock_resolution)
+        self.now = max(self.now, due) if is_due else self.now + seconds
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a numbered future."""

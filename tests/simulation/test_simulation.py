@@ -196,3 +196,20 @@ def test_a_statement_fails_once(tmp_path):
 def store(ledger: Ledger, first: int, last: int) -> None:
     for minute in range(first, last):
         ledger.store([StoredEntry(WindowMeta("source", "kind", "fs", Window(minute * 60, minute * 60 + 60)), 1)], float(minute))
+
+
+def test_waiting_until_a_moment_ends_however_near_it_is():
+    loop = SimulatedLoop()
+    waits = []
+
+    async def wait_until(moment: float) -> None:
+        while (seconds := moment - loop.now) > 0 and len(waits) < 10:
+            waits.append(seconds)
+            loop.call_soon(waits.count, 0)  # other code that can run now
+            await asyncio.sleep(seconds)
+
+    for moment in (29732.0598, 29732.0598 + 4e-12, 29732.0598 + 5e-7):
+        waits.clear()
+        loop.run_until_complete(wait_until(moment))
+        assert (loop.now, len(waits)) == (moment, 1)
+    loop.close()
