@@ -6,6 +6,7 @@ A kind of source is a module in collectors/, or an entry point `tokiod.collector
     class Saved(SavedOptions)    the options of `tokioctl archive KIND`, one option for each field, and of a [[source]] with `watch`
     def live(config, site)       returns a Collector that queries the configured source
     def saved(inputs, options, site)  returns a SavedCollector over files that are complete
+    def raw(config, site)        optional: returns a RawSource, for `tokioctl fetch`
 
 A collector does not know whether a window is collected live, again after a failure, or by a backfill of last March.
 It has three parts that can be tested alone: fetch (awaitable: raw bytes or rows), parse (pure), and the join of the two.
@@ -259,8 +260,49 @@ class SavedCollector(Collector, Protocol):
         ...
 
 
+class RawFile(Protocol):
+    """A file of raw output that is being written. Both methods block, and raise OSError."""
+
+    def add(self, raw: Any) -> None:
+        """Append the raw output of the next window, as RawSource.fetch() returned it."""
+        ...
+
+    def close(self) -> None:
+        """Complete the file. It is not used again."""
+        ...
+
+
+class RawSource(Protocol):
+    """The raw output of a source, as `saved` reads it: what a live collector fetches, before it is parsed to batches.
+
+    collector: the live collector, which closes the connections. suffix: of a file's name; file_seconds: the longest span of one file;
+    window_seconds: the longest window that is fetched at once, if it is longer than the source's own.
+    """
+
+    suffix: ClassVar[str]
+    file_seconds: ClassVar[int]
+    window_seconds: ClassVar[int]
+
+    @property
+    def collector(self) -> Collector:
+        """The live collector."""
+        ...
+
+    async def fetch(self, window: Window) -> Any:
+        """Return the raw output of a window, complete. Raises as Collector.collect()."""
+        ...
+
+    def create(self, path: Path) -> RawFile:
+        """Create a file for the raw output of consecutive windows. Raises OSError."""
+        ...
+
+    def options(self) -> list[str]:
+        """Return the options with which `tokioctl archive` gives the cells of the source; without a secret."""
+        ...
+
+
 class Plugin(Protocol):
-    """The parts of a kind."""
+    """The parts of a kind. A kind whose raw output can be fetched has raw(config, site) too, which returns a RawSource."""
 
     Config: type[SourceConfig]
     Saved: type[SavedOptions]

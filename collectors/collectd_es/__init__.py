@@ -7,6 +7,7 @@ parse             pages to samples                         parse_hits        pag
 parse_timestamps  ISO 8601 to milliseconds                 series            names to columns
 to_batches        samples to batches                       saved_files       saved pages
 saved_inputs      pages cut out of files                   parse_workers     pages of large files, in worker processes
+raw_files         fetched pages as saved pages
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tokiod.collector import Collector, SavedCollector, Site
+    from tokiod.collector import Collector, RawSource, SavedCollector, Site
 
-__all__ = ["Config", "Saved", "live", "saved"]
+__all__ = ["Config", "Saved", "live", "raw", "saved"]
 
 
 def live(config: Config, site: Site) -> Collector:
@@ -36,3 +37,10 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedColl
     from collectors.collectd_es.saved_files import opened
 
     return opened(inputs, options, site)
+
+
+def raw(config: Config, site: Site) -> RawSource:
+    """Return the raw output of an index."""
+    from collectors.collectd_es.raw_files import RawPages
+
+    return RawPages(config, site)

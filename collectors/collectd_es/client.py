@@ -253,7 +253,7 @@ class Incomplete(Transient):
     """An answer, or all of them together, is incomplete."""
 
 
-def check_whole(answer: Answer) -> None:
+def check_whole(answer: Answer[Any]) -> None:
     """Raise Incomplete unless every shard answered in full; status 200 alone does not mean that."""
     if answer.timed_out:
         raise Incomplete("the search timed out on the server: its results are incomplete")

@@ -6,15 +6,15 @@ import asyncio
 import datetime as dt
 import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
 from collectors.collectd_es.client import Access, ContextGone, Incomplete, NoIndex, Server, basic, check_shards
 from collectors.collectd_es.datasets import NAMES, NUMBERS
-from collectors.collectd_es.parse import Decoder, Samples
-from collectors.collectd_es.parse_hits import Shards  # noqa: TC001 - msgspec reads annotations
+from collectors.collectd_es.parse import Decoder
+from collectors.collectd_es.parse_hits import Shards, raw_hits
 from collectors.collectd_es.query import Mapping, Wanted, mapped_fields, query, usable_names
 from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_in_time, quoted, read_scroll_slice, sort_order
 from collectors.collectd_es.series import Series
@@ -25,14 +25,17 @@ from tokiod.toolkit.tls import client_context
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from collectors.collectd_es import Config
     from collectors.collectd_es.datasets import Fields
+    from collectors.collectd_es.parse import Answer
     from collectors.collectd_es.query import Read
     from collectors.collectd_es.search import Product
-    from tokiod.collector import Collector, Site
+    from tokiod.collector import Site
     from tokiod.window import Window
+
+S = TypeVar("S")
 
 DAY = 86400
 ATTEMPTS = 3
@@ -84,11 +87,15 @@ class CollectdEs:
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset, whose columns are all names ever seen. Raises Transient or Fatal."""
-        samples = await self._read(window)
+        samples = await self._read(window, self._decode)
         cells = batches(samples, window, self.step, self._series)
         found = [batch for batch in cells.batches if batch.dataset in self._options.wanted.datasets]
         dropped = sum((some.dropped for some in samples), Counter(cells.dropped))
         return WindowData(found, sum(some.documents for some in samples), dropped)
+
+    async def pages(self, window: Window) -> list[bytes]:
+        """Return the hits of each page of a window's search, as JSON lists. Raises Transient or Fatal."""
+        return await self._read(window, self._decode_hits)
 
     async def count(self, window: Window) -> int | None:
         """Return how many documents the window's query finds."""
@@ -103,8 +110,12 @@ class CollectdEs:
         """Release what the server holds open, and close the connections."""
         await self._server.close()
 
-    async def _read(self, window: Window) -> list[Samples]:
-        """Read a window, again from the beginning if the server closed the scroll or point in time before the end."""
+    def _decode_hits(self, body: bytes) -> Answer[bytes]:
+        answer: Any = self._decode(body)
+        return replace(answer, samples=raw_hits(body))
+
+    async def _read(self, window: Window, decode: Callable[[bytes], Answer[S]]) -> list[S]:
+        """Read the pages of a window, again from the beginning if the server closed the scroll or point in time before the end."""
         search = await self._search(window)
         if search is None:
             return []
@@ -112,26 +123,26 @@ class CollectdEs:
         by_scroll = self._options.read == "scroll" or (self._options.read == "auto" and not self._server.product)
         for _ in range(ATTEMPTS):
             try:
-                return await (self._by_scroll(search) if by_scroll else self._by_point_in_time(search))
+                return await (self._by_scroll(search, decode) if by_scroll else self._by_point_in_time(search, decode))
             except ContextGone as gone:
                 reason = str(gone)
             except Incomplete:
                 # Documents that no order distinguishes may be skipped between two pages of a point in time, but never of a scroll.
                 if by_scroll:
                     raise
-                return await self._by_scroll(search)
+                return await self._by_scroll(search, decode)
         raise Transient(f"{reason}; this was attempt {ATTEMPTS}: is keep_alive too short?")
 
-    async def _by_scroll(self, search: Search) -> list[Samples]:
+    async def _by_scroll(self, search: Search, decode: Callable[[bytes], Answer[S]]) -> list[S]:
         slices = self._options.slices
-        return await _gather(read_scroll_slice(self._server, search, number, slices, self._decode) for number in range(slices))
+        return await _gather(read_scroll_slice(self._server, search, number, slices, decode) for number in range(slices))
 
-    async def _by_point_in_time(self, search: Search) -> list[Samples]:
+    async def _by_point_in_time(self, search: Search, decode: Callable[[bytes], Answer[S]]) -> list[S]:
         options, product = self._options, self._product or "elasticsearch"
         sort = sort_order(product, options.fields.time, search.keys)
         async with open_point_in_time(self._server, search, product) as pit:
             slices = [PointInTimeSlice(self._server, search, pit, sort, n, options.slices) for n in range(options.slices)]
-            return await _gather(one.read(self._decode) for one in slices)
+            return await _gather(one.read(decode) for one in slices)
 
     async def _search(self, window: Window) -> Search | None:
         """Return the search for a window, None if the indices of its days are missing: no data."""
@@ -188,13 +199,13 @@ def indices(pattern: str, window: Window) -> tuple[str, bool]:
     return ",".join(dict.fromkeys(day.strftime(pattern) for day in days)), True
 
 
-async def _gather(slices: Iterable[Coroutine[Any, Any, list[Samples]]]) -> list[Samples]:
+async def _gather(slices: Iterable[Coroutine[Any, Any, list[S]]]) -> list[S]:
     """Read all slices at once; the first failure cancels the others."""
     async with started(slices) as tasks:
-        return [samples for found in await asyncio.gather(*tasks) for samples in found]
+        return [page for found in await asyncio.gather(*tasks) for page in found]
 
 
-def connected(config: Config, site: Site) -> Collector:
+def connected(config: Config, site: Site) -> CollectdEs:
     """Return the collector of an index that collectd's documents go into."""
     wanted = Wanted(config.datasets(), config.host_prefix, config.device_prefix)
     options = Options(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -152,14 +152,18 @@ class Samples:
         return len(self.time)
 
 
+S = TypeVar("S")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Answer(Generic[S]):
     """A page of a search and its metadata; None for what the server did not report.
 
-    last_sort: the sort values of the last hit; hits: the number of hits in this page.
+    samples: Samples, or what a caller keeps of the page in their place; last_sort: the sort values of the last hit; hits: the number of
+    hits in this page.
     """
 
-    samples: Samples
+    samples: S
     scroll_id: str | None
     pit_id: str | None
     timed_out: bool | None
@@ -190,7 +194,7 @@ class Decoder:
         """Parse a JSON list of hits. Raises Malformed for anything else."""
         return self._samples(self._reader.read(body, whole=False))
 
-    def answer(self, body: Body) -> Answer:
+    def answer(self, body: Body) -> Answer[Samples]:
         """Parse a whole answer to a search. Raises Malformed for anything else."""
         page = self._reader.read(body, whole=True)
         response = page.response

@@ -241,6 +241,22 @@ _TAIL_BYTES = 10_000
 _LAST_SORT = re.compile(rb'"sort"\s*:\s*(\[[^][]*\])\s*\}\s*\]\s*\}\s*\}\s*\Z')
 
 
+class _Hits(msgspec.Struct):
+    hits: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Found(msgspec.Struct):
+    hits: _Hits = msgspec.field(default_factory=_Hits)
+
+
+_FOUND = msgspec.json.Decoder(_Found)
+
+
+def raw_hits(body: Body) -> bytes:
+    """Return the hits of an answer that was parsed before, as the JSON list that it is in there."""
+    return bytes(_FOUND.decode(body).hits.hits)
+
+
 class _Sorted(msgspec.Struct):
     sort: list[Any] | None = None
 

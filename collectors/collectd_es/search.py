@@ -10,7 +10,7 @@ import asyncio
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from collectors.collectd_es.client import ContextGone, NoIndex, check_all_read, check_whole
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from collectors.collectd_es.client import Server
-    from collectors.collectd_es.parse import Answer, Samples
+    from collectors.collectd_es.parse import Answer
     from collectors.collectd_es.query import Query
+
+S = TypeVar("S")
 
 RETRY_SECONDS = 0.2
 TURNS_UNTIL_SENT = 6
@@ -96,10 +98,10 @@ class Pages(Protocol):
         ...
 
 
-async def read(pages: Pages, decode: Callable[[bytes], Answer], size: int) -> list[Samples]:
-    """Return all samples of a slice. Raises Incomplete unless every page was complete and all documents were read."""
+async def read(pages: Pages, decode: Callable[[bytes], Answer[S]], size: int) -> list[S]:
+    """Return the samples of each page of a slice. Raises Incomplete unless every page was complete and all documents were read."""
     make, ahead, total, retries = pages.first, None, None, pages.retries
-    found: list[Samples] = []
+    found: list[S] = []
     documents = 0
     try:
         while True:
@@ -145,7 +147,7 @@ def find_id(name: re.Pattern[bytes], body: bytes) -> str | None:
     return found[1].decode() if found else None
 
 
-def _decode_whole(decode: Callable[[bytes], Answer], body: bytes) -> Answer:
+def _decode_whole(decode: Callable[[bytes], Answer[S]], body: bytes) -> Answer[S]:
     try:
         answer = decode(body)
     except Malformed as error:
@@ -170,7 +172,7 @@ async def _cancel(task: asyncio.Future[bytes] | None) -> None:
 _SCROLL_ID = re.compile(rb'"_scroll_id"\s*:\s*"([^"]+)"')
 
 
-async def read_scroll_slice(server: Server, search: Search, number: int, slices: int, decode: Callable[[bytes], Answer]) -> list[Samples]:
+async def read_scroll_slice(server: Server, search: Search, number: int, slices: int, decode: Callable[[bytes], Answer[S]]) -> list[S]:
     """Return the samples of one slice of a search. Raises Transient or Fatal; then all slices must be read again."""
     parameters = f"?scroll={search.keep_alive}s&allow_partial_search_results=false{search.allow_missing}{search.filter}"
     target, body = f"/{search.path}/_search{parameters}", search.body(number, slices) | {"sort": ["_doc"]}
@@ -258,7 +260,7 @@ class PointInTimeSlice:
     slices: int
     retries: ClassVar[int] = 2
 
-    async def read(self, decode: Callable[[bytes], Answer]) -> list[Samples]:
+    async def read(self, decode: Callable[[bytes], Answer[S]]) -> list[S]:
         """Return the samples. Raises Transient or Fatal."""
         return await read(self, decode, self.search.size)
 

@@ -3,7 +3,7 @@
 config        what a [[source]] and `archive` take         datasets      directions to datasets, interface names
 collector     live: fetch, parse, join                     client        requests to the service over HTTP
 parse         answers and saved files to points            to_batches    points to rows and batches
-saved_files   saved rates
+saved_files   saved rates                                raw_files     fetched points as saved rates
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tokiod.collector import Collector, SavedCollector, Site
+    from tokiod.collector import Collector, RawSource, SavedCollector, Site
 
-__all__ = ["Config", "Saved", "live", "saved"]
+__all__ = ["Config", "Saved", "live", "raw", "saved"]
 
 
 def live(config: Config, site: Site) -> Collector:
@@ -33,3 +33,10 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedColl
     from collectors.esnet_snmp.saved_files import opened
 
     return opened(inputs, options, site)
+
+
+def raw(config: Config, site: Site) -> RawSource:
+    """Return the raw output of ESnet's service."""
+    from collectors.esnet_snmp.raw_files import RawRates
+
+    return RawRates(config, site)

@@ -42,8 +42,8 @@ class EsnetSnmp:
         self._unknown: dict[str, float] = {}
 
     async def collect(self, window: Window) -> WindowData:
-        """Return both directions. Raises Fatal if all interfaces are unknown to the service, Transient or Fatal for a failed request."""
-        points = await self._points(window)
+        """Return both directions. Raises as points()."""
+        points = await self.points(window)
         dropped = Counter({UNKNOWN_INTERFACE: len(self._columns) - len({name for name, _ in points})})
         for one in points.values():
             dropped.update(one.dropped)
@@ -52,7 +52,7 @@ class EsnetSnmp:
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows of a window have known points by now."""
-        return self._count(await self._points(window), window)
+        return self._count(await self.points(window), window)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -61,7 +61,11 @@ class EsnetSnmp:
     def _count(self, points: dict[Series, Points], window: Window) -> int:
         return count(points, int(self._config.interval), self.step, window)
 
-    async def _points(self, window: Window) -> dict[Series, Points]:
+    async def points(self, window: Window) -> dict[Series, Points]:
+        """Return the points that cover a part of a window, of all interfaces that the service knows.
+
+        Raises Fatal if it knows none of them, Transient or Fatal for a failed request.
+        """
         now = self._clock.monotonic()
         wanted = [name for name in self._columns if now >= self._unknown.get(name, now)]
         series = [(name, direction) for name in wanted for direction in DATASETS]

@@ -5,6 +5,7 @@ collector         live: fetch, parse, join                 client            wha
 client_mysql      a MySQL or MariaDB server                client_sqlite     a SQLite file
 parse_inventory   OSTs, OSSs, MDSs and MDTs                parse_timestamps  local time stamps to UTC
 to_batches        rows to batches                          saved_files       saved copies
+raw_files         fetched rows as a copy
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tokiod.collector import Collector, SavedCollector, Site
+    from tokiod.collector import Collector, RawSource, SavedCollector, Site
 
-__all__ = ["Config", "Saved", "live", "saved"]
+__all__ = ["Config", "Saved", "live", "raw", "saved"]
 
 
 def live(config: Config, site: Site) -> Collector:
@@ -37,3 +38,10 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedColl
     from collectors.lmt.saved_files import opened
 
     return opened(inputs, options, site)
+
+
+def raw(config: Config, site: Site) -> RawSource:
+    """Return the raw output of a database that LMT fills."""
+    from collectors.lmt.raw_files import RawTables
+
+    return RawTables(config, site)

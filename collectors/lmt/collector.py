@@ -46,6 +46,15 @@ class Options:
     mdt_names: MdtNames
 
 
+@dataclass(frozen=True, slots=True)
+class RawRows:
+    """The rows of a window. span: its TS_IDs; info: the rows of tables of names; numbers: of the other tables, an array per column."""
+
+    span: Span
+    info: Info
+    numbers: dict[str, dict[str, NDArray[Any]]]
+
+
 def connected(config: Config, site: Site) -> Lmt:
     """Return the collector of a database that LMT fills."""
     zone = ZoneInfo(config.timezone) if config.timezone else site.calendar.zone
@@ -85,6 +94,15 @@ class Lmt:
             for table, numbers in zip(TABLES, tasks, strict=True):
                 found += batches(table, await numbers, span, inventory)
         return WindowData(found, None, +dropped)
+
+    async def rows(self, window: Window) -> RawRows:
+        """Return the rows that collect() reads. Raises as that does."""
+        schema, local = await self._schema(), await self._local_time()
+        await self._check_complete(window, local)
+        inventory = await self._read_inventory(schema)
+        span = await self._span(window, local, Counter())
+        async with started(self._numbers(table, _present(table, schema), inventory, span) for table in TABLES) as tasks:
+            return RawRows(span, dict(self._info), {table.name: await numbers for table, numbers in zip(TABLES, tasks, strict=True)})
 
     async def count(self, window: Window) -> int | None:
         """Return the number of rows of the window's TS_IDs."""

@@ -44,7 +44,7 @@ class Lustre:
         self._commands = LustreCommands(config, site.clock)
         self._homes = Homes(config.homes)
         self._columns = Columns()
-        self._filesystems: set[str] = set()
+        self.filesystems: set[str] = set()
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset; the cells of a failed command are missing, and the failure is counted.
@@ -52,12 +52,8 @@ class Lustre:
         Raises Transient for a window that is not the current one or ended before a command did, and the first error if all commands
         failed.
         """
-        if not window.start <= self._clock.time() < window.end:
-            raise Transient(f"{window} is not the current window, and Lustre reports only its present state")
-        seen, outcomes = _Seen(), await self._commands.run(window)
+        seen, outcomes = _Seen(), await self._outcomes(window)
         failed = [(name, outcome) for name, outcome in outcomes if isinstance(outcome, CollectError)]
-        if len(failed) == len(outcomes):
-            raise failed[0][1]
         seen.dropped.update(f"{name}: {reason(error)}" for name, error in failed)
         for name, outcome in outcomes:
             if not isinstance(outcome, CollectError):
@@ -65,6 +61,14 @@ class Lustre:
         self._columns.add(seen.cells)
         found = list(batches([(window.start, seen.cells)], self.step, self._columns, sorted(self._config.datasets())))
         return WindowData(found, seen.records, seen.dropped)
+
+    async def printed(self, window: Window) -> list[bytes]:
+        """Return what each command printed that did not fail. Raises as collect()."""
+        outcomes = await self._outcomes(window)
+        printed = [(name, outcome) for name, outcome in outcomes if not isinstance(outcome, CollectError)]
+        for name, output in printed:
+            self._read(name, output, _Seen())
+        return [output.stdout for _, output in printed]
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: there is no past to count."""
@@ -74,18 +78,26 @@ class Lustre:
         """Wait for commands that are being killed."""
         await self._commands.close()
 
+    async def _outcomes(self, window: Window) -> list[tuple[str, Output | CollectError]]:
+        if not window.start <= self._clock.time() < window.end:
+            raise Transient(f"{window} is not the current window, and Lustre reports only its present state")
+        outcomes = await self._commands.run(window)
+        if all(isinstance(outcome, CollectError) for _, outcome in outcomes):
+            raise next(outcome for _, outcome in outcomes if isinstance(outcome, CollectError))
+        return outcomes
+
     def _read(self, name: str, output: Output, seen: _Seen) -> None:
         """Parse one output; that of lctl comes last, when the mounts' file systems are known."""
         if name == LCTL:
             devices = parse_dl.parse(output.stdout)
-            served = {target: nid for target, nid in devices.served.items() if target[:-8] in self._filesystems}
+            served = {target: nid for target, nid in devices.served.items() if target[:-8] in self.filesystems}
             self._homes.learn(served)
             seen.dropped.update(devices.dropped)
             seen.records += len(served)
             cells = failover(self._homes.away(served), seen.dropped)
         else:
             listing = parse_df.parse(output.stdout)
-            self._filesystems |= {target[:-8] for target in listing.targets}
+            self.filesystems |= {target[:-8] for target in listing.targets}
             seen.dropped.update(listing.dropped)
             seen.records += len(listing.targets)
             cells = fullness(listing.targets) if self._config.fullness else {}

@@ -6,7 +6,7 @@ parse             an output: bytes to tables               parse_legend      wha
 parse_rectangles  regular outputs, much faster             parse_timestamps  local time stamps to UTC
 series            metrics to columns                       to_batches        tables to batches
 saved_files       saved outputs                            saved_inputs      outputs in files, directories and archives
-parse_workers     many outputs, in worker processes
+parse_workers     many outputs, in worker processes        raw_files         fetched outputs as an archive of them
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tokiod.collector import Collector, SavedCollector, Site
+    from tokiod.collector import Collector, RawSource, SavedCollector, Site
 
-__all__ = ["Config", "Saved", "live", "saved"]
+__all__ = ["Config", "Saved", "live", "raw", "saved"]
 
 
 def live(config: Config, site: Site) -> Collector:  # noqa: ARG001 - mmperfmon is queried in UTC
@@ -36,3 +36,10 @@ def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedColl
     from collectors.mmperfmon.saved_files import opened
 
     return opened(inputs, options, site)
+
+
+def raw(config: Config, site: Site) -> RawSource:
+    """Return the raw output of mmperfmon."""
+    from collectors.mmperfmon.raw_files import RawOutputs
+
+    return RawOutputs(config, site)

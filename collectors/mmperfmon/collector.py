@@ -63,12 +63,16 @@ class Mmperfmon:
         dropped: Counter[str] = Counter()
         rows = []
         for query in self._options.queries:
-            output = await self._output(query, window)
+            _, output = await self._output(query, window)
             dropped.update(output.dropped)
             rows += [measured(table, Buckets(UTC, self.step), self._series, window, dropped) for table in output.tables]
         return rows, dropped
 
-    async def _output(self, query: str, window: Window) -> Output:
+    async def printed(self, window: Window) -> dict[str, bytes]:
+        """Return what each query printed for a window and the bucket after it, complete. Raises Transient or Fatal."""
+        return {query: (await self._output(query, window))[0] for query in self._options.queries}
+
+    async def _output(self, query: str, window: Window) -> tuple[bytes, Output]:
         line = command_line(self._options, query, window)
         text = printed(await self._commands.run(line, key=query, seconds=self._seconds, environment={"COLUMNS": "30000"}), query)
         output = parse(text)
@@ -76,7 +80,7 @@ class Mmperfmon:
             raise Transient(f"query {query}: the output is incomplete: {', '.join(missing)}")
         if text.strip() and not output.legends:
             raise Transient(f"query {query}: the output has no table, it begins with {text.split()[0].decode(errors='replace')[:100]!r}")
-        return output
+        return text, output
 
 
 def _records(rows: list[Rows]) -> int:

@@ -15,6 +15,7 @@ from tokiod.analysis.export import Exported
 from tokiod.analysis.health import Health
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
+from tokiod.cli.commands.fetch import FetchedFiles
 from tokiod.cli.commands.ls import Listing
 from tokiod.cli.commands.report import Report
 from tokiod.cli.commands.seal import Sealed
@@ -33,6 +34,7 @@ PRINTED: dict[str, Any] = {
     "backfill": Backfill | list[Backfill],
     "badost": list[Correlation],
     "export": Exported,
+    "fetch": FetchedFiles,
     "gaps": list[Gap],
     "health": Health,
     "job": dict[str, float | int | str | None],

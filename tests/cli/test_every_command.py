@@ -58,6 +58,7 @@ CALLS = {
     "tokioctl badost": [str(LOG)],
     "tokioctl completion": ["bash"],
     "tokioctl export": [f"fs:{DAY}", "datatargets/readbytes"],
+    "tokioctl fetch": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00", "--output", "{directory}/raw"],
     "tokioctl gaps": [],
     "tokioctl health": ["{directory}/full.hdf5"],
     "tokioctl job": ["--system", "fs", "--start", f"{DAY}T00:00:00", "--end", f"{DAY}T00:01:00"],

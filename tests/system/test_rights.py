@@ -65,6 +65,7 @@ def arguments(site, user, command):
         "completion": ["bash"],
         "demo": ["--seconds", "10", "--directory", own / "demo"],
         "export": ["one:2018-01-28", "datatargets/readbytes"],
+        "fetch": ["one-lmt", *SPAN, "--output", own / "raw"],
         "health": ["one:2018-01-28"],
         "job": ["--system", "one", "--start", SPAN[0], "--end", SPAN[1]],
         "keygen": [own, "key"],

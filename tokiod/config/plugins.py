@@ -23,7 +23,7 @@ import collectors
 from tokiod.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from tokiod.collector import Plugin
+    from tokiod.collector import Plugin, RawSource, Site, SourceConfig
 
 ENTRY_POINTS = "tokiod.collectors"
 _PARTS = ("Config", "Saved", "live", "saved")
@@ -76,6 +76,14 @@ def load(kind: str) -> Plugin:
     if missing := [part for part in _PARTS if not hasattr(plugin, part)]:
         raise ConfigError([f"source kind {kind!r} of {provider} is not a plugin: it has no {', '.join(missing)}"])
     return cast("Plugin", plugin)
+
+
+def raw_source(config: SourceConfig, site: Site) -> RawSource:
+    """Return what fetches the raw output of a source. Raises ConfigError for a kind that can't."""
+    make = getattr(load(config.kind), "raw", None)
+    if make is None:
+        raise ConfigError([f"{config.name}: raw output of kind {config.kind!r} can't be fetched: it has no raw()"])
+    return cast("RawSource", make(config, site))
 
 
 def _providers() -> dict[str, list[Provider]]:

@@ -5,12 +5,13 @@ By ISA-L, which takes a third of zlib's time and releases the GIL. isal.igzip re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from isal import isal_zlib
+from isal import igzip, isal_zlib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 GZIP = b"\x1f\x8b"
 """The first bytes of gzip data, whatever a file's name is."""
@@ -46,3 +47,8 @@ def _fed(unpacker: isal_zlib.Decompress, packed: bytes, size: int) -> bytes:
         return unpacker.decompress(packed, size)
     except _BROKEN as error:
         raise BrokenGzip(f"damaged gzip data: {error}") from None
+
+
+def packed_file(path: Path) -> BinaryIO:
+    """Create a gzip file. Raises OSError."""
+    return cast("BinaryIO", igzip.open(path, "wb"))  # type: ignore[no-untyped-call]  # its stubs lack the types

@@ -188,7 +188,7 @@ def replacing(target: Path, files: Files = REAL) -> Iterator[Path]:
     try:
         yield temporary
         put_in_place(temporary, target, files)
-    except Exception:
+    except (Exception, KeyboardInterrupt):
         with contextlib.suppress(OSError):
             files.unlink(temporary)
         raise
