@@ -33,7 +33,7 @@ def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
     floors, own = [], []
     for _ in range(5 if quick else 21):
         floors.append(asyncio.run(_microseconds()))
-        with stages.recording(directory / "run", "collectors"):
+        with stages.recording(directory / "rings", directory / "run", "collectors"):
             own.append(asyncio.run(_microseconds()))
     floor, ours = statistics.median(floors), statistics.median(own)
     ratio, note = statistics.median(o / f for f, o in zip(floors, own, strict=True)), f"{ours - floor:.1f} us for the recording"

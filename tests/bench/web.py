@@ -109,7 +109,7 @@ def _commits(scene: Scene) -> float:
     """Return the median seconds of the commits in the next turn: apply, sync and ledger."""
     begun = time.time()
     time.sleep(TURN_SECONDS)
-    windows = [one for one in chosen(read_stages(scene.config.run), set(), begun) if one.kind == "window" and one.state == "stored"]
+    windows = [one for one in chosen(read_stages(scene.config.stages), set(), begun) if one.kind == "window" and one.state == "stored"]
     return statistics.median(sum(span.seconds for span in one.stages if span.stage in WRITER_STAGES) for one in windows)
 
 

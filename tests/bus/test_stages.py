@@ -71,9 +71,9 @@ def test_the_stages_of_a_thousand_windows_add_up_to_their_age_at_the_acknowledge
             return await asyncio.gather(*answers)
 
     with subprocess.Popen([sys.executable, Path(__file__).with_name("echo_writer.py"), endpoint, tmp_path / "stored"]) as writer:
-        with stages.recording(tmp_path, "collectors"):
+        with stages.recording(tmp_path / "rings", tmp_path / "run", "collectors"):
             stored = asyncio.run(scene())
-            recorded = {one.start: one for one in read_stages(tmp_path)}
+            recorded = {one.start: one for one in read_stages(tmp_path / "rings")}
         writer.kill()
     assert all(isinstance(one, Stored) for one in stored)
     assert recorded.keys() == clocks.keys()
@@ -125,11 +125,11 @@ def test_after_a_kill_at_any_write_what_was_recorded_is_read(tmp_path, window, m
 
     if not (child := os.fork()):
         monkeypatch.setattr(StageRing, "write", write_or_die)
-        with stages.recording(tmp_path, "collectors"):
+        with stages.recording(tmp_path / "rings", tmp_path / "run", "collectors"):
             record(window(1))
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    found = read_ring(stages.ring_path(tmp_path, "collectors"))
+    found = read_ring(stages.ring_path(tmp_path / "rings", "collectors"))
     assert (os.WIFSIGNALED(status), found.is_live, found.damaged) == (writes < len(WRITES), False, 0)
     assert {work.kind: sum(map(bool, work.marks)) for work in found.works} == dict(WRITES[:writes])
     assert [work.outcome for work in found.works if work.marks[-1]] == ["done"] * sum(bool(work.marks[-1]) for work in found.works)

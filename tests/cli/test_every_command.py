@@ -93,7 +93,7 @@ def directory(tmp_path):
         START, START + 86400, {"datatargets": GroupSpec(5, "lmt")}, {"datatargets/readbytes": MatrixSpec(("OST0000",), counter=True)}
     )
     create(tmp_path / "tts" / DAY / "fs.hdf5", spec, created=START)
-    with stages.recording(tmp_path, "writer"):
+    with stages.recording(tmp_path / "feed.stages", tmp_path, "writer"):
         stages.Rewriting("made", FileSlot("fs", tmp_path / "fs.hdf5", START, START + 86400)).end()
     (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n7,{START},{START + 60},fs\n")
     fullness = {name: MatrixSpec(("fs-OST0000",), counter=False) for name in ("fullness/bytes", "fullness/bytestotal")}

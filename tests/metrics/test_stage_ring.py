@@ -1,5 +1,6 @@
 """The ring survives a kill at any instant, is read while it is written, and goes on where the process before it was killed."""
 
+import fcntl
 import os
 import random
 import signal
@@ -18,7 +19,8 @@ WRITE = """\
 import sys
 from pathlib import Path
 from tokiod.metrics.stage_ring import StageRing
-ring = StageRing(Path(sys.argv[1]))
+path = Path(sys.argv[1])
+ring = StageRing(path, path.with_suffix(".lock"))
 while True:
     number = ring.next_number()
     for end, outcome in ((0, 0), (number, 1)):
@@ -27,6 +29,10 @@ while True:
     if not number % 1000:
         print(flush=True)
 """
+
+
+def opened(path):
+    return StageRing(path, path.with_suffix(".lock"))
 
 
 def put(ring, number, name="a", outcome=1):
@@ -65,7 +71,7 @@ def is_whole(one):
 
 
 def test_works_are_read_as_they_were_written_in_their_order_open_ones_too(tmp_path):
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         numbers = [ring.next_number() for _ in range(20)]
         for number in reversed(numbers):
             put(ring, number, f"source {number}", outcome=number % 2)
@@ -76,7 +82,7 @@ def test_works_are_read_as_they_were_written_in_their_order_open_ones_too(tmp_pa
 
 
 def test_the_oldest_works_are_overwritten(tmp_path):
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         for _ in range(SLOTS + 100):
             put(ring, ring.next_number())
         assert (ring.is_overwritten(100), ring.is_overwritten(101)) == (True, False)
@@ -86,7 +92,7 @@ def test_the_oldest_works_are_overwritten(tmp_path):
 
 def test_the_next_process_goes_on_after_the_last_number_with_the_same_names(tmp_path):
     for first, name in ((1, "a"), (4, "b"), (7, "a")):
-        with StageRing(tmp_path / "r") as ring:
+        with opened(tmp_path / "r") as ring:
             for number in range(first, first + 3):
                 assert ring.next_number() == number
                 put(ring, number, name)
@@ -95,7 +101,7 @@ def test_the_next_process_goes_on_after_the_last_number_with_the_same_names(tmp_
 
 def test_a_slot_of_which_a_kill_left_any_part_is_none_and_harms_no_other(tmp_path):
     torn = range(1, SLOT_BYTES)
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         for _ in range(2 * SLOT_BYTES):
             put(ring, ring.next_number())
     content = bytearray((tmp_path / "r").read_bytes())
@@ -107,25 +113,25 @@ def test_a_slot_of_which_a_kill_left_any_part_is_none_and_harms_no_other(tmp_pat
     whole = sorted({*range(1, 2 * SLOT_BYTES + 1)} - {2 * written for written in torn})
     assert found.works == [work(number) for number in whole]
     assert found.damaged == len(torn)
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         assert ring.next_number() == 2 * SLOT_BYTES + 1
 
 
 def test_a_name_of_which_a_kill_left_a_part_is_no_name(tmp_path):
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         put(ring, ring.next_number(), "first")
         ring.place_of("second")
     content = bytearray((tmp_path / "r").read_bytes())
     begin = content.index(b"second")
     content[begin + 3 : begin + 6] = bytes(3)
     (tmp_path / "r").write_bytes(content)
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         put(ring, ring.next_number(), "third")
     assert [one.name for one in read_ring(tmp_path / "r").works] == ["first", "third"]
 
 
 def test_names_that_find_no_place_do_not_end_the_recording(tmp_path):
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         for number in range(400):
             put(ring, ring.next_number(), f"{number:0200}")
     names = [one.name for one in read_ring(tmp_path / "r").works]
@@ -157,11 +163,11 @@ def test_what_is_read_while_it_is_written_is_whole(tmp_path):
 
 
 def test_what_a_killed_process_left_open_ends_as_failed_at_the_last_time_that_it_recorded(tmp_path):
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         for outcome in (1, 0, 1, 0):
             put(ring, ring.next_number(), outcome=outcome)
     assert [one.outcome for one in read_ring(tmp_path / "r").works] == ["done", "open", "done", "open"]
-    StageRing(tmp_path / "r").close()
+    opened(tmp_path / "r").close()
     ended = [(one.number, one.marks[-1], one.outcome) for one in read_ring(tmp_path / "r").works]
     assert ended == [(1, 19, "done"), (2, 40, "failed"), (3, 39, "done"), (4, 40, "failed")]
 
@@ -169,16 +175,29 @@ def test_what_a_killed_process_left_open_ends_as_failed_at_the_last_time_that_it
 def test_a_ring_belongs_to_one_process(tmp_path, monkeypatch):
     monkeypatch.setattr(stage_ring, "LOCK_TRIES", 2)
     with writing(tmp_path / "r"), pytest.raises(TokiodError, match="another process records"):
-        StageRing(tmp_path / "r")
+        opened(tmp_path / "r")
+
+
+def test_a_reader_sees_that_the_process_lives_and_no_lock_that_a_reader_can_take_stops_a_recording(tmp_path):
+    """A user who may read a file may take any shared lock on it, and any flock."""
+    opened(tmp_path / "r").close()
+    with (tmp_path / "r").open("rb") as file:
+        fcntl.lockf(file, fcntl.LOCK_SH)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with opened(tmp_path / "r") as ring:
+            put(ring, ring.next_number())
+            assert read_ring(tmp_path / "r").works == [work(1)]
+            assert read_ring(tmp_path / "r").is_live
+    assert not read_ring(tmp_path / "r").is_live
 
 
 def test_a_ring_of_another_boot_is_read_as_such_and_then_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(stage_ring, "boot_id", lambda: "an earlier boot".ljust(36))
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         put(ring, ring.next_number())
     monkeypatch.undo()
     assert read_ring(tmp_path / "r").boot == "an earlier boot".ljust(36)
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         assert ring.next_number() == 1
         assert read_ring(tmp_path / "r").works == []
 
@@ -187,6 +206,6 @@ def test_a_ring_of_another_boot_is_read_as_such_and_then_made_again(tmp_path, mo
 def test_a_file_that_is_no_ring_holds_nothing_and_is_made_one(tmp_path, content):
     (tmp_path / "r").write_bytes(content)
     assert read_ring(tmp_path / "r") is None
-    with StageRing(tmp_path / "r") as ring:
+    with opened(tmp_path / "r") as ring:
         put(ring, ring.next_number())
     assert read_ring(tmp_path / "r").works == [work(1)]

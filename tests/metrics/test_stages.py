@@ -27,8 +27,8 @@ WAITED, COMPUTED = 0.05, 0.02
 @pytest.fixture
 def recorded(tmp_path):
     """Record here; call it for what was recorded."""
-    with stages.recording(tmp_path, "collectors"):
-        yield lambda: read_ring(stages.ring_path(tmp_path, "collectors")).works
+    with stages.recording(tmp_path / "rings", tmp_path / "run", "collectors"):
+        yield lambda: read_ring(stages.ring_path(tmp_path / "rings", "collectors")).works
 
 
 async def answers(times=1, error=None):
@@ -216,28 +216,28 @@ def test_work_that_ends_after_its_slot_was_taken_takes_another(recorded):
 
 
 def test_outside_of_a_recording_nothing_is_recorded_and_everything_works(tmp_path):
-    with stages.recording(tmp_path, "writer"):
+    with stages.recording(tmp_path / "rings", tmp_path / "run", "writer"):
         rewriting = Rewriting("sealed", DAY)
     rewriting.end()
     assert asyncio.run(collecting(answers(), "a", WINDOW, 1.0)) is COLLECTED
     with stages.Commit() as commit, commit.stage("sync", []):
         pass
-    assert [work.outcome for work in read_ring(stages.ring_path(tmp_path, "writer")).works] == ["open"]
+    assert [work.outcome for work in read_ring(stages.ring_path(tmp_path / "rings", "writer")).works] == ["open"]
 
 
 def test_a_ring_that_can_not_be_made_is_logged_and_stops_nothing(tmp_path):
-    (tmp_path / stages.DIRECTORY).mkdir(mode=0o700)
-    stages.ring_path(tmp_path, "writer").mkdir()
-    with capture_logs() as logs, stages.recording(tmp_path, "writer"):
+    (tmp_path / "rings").mkdir(mode=0o750)
+    stages.ring_path(tmp_path / "rings", "writer").mkdir()
+    with capture_logs() as logs, stages.recording(tmp_path / "rings", tmp_path / "run", "writer"):
         Rewriting("sealed", DAY).end()
     assert [log["event"] for log in logs] == ["stages.failed"]
     assert "Is a directory" in logs[0]["reason"]
 
 
-def test_the_ring_is_for_the_daemon_s_user_alone(tmp_path):
-    with stages.recording(tmp_path, "writer"):
+def test_readers_may_read_the_rings_and_the_lock_is_for_the_daemon_s_user_alone(tmp_path):
+    with stages.recording(tmp_path / "rings", tmp_path / "run", "writer"):
         pass
-    path = stages.ring_path(tmp_path, "writer")
-    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    with StageRing(path) as ring:
+    path, lock = stages.ring_path(tmp_path / "rings", "writer"), tmp_path / "run" / "writer.stages.lock"
+    assert [one.stat().st_mode & 0o777 for one in (path, path.parent, lock, lock.parent)] == [0o640, 0o750, 0o600, 0o700]
+    with StageRing(path, lock) as ring:
         assert ring.next_number() == 1

@@ -16,11 +16,11 @@ def work(number, kind, *marks, outcome="done", name="a", window=0, attempt=0):
     return Work(number, times, WALL, START + 60 * window, nbytes, 60, attempt, name, kind, outcome)
 
 
-def save(run, role, works):
+def save(directory, role, works):
     """Write works into the ring of a role that no process holds."""
-    path = ring_path(run, role)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with StageRing(path) as ring:
+    path = ring_path(directory, role)
+    path.parent.mkdir(mode=0o750, exist_ok=True)
+    with StageRing(path, path.with_suffix(".lock")) as ring:
         for one in works:
             marks = [*one.marks, *[0] * (5 - len(one.marks))]
             outcome, kind, name = OUTCOMES.index(one.outcome), KINDS.index(one.kind), ring.place_of(one.name)

@@ -64,7 +64,7 @@ def settle(scene):
 
 
 def windows(scene, since=0.0):
-    return [one for one in read_stages(scene.config.run) if one.kind == "window" and one.stages[-1].start >= since]
+    return [one for one in read_stages(scene.config.stages) if one.kind == "window" and one.stages[-1].start >= since]
 
 
 def wait_open(scene, stage):

@@ -7,6 +7,7 @@
     .tokiod                   0700: the ledger and the lock
     .tokiod-readers           0750: which process writes the archive, and a copy of the ledger
     the bus's directory       0700: the bus, the control socket, the running configuration, the counts of metrics
+    the stages' directory     0750: when each stage of each window began, as the ledger's copy names them
 
 A right to read is a right to lock: a reader with the lock open could keep the daemon from starting, and one with the ledger's shared
 memory open could keep it from recording. So readers get copies of both.
@@ -34,9 +35,18 @@ SHARED_DIRECTORY_MODE, SHARED_FILE_MODE = 0o750, 0o640
 
 def make_private(directory: Path) -> None:
     """Make a directory for this user alone, or accept an existing one. Raises OSError, and TokiodError for one of another user."""
+    _make(directory, PRIVATE_DIRECTORY_MODE)
+
+
+def make_shared(directory: Path) -> None:
+    """Make a directory that readers may enter. As make_private()."""
+    _make(directory, SHARED_DIRECTORY_MODE)
+
+
+def _make(directory: Path, mode: int) -> None:
     if not directory.exists():
         refuse_root(directory)
-    directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, exist_ok=True)
+    directory.mkdir(mode=mode, exist_ok=True)
     check_private(directory)
 
 

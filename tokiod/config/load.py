@@ -256,6 +256,12 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return Path(path).parent if kind == "ipc" else self.archive.private
 
     @property
+    def stages(self) -> Path:
+        """The directory of the rings of stages: next to the socket of the feed, whose readers may read it; the private one without it."""
+        kind, _, path = self.feed.endpoint.partition("://")
+        return Path(f"{path}.stages") if kind == "ipc" else self.run / "stages"
+
+    @property
     def control(self) -> Path:
         """The Unix socket on which a daemon takes commands of its own user."""
         return self.run / CONTROL_SOCKET

@@ -9,6 +9,9 @@ memory. Each slot has its own checksum instead of a sequence lock: a reader neve
 processor, and so does the reader of a file whose process was killed at that instant.
 Times are ns of the machine's monotonic clock, which all processes of one boot share. Each slot has its own distance to the wall clock,
 which may be set at any time. After a reboot the file shows the boot before, until the daemon starts again.
+
+Readers may open the file, so they may lock it. The process that records holds an exclusive lock on another file, which is private, and a
+shared one on this file, which no lock of a reader is in the way of: it shows that the process lives. A reader asks for it and takes none.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from zlib import crc32
 
 import msgspec
 
-from tokiod.archive.rights import PRIVATE_FILE_MODE
+from tokiod.archive.rights import PRIVATE_FILE_MODE, SHARED_FILE_MODE
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
@@ -59,6 +62,8 @@ FILE_BYTES = NAMES_END + SLOTS * SLOT_BYTES
 _pack, _pack_slot = _BODY.pack, struct.Struct(f"<{_BODY.size}sI").pack_into
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PAUSE = threading.Event()
+_FLOCK = struct.Struct("hhqqi4x")
+"""struct flock: type, whence, start, length, pid."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -96,19 +101,16 @@ class Recording(msgspec.Struct, frozen=True):
 class StageRing:
     """The ring of this process."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: Path) -> None:
         """Open the file, or make it again if it is of another boot or damaged. Raises OSError, and TokiodError if it is taken.
 
-        What the process before left open ends as failed, at the last time that it recorded.
+        What the process before left open ends as failed, at the last time that it recorded. lock: a file in a private directory.
         """
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+        self._lock = _locked(lock)
         try:
-            _lock(self._fd, path)
-            # A write into a mapped page for which the disk has no space ends the process with SIGBUS.
-            os.posix_fallocate(self._fd, 0, FILE_BYTES)
-            self._map = mmap.mmap(self._fd, FILE_BYTES)
+            self._fd, self._map = _mapped(path)
         except BaseException:
-            os.close(self._fd)
+            os.close(self._lock)
             raise
         if _read_head(self._map) != boot_id():
             self._map[:] = bytes(len(self._map))
@@ -116,7 +118,7 @@ class StageRing:
             self._map[: len(head) + _CRC.size] = head + _CRC.pack(crc32(head))
         names, self._names_end = _read_names(self._map)
         self._names = {name: place for place, name in enumerate(names)}
-        slots = list(_read_slots(self._map))
+        slots = list(_whole(_used(self._map[:])))
         self._last = max((slot[0] for slot in slots), default=0)
         last_time = max((time for slot in slots for time in slot[1 : 1 + MARKS]), default=0)
         for *fields, kind, outcome in slots:
@@ -146,9 +148,10 @@ class StageRing:
             _pack_slot(self._map, NAMES_END + slot[0] % SLOTS * SLOT_BYTES, body, crc32(body))
 
     def close(self) -> None:
-        """Unmap the file and release its lock."""
+        """Unmap the file and release its locks."""
         self._map.close()
         os.close(self._fd)
+        os.close(self._lock)
 
     def __enter__(self) -> Self:
         return self
@@ -182,9 +185,9 @@ def read_ring(path: Path) -> Recording | None:
     if (boot := _read_head(content)) is None:
         return None
     names, _ = _read_names(content)
-    slots = sorted(_read_slots(content))
-    used = sum(content[place : place + SLOT_BYTES] != _EMPTY for place in range(NAMES_END, len(content), SLOT_BYTES))
-    return Recording(boot, is_live, [_work(slot, names) for slot in slots], used - len(slots))
+    used = _used(content)
+    slots = sorted(_whole(used))
+    return Recording(boot, is_live, [_work(slot, names) for slot in slots], len(used) - len(slots))
 
 
 def _work(slot: tuple[int, ...], names: list[str]) -> Work:
@@ -216,29 +219,47 @@ def _read_names(content: bytes | mmap.mmap) -> tuple[list[str], int]:
     return names, place
 
 
-def _read_slots(content: bytes | mmap.mmap) -> Iterator[tuple[int, ...]]:
+def _used(content: bytes) -> list[bytes]:
+    """Return the slots that were written, wholly or in part."""
+    return [slot for place in range(NAMES_END, FILE_BYTES, SLOT_BYTES) if (slot := content[place : place + SLOT_BYTES]) != _EMPTY]
+
+
+def _whole(slots: list[bytes]) -> Iterator[tuple[int, ...]]:
     """Yield the fields of each slot that is whole."""
-    for place in range(NAMES_END, FILE_BYTES, SLOT_BYTES):
-        slot = content[place : place + SLOT_BYTES]
+    for slot in slots:
         body = slot[: _BODY.size]
         if slot[_BODY.size :] == _CRC.pack(crc32(body)):
             yield _BODY.unpack(body)
 
 
-def _is_locked(fd: int) -> bool:
+def _mapped(path: Path) -> tuple[int, mmap.mmap]:
+    """Open a ring for this process and map it. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SHARED_FILE_MODE)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+        # A write into a mapped page for which the disk has no space ends the process with SIGBUS.
+        os.posix_fallocate(fd, 0, FILE_BYTES)
+        return fd, mmap.mmap(fd, FILE_BYTES)
+    except BaseException:
+        os.close(fd)
+        raise
 
 
-def _lock(fd: int, path: Path) -> None:
+def _is_locked(fd: int) -> bool:
+    """Return whether a process holds the lock that shows that it lives."""
+    kind, *_ = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)))
+    return bool(kind != fcntl.F_UNLCK)
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor of a file with an exclusive lock. Raises OSError, TokiodError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE_MODE)
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             _PAUSE.wait(LOCK_PAUSE_SECONDS)
         else:
-            return
-    raise TokiodError(f"another process records in {path}")
+            return fd
+    os.close(fd)
+    raise TokiodError(f"another process records: it holds {path}")

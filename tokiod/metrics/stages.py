@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import structlog
 
-from tokiod.archive.rights import make_private
+from tokiod.archive.rights import make_private, make_shared
 from tokiod.errors import Refusal, TokiodError
 from tokiod.metrics import catalogue
 from tokiod.metrics.stage_ring import DONE, FAILED, KINDS, OPEN, REFUSED, STAGES, StageRing
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-DIRECTORY = "stages"
-"""Of the rings, in the daemon's private directory."""
 REWRITES: dict[str, Kind] = {"made": "make", "grown": "grow", "opened": "reopen", "sealed": "seal", "converted": "convert"}
 """By the change of the file; see FileChange."""
 _PLACES = {kind: place for place, kind in enumerate(KINDS)}
@@ -53,18 +51,21 @@ _rings: list[StageRing] = []
 """The ring of this process, if it records."""
 
 
-def ring_path(run: Path, role: Role) -> Path:
-    """Return where the process in a role records; run: the daemon's private directory."""
-    return run / DIRECTORY / f"{role}.ring"
+def ring_path(directory: Path, role: Role) -> Path:
+    """Return where the process in a role records; directory: that of the rings, which readers may enter."""
+    return directory / f"{role}.ring"
 
 
 @contextmanager
-def recording(run: Path, role: Role) -> Iterator[None]:
-    """Record the stages of this process in the block; run: the daemon's private directory. A failure is logged and stops nothing."""
-    path = ring_path(run, role)
+def recording(directory: Path, private: Path, role: Role) -> Iterator[None]:
+    """Record the stages of this process in the block. A failure is logged and stops nothing.
+
+    directory: of the rings; private: the daemon's own directory, for the lock.
+    """
     try:
-        make_private(path.parent)
-        _rings.append(ring := StageRing(path))
+        make_shared(directory)
+        make_private(private)
+        _rings.append(ring := StageRing(ring_path(directory, role), private / f"{role}.stages.lock"))
     except (TokiodError, OSError) as error:
         log.warning("stages.failed", reason=f"stages of the {role} are not recorded: {error}")
         yield

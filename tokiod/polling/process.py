@@ -86,7 +86,7 @@ class CollectorsProcess:
     async def run(self) -> None:
         """Collect until cancelled; then wait briefly for the windows in flight and close the collectors."""
         catalogue.start_counting(self._config, "collectors")
-        with stages.recording(self._config.run, "collectors"):
+        with stages.recording(self._config.stages, self._config.run, "collectors"):
             await self._collect()
 
     async def _collect(self) -> None:

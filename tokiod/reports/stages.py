@@ -9,12 +9,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from tokiod.errors import NoPermission
 from tokiod.metrics.stage_ring import KINDS, STAGES, read_ring
 from tokiod.metrics.stages import ring_path
 
@@ -104,14 +104,19 @@ class _Timed(NamedTuple):
     until: int
 
 
-def read_stages(run: Path) -> list[StagedWork]:
-    """Return all recorded windows and files, oldest first; run: the daemon's private directory. Raises OSError."""
+def read_stages(directory: Path) -> list[StagedWork]:
+    """Return all recorded windows and files, oldest first; directory: of the rings. Raises OSError, NoPermission for an outsider."""
     rings: dict[str, Recording] = {}
     roles: tuple[Role, Role] = ("collectors", "writer")
     for role in roles:
-        with suppress(FileNotFoundError):
-            if (found := read_ring(ring_path(run, role))) is not None:
-                rings[role] = found
+        try:
+            found = read_ring(ring_path(directory, role))
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            raise NoPermission(directory) from None
+        if found is not None:
+            rings[role] = found
     boots = {ring.boot for ring in rings.values()}
     now = time.monotonic_ns()
     timed = {role: _Timed(ring.works, now if ring.is_live else _last_time(ring.works)) for role, ring in rings.items()}

@@ -77,7 +77,7 @@ def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: 
 
     Raises ConfigError, ArchiveLocked if another process writes the archive, TokiodError for a directory or socket that can't be used.
     """
-    with _opened(load, clock, notifier) as process, stages.recording(process.run_directory, "writer"):
+    with _opened(load, clock, notifier) as process, stages.recording(*process.stage_directories, "writer"):
         process.serve(stopping, reloading)
     log.info("writer.stopped")
 
@@ -92,7 +92,10 @@ def _opened(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> Wri
 
 
 class WriterProcess:
-    """The parts of the writer: made by opening it, released in the reverse order by closing it. run_directory: the daemon's private one."""
+    """The parts of the writer: made by opening it, released in the reverse order by closing it.
+
+    stage_directories: where it records its stages, and the daemon's private directory.
+    """
 
     def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier, host: Host | None = None) -> None:
         """Open everything; load: reads the configuration, now and at each reload(). Raises as run()."""
@@ -109,7 +112,7 @@ class WriterProcess:
 
     def _open(self, config: Config, clock: Clock, stack: ExitStack) -> None:
         epoch, opened, host = uuid4().hex, stack.enter_context, self._host
-        self._repeats, self.run_directory = Repeats(clock), config.run
+        self._repeats, self.stage_directories = Repeats(clock), (config.stages, config.run)
         opened(ArchiveLock(config.archive.lock, owner=config.archive.owner))
         _separate_rights(config)
         _remove_temporary_files(config.archive.root, host.files)

@@ -21,8 +21,7 @@ def run(path, *arguments):
 @pytest.fixture
 def empty(tmp_path):
     path = configured(tmp_path, source("one"), source("other", system="gs"))
-    path.write_text(f'{path.read_text()}[bus]\nendpoint = "ipc://{tmp_path}/run/bus"\n')
-    (tmp_path / "run").mkdir()
+    path.write_text(f'{path.read_text()}[feed]\nendpoint = "ipc://{tmp_path}/feed"\n')
     return path
 
 
@@ -30,14 +29,14 @@ def empty(tmp_path):
 def path(empty):
     """Two windows and a file, recorded now."""
     wall = (int(time.time()) - 100) * 10**9
-    run = configuration.load(empty).run
+    rings = configuration.load(empty).stages
     collectors = [
         work(1, "collection", 1, 2, 3, 6, 7, name="one"), work(2, "submission", 7, 8, 20, name="one"),
         work(3, "collection", 1, 2, 3, 4, 5, name="other", outcome="failed"),
     ]  # fmt: skip
-    save(run, "collectors", [replace(one, wall=wall) for one in collectors])
+    save(rings, "collectors", [replace(one, wall=wall) for one in collectors])
     written = [work(1, "commit", 10, 11, 15, 18, 18.5, name="one"), work(2, "seal", 1, 90, name="fs")]
-    save(run, "writer", [replace(one, wall=wall) for one in written])
+    save(rings, "writer", [replace(one, wall=wall) for one in written])
     return empty
 
 
@@ -90,6 +89,6 @@ def test_a_picture_names_each_window_and_each_stage(path, tmp_path):
 def test_what_can_not_be_is_an_error_with_a_sentence(path, empty, tmp_path):
     assert "must end in .png, .svg or .pdf" in run(path, "--figure", "x.gif").stderr
     assert f"--trace: {tmp_path}/none/x.json: No such file or directory" in run(path, "--trace", f"{tmp_path}/none/x.json").stderr
-    for ring in (configuration.load(empty).run / "stages").iterdir():
+    for ring in configuration.load(empty).stages.iterdir():
         ring.unlink()
-    assert f"no stages are recorded in {configuration.load(empty).run}/stages" in run(empty).stderr
+    assert f"no stages are recorded in {configuration.load(empty).stages}:" in run(empty).stderr

@@ -19,7 +19,6 @@ from tokiod.cli.common.tables import PIPE_WIDTH, Printer, line, show, table
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
-from tokiod.metrics.stages import DIRECTORY
 from tokiod.reports.stages import chosen, read_stages, report
 from tokiod.reports.stages_text import draw_stages, format_seconds
 from tokiod.reports.stages_trace import trace
@@ -74,9 +73,9 @@ def stages_command(
     config = configuration.load(config_path)
     names = set() if source is None else {source, configured_source(config, source).system}
     now = SystemClock().time()
-    works = read_stages(config.run)
+    works = read_stages(config.stages)
     if not works:
-        raise Failed(f"no stages are recorded in {config.run / DIRECTORY}: the daemon has not run on this machine")
+        raise Failed(f"no stages are recorded in {config.stages}: the daemon has not run on this machine")
     first = moment("--since", since, zone_of(config.timezone), now)
     works = chosen(works, names, first)
     found = report(works, slowest)
