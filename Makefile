@@ -33,7 +33,7 @@ ONLY   ?=
 PAGE   ?=
 
 .PHONY: help demo test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
-.PHONY: read-while-writing walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
+.PHONY: read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      [PAGE=60]: a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes);"
@@ -54,6 +54,7 @@ help:
 	@echo "make simulate-ci        all seeds that ever failed, three old faults restored and found, then new seeds for three minutes"
 	@echo "make simulate-coverage  SEEDS=200: the share of lines and branches of the data path that the simulation runs"
 	@echo "make simulate-faults    [NAMES='a2 a12']: each fault of the review's first part restored; the first seed that finds it"
+	@echo "make screenshots  every view of the page at three widths, light and dark, with outliers, gaps and failures, to be looked at in dist/screenshots"
 	@echo "make walkthrough  what a newcomer types in a clean clone, at 80 columns; records it in dist/walkthrough.txt"
 	@echo "make tools     the examples of docs/tools.md: pandas, xarray, pytokio, h5dump, R and Octave read a live and a sealed file"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
@@ -151,6 +152,10 @@ fidelity-reading: install .venv-pytokio
 # Each fault takes some seconds; the patches of all are in tests/faults/patches.
 faults: install
 	@$(BIN)/python -m tests.faults $(NAMES)
+
+screenshots: install
+	@PYTHONPATH=tests/support $(BIN)/python -m tests.screenshots dist/screenshots
+	@PYTHONPATH=tests/support $(BIN)/python -m tests.screenshots --docs docs/web
 
 walkthrough: install
 	@$(BIN)/python -m tests.walkthrough dist/walkthrough.txt

@@ -3,13 +3,16 @@
 import json
 import socket
 import stat
+import time
 import zlib
 from collections import Counter
 from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
+from recorded_stages import save, work
 from waiting import wait_for
 from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, WebSite, decoded, values, window
 
@@ -194,7 +197,7 @@ def test_days_have_what_is_stored_due_and_lost_of_each_source(site):
 def test_systems_lists_datasets_and_the_state_of_each_source(site):
     answer = json.loads(site.get("/api/v1/systems").body)
     datasets = [{"name": name, "units": units, "step": STEP, "columns": 3} for name, units in ((COUNTER, "bytes"), (GAUGE, "%"))]
-    assert answer["systems"] == [{"name": "fs", "datasets": datasets, "day": DAY}]
+    assert answer["systems"] == [{"name": "fs", "datasets": datasets, "day": DAY, "fault": ""}]
     assert (answer["time"], answer["timezone"], answer["health"], answer["writer"]) == (NOW, "UTC", "down", False)
     (source,) = answer["sources"]
     assert (source["name"], source["system"], source["lag"], source["gaps"]["lost"]) == ("one", "fs", 20, 60)
@@ -346,3 +349,36 @@ def test_a_ledger_that_can_not_be_read_is_a_typed_error_and_the_process_stays(ow
     own_site.config.archive.ledger.write_bytes(b"no ledger at all" * 1000)
     assert own_site.error(matrix()) == (503, "archive_unreadable")
     assert own_site.get("/healthz").body == b"degraded: the archive can't be read\n"
+
+
+# ---- stages
+
+
+def test_the_stages_of_the_slowest_windows_and_of_all_are_answered(own_site):
+    assert json.loads(own_site.get("/api/v1/stages").body)["count"] == 0
+    wall = (int(time.time()) - 100) * 10**9
+    collectors = [
+        work(1, "collection", 1, 2, 3, 6, 7, name="one"),
+        work(2, "submission", 7, 8, 20, name="one"),
+        work(3, "collection", 1, 2, 3, 4, 5, name="gone"),
+    ]
+    save(own_site.config.stages, "collectors", [replace(one, wall=wall) for one in collectors])
+    own_site.config.stages.chmod(0o750)
+    wait_for(lambda: json.loads(own_site.get("/api/v1/stages").body)["count"] == 2, 30, "the rings are not read again")
+    found = json.loads(own_site.get("/api/v1/stages?slowest=1&start=-1h").body)
+    assert [(one["name"], one["seconds"], one["stages"][0]) for one in found["slowest"]] == [
+        ("one", 19.0, {"stage": "due", "start": wall / 1e9 + 1, "seconds": 1.0, "open": False})
+    ]
+    assert {row["stage"]: row["n"] for row in found["stages"]} == {"due": 2, "ask": 2, "fetch": 2, "parse": 2, "submit": 1, "bus": 1}
+    assert [one["name"] for one in json.loads(own_site.get("/api/v1/stages?source=one").body)["slowest"]] == ["one"]
+    assert json.loads(own_site.get("/api/v1/stages?start=-30s").body)["count"] == 0
+    assert own_site.error("/api/v1/stages?source=none") == (404, "unknown_source")
+    assert own_site.error("/api/v1/stages?slowest=201") == (400, "bad_parameter")
+
+
+def test_a_file_that_can_not_be_read_is_named_with_its_system(own_site):
+    own_site.file.unlink()
+    own_site.file.write_bytes(b"no HDF5")
+    (system,) = json.loads(own_site.get("/api/v1/systems").body)["systems"]
+    assert (system["datasets"], system["day"]) == ([], "")
+    assert system["fault"].startswith(f"{own_site.file}: ")

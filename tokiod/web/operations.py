@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tokiod.web import query, refusal
+from tokiod.web.recorded_stages import StageList
 from tokiod.web.views import DayList, GapList, Line, Point, Systems
 
 if TYPE_CHECKING:
@@ -88,6 +89,14 @@ OPERATIONS = (
         query.DAYS,
         (*_SPAN, refusal.UNKNOWN_SYSTEM),
         DayList,
+    ),
+    Operation(
+        "/api/v1/stages",
+        "stages",
+        "Where the time of windows and rewritten files went, as in `tokioctl stages --json`.",
+        query.STAGES,
+        (*_READ, refusal.UNKNOWN_SOURCE),
+        StageList,
     ),
     Operation(
         "/api/v1/events",

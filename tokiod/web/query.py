@@ -107,11 +107,22 @@ ACROSS = Parameter(
     "across", "How the targets of a row become one value: their sum, or the largest of them.", "sum|max", "sum or max", "sum", default="sum"
 )
 SOURCE = Parameter("source", "Of one source; of all by default.", _NAME, "the name of a source", "lmt", default="")
+SINCE = Parameter("start", f"Leave out what ended before: {_WHEN}.", _TIME, _WHEN, "-10m", default="-1h")
+SLOWEST = Parameter(
+    "slowest",
+    "How many of the windows and files that took longest are in the answer; the table is about all.",
+    "[0-9]{1,9}",
+    "a whole number from 1 to 200",
+    "20",
+    "20",
+    200,
+)
 
 PICTURE = (SYSTEM, DATASET, START, END, WIDTH, HOW)
 LINE = (SYSTEM, DATASETS, START, END, WIDTH, HOW, COLUMN, ACROSS)
 GAPS = (SOURCE, START, END)
 DAYS = (OF_SYSTEM, START, END)
+STAGES = (SOURCE, SINCE, SLOWEST)
 EVENTS = (OF_SYSTEM, OF_DATASET)
 
 
@@ -151,6 +162,11 @@ def span(given: Mapping[str, str], now: float, longest: int) -> Span:
     if end - start > longest:
         raise Refused(SPAN_TOO_LONG, f"the span has {end - start} s; the longest is {longest} s", "end")
     return Span(start, end)
+
+
+def since(given: Mapping[str, str], now: float) -> int:
+    """Return the UTC epoch second of the value of SINCE. Raises Refused."""
+    return _time(given, SINCE.name, now)
 
 
 def _time(given: Mapping[str, str], name: str, now: float) -> int:

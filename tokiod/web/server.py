@@ -86,6 +86,7 @@ class WebServer:
             "points": self._json_of(self.views.points),
             "gaps": self._json_of(self.views.gaps),
             "days": self._json_of(self.views.days),
+            "stages": self._json_of(self.views.stages),
             "events": self._events,
             "document": partial(_document, openapi_document()),
             "health": self._healthz,

@@ -25,7 +25,8 @@ from tokiod.tts.layout import is_counter
 from tokiod.web.absence import Absence
 from tokiod.web.kept_answers import KeptAnswers
 from tokiod.web.matrix import Header, encoded, pictured, strips
-from tokiod.web.query import MAX_CELLS, MAX_LEDGER_SPAN_SECONDS, MAX_READ_CELLS, picture, span
+from tokiod.web.query import MAX_CELLS, MAX_LEDGER_SPAN_SECONDS, MAX_READ_CELLS, picture, since, span
+from tokiod.web.recorded_stages import RecordedStages
 from tokiod.web.refusal import (
     BAD_PARAMETER,
     NO_DATA,
@@ -40,7 +41,7 @@ from tokiod.web.refusal import (
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from tokiod.reader.stitched import Stitched
     from tokiod.reports.gaps import Gap
     from tokiod.web.query import MatrixQuery
+    from tokiod.web.recorded_stages import StageList
 
     Parameters = Mapping[str, str]
 
@@ -71,11 +73,15 @@ class DatasetLine(msgspec.Struct, frozen=True):
 
 
 class SystemLine(msgspec.Struct, frozen=True):
-    """A system. datasets: of the newest file, none without one; day: that file's, as 2018-01-28, empty without one."""
+    """A system. datasets: of the newest file, none without one; day: that file's, as 2018-01-28, empty without one.
+
+    fault: why today's file can't be read; that of yesterday is described then.
+    """
 
     name: str
     datasets: list[DatasetLine]
     day: str
+    fault: str = ""
 
 
 class Systems(msgspec.Struct, frozen=True):
@@ -132,7 +138,7 @@ class Views:
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config, self._clock = config, clock
-        self._parts, self._kept = OpenParts(), KeptAnswers(KEPT_BYTES)
+        self._parts, self._kept, self._stages = OpenParts(), KeptAnswers(KEPT_BYTES), RecordedStages()
 
     def now(self) -> float:
         """Return the time, in UTC epoch seconds."""
@@ -148,10 +154,7 @@ class Views:
     def gaps(self, given: Parameters) -> GapList:
         """Return the gaps of all sources, or of one. Raises Refused, TokiodError, LedgerError."""
         config, now, wanted = self.config, self.now(), span(given, self.now(), MAX_LEDGER_SPAN_SECONDS)
-        known = {source.name for source in config.source if source.polled}
-        if (source := given["source"]) and source not in known:
-            raise Refused(UNKNOWN_SOURCE, f"no source is named so; known: {', '.join(sorted(known)) or 'none'}", "source")
-        path = self._ledger()
+        source, path = self._source(given, {one.name for one in config.source if one.polled}), self._ledger()
         found = [] if path is None else [gap for gap in self._gaps(path, source, now) if _overlap(gap, wanted)]
         return GapList(now, found[-MAX_GAPS:], max(0, len(found) - MAX_GAPS))
 
@@ -164,6 +167,16 @@ class Views:
             return DayList(now, config.timezone, [])
         with Ledger.open_readonly(path, checked=False) as ledger:
             return DayList(now, config.timezone, day_report.days(config, ledger, Window(wanted.start, wanted.end), now, given["system"]))
+
+    def stages(self, given: Parameters) -> StageList:
+        """Return where the time of windows and files went, of a source with the files of its system.
+
+        Raises Refused, TokiodError, OSError.
+        """
+        systems = {source.name: source.system for source in self.config.source}
+        source = self._source(given, systems.keys())
+        names = {source, systems[source]} if source else set()
+        return self._stages.since(self.config.stages, names, since(given, self._stages.now()), int(given["slowest"]))
 
     def matrix(self, given: Parameters, known_tag: str) -> tuple[str, bytes | None]:
         """Return the ETag of a picture, and its bytes, deflated by zlib; None in their place if the tag is the known one.
@@ -249,14 +262,23 @@ class Views:
         return readable_ledger(self.config.archive)
 
     def _system(self, name: str, now: float) -> SystemLine:
+        fault = ""
         for time in (now, now - DAY_SECONDS):
             day = Calendar(self.config.timezone).day(int(time))
             try:
                 part = self._parts.part(self.config.archive.file(day, name))
-            except (FileNotFoundError, TokiodError):
+            except FileNotFoundError:
                 continue
-            return SystemLine(name, [_dataset_line(part, dataset) for dataset in part.names], f"{day.date}")
-        return SystemLine(name, [], "")
+            except TokiodError as error:
+                fault = fault or str(error)
+                continue
+            return SystemLine(name, [_dataset_line(part, dataset) for dataset in part.names], f"{day.date}", fault)
+        return SystemLine(name, [], "", fault)
+
+    def _source(self, given: Parameters, known: Collection[str]) -> str:
+        if (source := given["source"]) and source not in known:
+            raise Refused(UNKNOWN_SOURCE, f"no source is named so; known: {', '.join(sorted(known)) or 'none'}", "source")
+        return source
 
     def _check_system(self, name: str) -> None:
         if name not in self.config.systems:

@@ -1,4 +1,4 @@
-// Drawing. The five states of a cell differ in shape too: a colour, the darkest colour, hatched, crossed in red, blank.
+// Drawing. The five states of a cell differ in shape too: a colour, the darkest colour with dots, hatched, crossed in red, blank.
 
 import { LOST, MISSING, NOT_DUE, stateOf } from "./api.js";
 
@@ -59,6 +59,7 @@ function paint(data, at, x, y, level, flags, table, isDark) {
   if (level) {
     [red, green, blue] = [table[3 * level], table[3 * level + 1], table[3 * level + 2]];
     if (isLine && flags & (MISSING | LOST)) red = green = blue = 200;
+    else if (level === 1 && x % HATCH === 3 && y % HATCH === 3) red = green = blue = 200;
   } else if (flags & LOST) {
     [red, green, blue] = isCross ? [255, 255, 255] : [200, 16, 46];
   } else if (flags & MISSING) {

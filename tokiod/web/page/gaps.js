@@ -40,7 +40,7 @@ export function drawGaps() {
   axis.style.height = at("axisnames").style.height = `${Math.max(1, names.length) * HIGH}px`;
   at("axisnames").replaceChildren(...names.map((name, row) => {
     const label = make("span", { textContent: name, title: name });
-    label.style.top = `${row * HIGH + 3}px`;
+    label.style.top = `${row * HIGH + (HIGH - 15) / 2}px`;
     return label;
   }));
   const context = fitted(axis), ratio = axis.width / axis.clientWidth, scale = axis.width / (days * DAY);

@@ -28,7 +28,8 @@ export const isShown = () => Boolean(picture);
 
 export async function loadMap() {
   const now = page.view(), mine = ++number, isCurrent = () => mine === number;
-  if (!now.dataset) return page.fail(new Error("The archive has no file of this system yet."));
+  at("map").classList.toggle("empty", !now.dataset);
+  if (!now.dataset) return page.fail(new Error(page.systems().systems.find((one) => one.name === now.system)?.fault || "The archive has no file of this system yet."));
   const what = { system: now.system, dataset: now.dataset }, width = Math.min(4096, Math.max(64, canvas.clientWidth));
   const time = page.systems().time, wanted = now.live ? { start: time - now.live, end: time } : now;
   const shown = (found) => {

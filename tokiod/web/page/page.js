@@ -4,14 +4,15 @@ import { json } from "./api.js";
 import { showCalendar } from "./calendar.js";
 import { drawGaps, showGaps } from "./gaps.js";
 import { draw, isShown, loadMap, middle, move, numbers, span, startMap, zoom } from "./map.js";
+import { showStages } from "./stages.js";
 import { at, button, duration, make, options, setZone, table } from "./words.js";
 
-const VIEWS = ["map", "calendar", "systems", "sources", "gaps"];
+const VIEWS = ["map", "calendar", "systems", "sources", "gaps", "stages"];
 const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000; // ms
 
 let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, isFirst = true;
 
-// ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of gaps days
+// ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of gaps days; of stages since=SECONDS and source
 
 function view() {
   const given = Object.fromEntries(new URLSearchParams(location.search));
@@ -25,6 +26,8 @@ function view() {
     dataset: names.includes(given.dataset) ? given.dataset : names.find((name) => name === "datatargets/readbytes") ?? names[0] ?? "",
     target: given.target ?? "",
     days: Math.min(400, Math.max(1, Math.round(Number(given.days)) || 7)),
+    since: Math.min(400 * 86400, Math.max(60, Math.round(Number(given.since)) || 3600)),
+    source: systems.sources.some((one) => one.name === given.source) ? given.source : "",
     ...(past ? { start: Number(given.start), end: Number(given.end) } : { live: Number(given.live) || 10800 }),
   };
 }
@@ -34,6 +37,7 @@ function go(changes) {
   if (changes.live) delete next.start, delete next.end;
   if (changes.start) delete next.live;
   if (next.view !== "gaps") delete next.days;
+  if (next.view !== "stages") delete next.since, delete next.source;
   history.pushState(null, "", `?${new URLSearchParams(Object.entries(next).filter(([, value]) => value !== ""))}`);
   show();
 }
@@ -54,17 +58,17 @@ function showSystems() {
     const [stored, due] = ["stored", "due"].map((what) => days.reduce((sum, day) => sum + day[what], 0));
     const troubles = sources.filter((source) => source.trouble).map((source) => `${source.name} ${source.trouble}`);
     return [
-      one.name, one.day || "none", troubles.join(", ") || "all in order", lags.length ? duration(Math.max(...lags)) : "-",
+      one.name, one.fault || one.day || "none", troubles.join(", ") || "all in order", lags.length ? duration(Math.max(...lags)) : "-",
       duration(sources.reduce((sum, source) => sum + source.gaps.seconds, 0)), due ? `${Math.floor((100 * stored) / due)} %` : "-", links,
     ];
   }));
 }
 
 function showSources() {
-  const head = ["source", "kind", "system", "state", "lag", "gaps", "lost", "today", "windows", "cells in 1 s", "last error"];
+  const head = ["source", "kind", "system", "state", "lag", "gaps", "lost", "today", "windows", "cells/s", "last error"];
   table(at("sourcetable"), head, systems.sources.map((one) => [
     one.name, one.kind, one.system, `${one.trouble || one.state}${one.reason ? `: ${one.reason}` : ""}`, one.lag === null ? "-" : duration(one.lag),
-    `${one.gaps.seconds} s`, `${one.gaps.lost} s`, one.today?.due ? `${Math.floor((100 * one.today.stored) / one.today.due)} %` : "-",
+    duration(one.gaps.seconds), duration(one.gaps.lost), one.today?.due ? `${Math.floor((100 * one.today.stored) / one.today.due)} %` : "-",
     one.windows, Math.round(one.cells_per_second), one.last_error || "-",
   ]));
 }
@@ -77,6 +81,7 @@ const SHOWN = {
   systems: showSystems,
   sources: showSources,
   gaps: () => showGaps(systems.sources, view().days, go),
+  stages: () => showStages(systems.sources, view()),
 };
 
 function showState() {
@@ -87,6 +92,7 @@ function showState() {
 
 async function show() {
   const now = view();
+  delete document.body.dataset.shown;
   for (const name of VIEWS) at(name).hidden = name !== now.view;
   const mark = (selector, isChosen) => {
     for (const one of document.querySelectorAll(selector)) isChosen(one.dataset) ? one.setAttribute("aria-current", "true") : one.removeAttribute("aria-current");
@@ -94,6 +100,7 @@ async function show() {
   mark("[data-view]", (data) => data.view === now.view);
   mark("[data-live]", (data) => Number(data.live) === now.live);
   mark("[data-days]", (data) => Number(data.days) === now.days);
+  mark("[data-since]", (data) => Number(data.since) === now.since);
   fail(null);
   options(at("system"), systems.systems.map((one) => one.name), now.system);
   options(at("dataset"), (systems.systems.find((one) => one.name === now.system)?.datasets ?? []).map((one) => one.name), now.dataset);
@@ -104,6 +111,7 @@ async function show() {
   } catch (error) {
     fail(error);
   }
+  document.body.dataset.shown = now.view;
 }
 
 async function refresh() {
@@ -146,17 +154,18 @@ function follow() {
   // The browser connects again by itself, but not after an answer that is no stream, such as that of a proxy without its server.
   events.addEventListener("error", () => {
     if (events.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
+    refresh(); // says whether there is a server
   });
 }
 
-// A connection that died during a sleep or in a cut network looks like one on which nothing happens.
+// A connection that died during a sleep or in a cut network looks like one on which nothing happens. A stage that is not over grows meanwhile.
 function tick() {
   const now = Date.now(), isWoken = now - ticked > ASLEEP;
   ticked = now;
   if (isWoken) {
     heard = now;
     follow();
-  } else if (now - heard > QUIET) {
+  } else if (now - heard > (systems && view().view === "stages" ? SLOWLY : QUIET)) {
     heard = now;
     const wasAnswered = isAnswered;
     refresh().then(() => !wasAnswered && isAnswered && follow());
@@ -175,11 +184,13 @@ const each = (name, action) => {
 each("view", (name) => go({ view: name }));
 each("live", (seconds) => go({ live: Number(seconds) }));
 each("days", (days) => go({ days: Number(days) }));
+each("since", (seconds) => go({ since: Number(seconds) }));
 each("move", (direction) => isShown() && move(Number(direction)));
 each("zoom", (factor) => isShown() && zoom(Number(factor), middle()));
 for (const form of document.forms) form.addEventListener("submit", (event) => event.preventDefault());
 at("system").addEventListener("change", () => go({ system: at("system").value, dataset: "", target: "" }));
 at("daysystem").addEventListener("change", () => go({ system: at("daysystem").value, dataset: "", target: "" }));
+at("stagesource").addEventListener("change", () => go({ source: at("stagesource").value }));
 at("dataset").addEventListener("change", () => go({ dataset: at("dataset").value, target: "" }));
 at("search").addEventListener("change", () => go({ target: at("search").value }));
 at("numbers").addEventListener("toggle", () => at("numbers").open && numbers());

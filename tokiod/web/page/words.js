@@ -56,22 +56,38 @@ function filled(place, head, body) {
   const rest = place.createTBody();
   for (const words of body) {
     const row = rest.insertRow();
-    for (const word of words) {
+    for (const [column, word] of words.entries()) {
       const cell = row.insertCell();
+      cell.dataset.label = head[column];
       cell.append(word instanceof Node ? word : String(word));
       if (cell.textContent.length > 40) cell.className = "text";
     }
   }
 }
 
-export function options(select, names, chosen) {
-  select.replaceChildren(...names.map((name) => make("option", { value: name, textContent: name })));
+export function options(select, names, chosen, empty = "") {
+  select.replaceChildren(...names.map((name) => make("option", { value: name, textContent: name || empty })));
   select.value = chosen;
 }
 
-// The times below an axis, as many as there is room for. Time by time they have the same distance.
+const MINUTE = 60, HOUR = 3600, DAY = 86400;
+const STEPS = [1, 5, 10, 30, MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 56 * DAY];
+const TICK_ROOM = 90; // pixels
+// Seconds that the site's clocks are ahead of UTC.
+const ahead = (time) => Date.parse(`${local(time).replace(" ", "T")}Z`) / 1000 - Math.floor(time);
+
+// The times below an axis: round ones of the site, as many as there is room for.
 export function ticks(place, start, end) {
-  const count = Math.max(2, Math.min(7, Math.floor(place.clientWidth / 110)));
-  const texts = Array.from({ length: count }, (_, index) => local(start + (index * (end - start)) / (count - 1)));
-  place.replaceChildren(...texts.map((text) => make("span", { textContent: end - start > 3 * 86400 ? text.slice(0, 10) : text.slice(5, 16) })));
+  const room = Math.max(2, Math.floor(place.clientWidth / TICK_ROOM)), step = STEPS.find((one) => (end - start) / one <= room) ?? STEPS.at(-1);
+  const texts = [];
+  for (let wall = Math.ceil((start + ahead(start)) / step) * step; ; wall += step) {
+    const time = wall - ahead(wall - ahead(start));
+    if (time >= end) break;
+    const text = local(time), isMidnight = text.endsWith("00:00:00"), clock = step < MINUTE ? text.slice(11) : text.slice(11, 16);
+    const word = step >= DAY ? text.slice(texts.length ? 5 : 0, 10) : texts.length && !isMidnight ? clock : isMidnight ? text.slice(5, 10) : `${text.slice(5, 10)} ${clock}`;
+    const tick = make("span", { textContent: word });
+    tick.style.left = `${(100 * (time - start)) / (end - start)}%`;
+    if (time >= start && (end - time) / (end - start) > 0.02) texts.push(tick);
+  }
+  place.replaceChildren(...texts);
 }
