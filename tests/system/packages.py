@@ -35,6 +35,7 @@ PRESENT = {
     "chromium-driver": lambda: shutil.which("chromedriver") is not None,
     "nginx-light": lambda: shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
     "apache2-bin": lambda: shutil.which("apache2", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "npm": lambda: shutil.which("npm") is not None,
     "munge": lambda: shutil.which("munge") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     # Java 17 in Debian 12, 21 in Debian 13: both will do for Elasticsearch and OpenSearch.

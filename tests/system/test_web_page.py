@@ -108,7 +108,7 @@ def test_a_day_of_the_calendar_says_how_much_of_it_is_stored_and_opens_it(browse
         show(browser, web_site, "?view=calendar")
         wait(lambda: browser.find_elements(By.CSS_SELECTOR, "button.day.lost"), "no day with lost data")
         (day,) = browser.find_elements(By.CSS_SELECTOR, "button.day.lost")
-        assert day.accessible_name == f"{DAY}: 90 % stored, 60 s lost, 60 s missing"
+        assert day.accessible_name == f"29 90 % stored, 60 s lost, 60 s missing; {DAY}"
         day.click()
         wait(lambda: drawn(browser) and f"start={START}&end={START + 86400}" in browser.current_url, "the day is not opened")
         assert f"{DAY} 00:00:00 to" in text(browser, "title")

@@ -45,15 +45,15 @@ function drawn(month, days, system, go) {
 }
 
 function cell(day, system, go) {
-  const part = day.due ? day.stored / day.due : 0, missing = day.due - day.stored - day.lost;
+  const number = Number(day.date.slice(8)), part = day.due ? day.stored / day.due : 0, missing = day.due - day.stored - day.lost;
   const percent = day.due ? `${Math.floor(100 * part)} %` : "-";
   const words = day.due
-    ? [`${percent} stored`, ...(day.lost ? [`${duration(day.lost)} lost`] : []), ...(missing > 0 ? [`${duration(missing)} missing`] : [])].join(", ")
-    : "nothing due";
+    ? [" stored", ...(day.lost ? [`${duration(day.lost)} lost`] : []), ...(missing > 0 ? [`${duration(missing)} missing`] : [])].join(", ")
+    : " nothing due";
   const made = button("", () => go({ view: "map", system, start: day.start, end: day.end }), {
-    className: `day${day.lost ? " lost" : ""}${missing > 0 ? " missing" : ""}${day.due ? "" : " none"}`, ariaLabel: `${day.date}: ${words}`, title: words,
+    className: `day${day.lost ? " lost" : ""}${missing > 0 ? " missing" : ""}${day.due ? "" : " none"}`, ariaLabel: `${number} ${percent}${words}; ${day.date}`, title: `${percent}${words}`,
   });
   made.style.setProperty("--part", String(part));
-  made.append(make("span", { className: "date", textContent: String(Number(day.date.slice(8))) }), make("span", { className: "percent", textContent: percent }));
+  made.append(make("span", { className: "date", textContent: String(number) }), " ", make("span", { className: "percent", textContent: percent }));
   return made;
 }
