@@ -135,6 +135,20 @@ def test_a_source_that_counts_more_records_than_it_returns_is_collected_again_on
     assert [span for _, span, _ in site.again] == [window, window]
 
 
+def test_a_window_that_grew_while_the_ledger_failed_is_collected_again_once_it_works(site):
+    """The job of the first attempt was not recorded: it shows nothing of what another collection returns."""
+    site.store(1)
+    site.holds[NOON - HOUR] += 1
+    site.clock.jump(HOUR)
+    site.ledger._database.sql.execute("ALTER TABLE job RENAME TO elsewhere")
+    with capture_logs() as reported:
+        site.runs(60)
+    assert {one["event"] for one in reported} == {"window.grown", "recount.failed"}
+    site.ledger._database.sql.execute("ALTER TABLE elsewhere RENAME TO job")
+    site.runs(120)
+    assert site.again == [("one", Window(NOON - HOUR, NOON - HOUR + 60), True)]
+
+
 def test_a_ledger_that_cannot_be_read_is_logged_without_a_traceback(site):
     site.store(1)
     site.ledger._database.sql.execute("ALTER TABLE counted RENAME TO elsewhere")

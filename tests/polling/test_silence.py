@@ -105,6 +105,23 @@ def test_a_short_silence_is_stored_and_nothing_is_queried_twice(site):
     assert stored == [(NOON - HOUR, NOON + 40 * WINDOW - WINDOW)]
 
 
+def test_a_silence_that_ends_while_the_ledger_fails_is_queried_again_once_it_works(site):
+    async def scenario():
+        records = Records()
+        s = site(behave=records, empty_after=EMPTY_AFTER)
+        async with s.polled():
+            await s.advance(HOUR / 2)
+            records.found = True
+            s.ledger._database.sql.execute("ALTER TABLE job RENAME TO elsewhere")
+            await s.advance(WINDOW)
+            s.ledger._database.sql.execute("ALTER TABLE elsewhere RENAME TO job")
+            await s.advance(2 * WINDOW)
+            return [job.span for job in s.ledger.jobs.unfinished("lmt")]
+
+    spans = asyncio.run(scenario())
+    assert any(span.start <= NOON - EMPTY_AFTER and NOON - WINDOW <= span.end for span in spans)
+
+
 def test_a_true_silence_is_queried_once_more_when_records_come_and_is_stored_then(site):
     silent = Window(NOON, NOON + HOUR)
 

@@ -116,11 +116,12 @@ class Recount:
         if self._overcounted.get(window.start) == (known, found):
             self._log.warning("window.overcounted", window=str(window), records=known, found=found)
             return
+        self._log.info("window.grown", window=str(window), records=known, found=found)
+        self._jobs.add(JobRequest(self._name, window, force=True), self._clock.time())
+        # Once the ledger has the job: a window of which it could not be recorded is collected again all the same.
+        catalogue.LATE_RECORDS.inc(self._name, by=found - known)
         self._overcounted = {start: counts for start, counts in self._overcounted.items() if start > window.start - OVERCOUNT_SECONDS}
         self._overcounted[window.start] = known, found
-        self._log.info("window.grown", window=str(window), records=known, found=found)
-        catalogue.LATE_RECORDS.inc(self._name, by=found - known)
-        self._jobs.add(JobRequest(self._name, window, force=True), self._clock.time())
 
 
 def _whole(group: list[Counted]) -> Window:

@@ -67,10 +67,11 @@ class Silence:
     def _end_silence(self, span: Window, until: int) -> None:
         """Have what is stored of a silence collected again: it was stored before the silence was known to be one."""
         ended = Window(span.start, min(until, span.end))
-        self.span = Window(until, span.end) if until < span.end else None
         if self._replayable and self._config.can_be_empty and (self._was_silent_before or span.seconds >= self._config.empty_seconds):
             for part in self._ledger.stored(self._config.name, ended).within(ended.start, ended.end):
                 self._ledger.jobs.add(JobRequest(self._config.name, part, force=True), self._clock.time())
+        # Once the ledger has the jobs: where it fails, the next window with records ends the silence.
+        self.span = Window(until, span.end) if until < span.end else None
 
     def doubts(self, collected: Collected, premature_seconds: float) -> bool:
         """Return whether a noted window without records may have some once the source returns any, or once its time has passed."""
