@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 FOREVER = 1e12
 """Epoch seconds by which all late data and corrections can be had."""
+MAX_OPEN = 64
+"""Files of an undisturbed run that stay open: all of most sites."""
 REFERENCES = {"DIMENSION_LIST", "REFERENCE_LIST"}
 """Attributes that point at objects of their own file."""
 
@@ -49,6 +52,10 @@ class Held:
     form: str
     cells: dict[tuple[str, str], dict[int, float]]
     raw: dict[tuple[str, str], dict[int, int]]
+
+
+DAMAGED = Held("damaged", {}, {})
+"""Of a file that another program damaged: nothing is expected of it."""
 
 
 @dataclass
@@ -90,17 +97,22 @@ def check_now(
 
     The samples of a file that the sink has set aside without a copy are no longer acknowledged, once the ledger does not call them stored.
     """
-    calendar, held = Calendar(config.timezone), {}
+    calendar = Calendar(config.timezone)
+    day_of = cache(calendar.day)
+
+    @cache
+    def held(day: Day, system: str) -> Held | None:
+        """Return the content of a file that is not damaged."""
+        path = config.archive.file(day, system)
+        return DAMAGED if is_damaged(path) else read(path)
+
     for source in sources.values():
         stored = None if ledger is None else ledger.stored(source.name)
         for (dataset, name, time), value in acknowledged.samples[source.name].items():
-            day = calendar.day(time)
-            path = config.archive.file(day, source.system)
-            if is_damaged(path):
+            day = day_of(time)
+            file = held(day, source.system)
+            if file is DAMAGED:
                 continue
-            if path not in held:
-                held[path] = read(path)
-            file = held[path]
             is_raw = dataset == COUNTER
             if is_raw and file is not None and file.form == "sealed":
                 continue
@@ -108,6 +120,7 @@ def check_now(
             may = acknowledged.sent.get((source.name, dataset, name, time), ())
             if there.get(time) == value or there.get(time) in may:
                 continue
+            path = config.archive.file(day, source.system)
             is_claimed = stored is not None and stored.covers(Window(time, time + source.step))
             if is_claimed or not any(path.parent.glob(f"{path.name}.aside-*")):
                 claim = "stored" if is_claimed else "not stored"
@@ -165,7 +178,7 @@ def check_sealed(config: Config, sources: Mapping[str, Source], ledger: Ledger, 
     def path_of(day: Day, system: str) -> Path:
         return directory / str(day.date) / f"{system}.hdf5"
 
-    sink = TtsSink(DayFiles(daily(calendar, path_of), clock, max_rates=max_rates(config)))
+    sink = TtsSink(DayFiles(daily(calendar, path_of), clock, max_rates=max_rates(config), max_open=MAX_OPEN))
     span = Window(min(one.origin for one in sources.values()), max(one.end for one in sources.values()))
     for day in days(calendar, span.start, span.end):
         for source in sources.values():
@@ -224,15 +237,18 @@ def read(path: Path) -> Held | None:
         return None
     with file:
         held = Held(form_of(file), {}, {})
-        file.visititems(lambda name, node: _read_dataset(held, file, name, node))
+        for group in file:
+            if not group.startswith("_"):
+                stamps = file[group]["timestamps"][...]
+                for name, node in file[group].items():
+                    _read_dataset(held, file, f"{group}/{name}", node, stamps)
     return held
 
 
-def _read_dataset(held: Held, file: Any, name: str, node: Any) -> None:
-    if name.startswith("_") or "columns" not in node.attrs:
+def _read_dataset(held: Held, file: Any, name: str, node: Any, stamps: Any) -> None:
+    if (names := node.attrs.get("columns")) is None:
         return
-    stamps, columns = node.parent["timestamps"][...], [column.decode() for column in node.attrs["columns"]]
-    values = node[...]
+    columns, values = [column.decode() for column in names], node[...]
     for i, column in enumerate(columns):
         rows = np.flatnonzero(~missing(values[:, i]))
         held.cells[name, column] = dict(zip(stamps[rows].tolist(), values[rows, i].tolist(), strict=True))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tokiod.tts.live.files import Files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -110,14 +110,14 @@ class FaultyFiles(Files):
     def rename(self, source: Path, target: Path) -> None:
         """Rename, not yet durably."""
         self._step("rename")
-        self._disk.hold_present()
+        self._disk.hold_names(source, target)
         super().rename(source, target)
         self._disk.renamed(source, target)
 
     def unlink(self, path: Path) -> None:
         """Unlink, not yet durably."""
         self._step("unlink")
-        self._disk.hold_present()
+        self._disk.hold_names(path)
         super().unlink(path)
         self._disk.unlinked(path)
 
@@ -148,7 +148,7 @@ class _Disk:
         self._other = other
         self._held: dict[int, int] = {}
         self._synced: dict[int, bytes] = {}
-        self._versions: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
+        self._versions: defaultdict[int, defaultdict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         self._journal: list[tuple[Path, Callable[[Names], object]]] = []
         self._names = self.hold_present()
         for inode in self._names.values():
@@ -160,22 +160,25 @@ class _Disk:
 
     def written(self, fd: int, offset: int, nbytes: int) -> None:
         """Note that some bytes of a file were written."""
-        inode = self._hold(os.dup(fd))
+        inode = self._hold_open(fd)
         for page in range(offset // PAGE, -(-(offset + nbytes) // PAGE)):
-            self._versions[inode, page].append(os.pread(self._held[inode], PAGE, page * PAGE))
+            self._versions[inode][page].append(os.pread(self._held[inode], PAGE, page * PAGE))
 
     def synced(self, fd: int) -> None:
         """Note that a file's content is durable."""
-        inode = self._hold(os.dup(fd))
+        inode = self._hold_open(fd)
         self._synced[inode] = self._content(inode)
-        for key in [key for key in self._versions if key[0] == inode]:
-            del self._versions[key]
+        self._versions.pop(inode, None)
 
     def synced_directory(self, path: Path) -> None:
         """Note that the names in a directory are durable."""
         self._journal = [entry for entry in self._journal if entry[0] != path]
+        if not self._is_below(path):
+            return
+        with os.scandir(path) as entries:
+            here = sorted(path / entry.name for entry in entries if not entry.is_dir())
         elsewhere = {name: inode for name, inode in self._names.items() if name.parent != path}
-        self._names = elsewhere | {name: inode for name, inode in self.hold_present().items() if name.parent == path}
+        self._names = elsewhere | self._hold_paths(here)
 
     def renamed(self, source: Path, target: Path) -> None:
         """Note a rename that was done."""
@@ -210,14 +213,30 @@ class _Disk:
         for directory, below, names in os.walk(self._root):
             below[:] = [name for name in below if name not in self._other]
             paths += [Path(directory) / name for name in names]
-        return {path: self._hold(os.open(path, os.O_RDONLY)) for path in sorted(paths)}
+        return self._hold_paths(sorted(paths))
+
+    def hold_names(self, *paths: Path) -> None:
+        """Hold the inodes of names that are about to be removed or replaced, as far as they exist."""
+        self._hold_paths(path for path in paths if path.exists())
+
+    def _hold_paths(self, paths: Iterable[Path]) -> Names:
+        return {path: self._hold(os.open(path, os.O_RDONLY)) for path in paths}
+
+    def _is_below(self, path: Path) -> bool:
+        return path.is_relative_to(self._root) and self._other.isdisjoint(path.relative_to(self._root).parts)
+
+    def _hold_open(self, fd: int) -> int:
+        inode = os.fstat(fd).st_ino
+        if inode not in self._held:
+            self._held[inode] = os.dup(fd)
+        return inode
 
     def _left_of(self, inode: int, chance: random.Random) -> bytes:
         synced, now = self._synced.get(inode, b""), self._content(inode)
         pages = []
         for page in range(-(-max(len(synced), len(now)) // PAGE)):
             part = slice(page * PAGE, (page + 1) * PAGE)
-            versions = [synced[part], *self._versions[inode, page], now[part]]
+            versions = [synced[part], *self._versions[inode][page], now[part]]
             pages.append(chance.choice(versions).ljust(PAGE, b"\0"))
         return b"".join(pages)[: chance.choice((len(synced), len(now)))]
 
