@@ -108,8 +108,8 @@ class Plan:
         weights = [weight * rng.choice(SWARM) for weight in KINDS.values()]
         chosen = rng.choices(tuple(KINDS), weights if any(weights) else tuple(KINDS.values()), k=count)
         events = sorted(Event(_when(rng, kind, hours, last.end - begin), kind, rng.randrange(2**32)) for kind in chosen)
-        # Out of reach of polling, which goes back as far as it is simulated, and half a day more.
-        gap = 4 + int(hours / 24)
+        # Out of reach of polling, which goes back as far as it is simulated, half a day and a few windows more.
+        gap = 4 + int(hours / 24) + (window > 43200)
         old = calendar.day(day.start - gap * 86400 + 43200).start if rng.random() < 0.4 else None
         folder = random.Random(f"folder/{seed}")
         has_folder = folder.random() < FOLDERS
