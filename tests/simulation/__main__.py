@@ -4,7 +4,8 @@
 
 --seeds: how many, from --begin on; --seed: this one alone, shrunk if it fails; --kept: those that ever failed (tests/simulation/seeds.txt);
 --new: seeds of today, the same for all who play them, until --minutes are over;
---minutes: end after so long; --tally: begin after the seeds that FILE has, and add each hundred to it;
+--minutes: end after so long; --tally: begin after the seeds that FILE has, add what is played to it (tests/simulation/tally.py), and
+print the sum of all runs in it; tests/simulation/runs.jsonl is the record of all sessions;
 --twice: play each seed twice and compare the logs; --until-failure: end at the first seed that fails.
 Prints the seed of each failure with what was wrong, then one line: the seeds, the failures, simulated days, days per hour; then how often
 each kind of fault was injected. Exits 1 if a seed failed.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import sys
 import time
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 if os.environ.get("PYTHONHASHSEED") != "0":
     os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
 
+from tests.simulation import tally
 from tests.simulation.plan import FOLDER_KINDS, KINDS, Plan
 from tests.simulation.shrink import shrunk
 from tests.simulation.site import Outcome, play
@@ -36,8 +37,8 @@ from tests.simulation.site import Outcome, play
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-TALLIED = 100
-"""Seeds between two lines of a file of runs."""
+TALLIED = 20
+"""Seeds that are added to a file of runs at once: a run that is stopped loses so many at most."""
 SEEDS_PER_DAY = 100_000
 """More than anybody plays."""
 KEPT = Path(__file__).parent / "seeds.txt"
@@ -60,7 +61,7 @@ def main() -> int:
     if arguments.seed is not None:
         return alone(arguments.seed, arguments.log)
     if arguments.tally is not None:
-        return with_tally(arguments.tally, arguments.seeds, arguments.jobs)
+        return with_tally(arguments.tally, arguments.begin, arguments.seeds, arguments.jobs, arguments.minutes * 60)
     seeds: Iterable[int] = range(arguments.begin, arguments.begin + arguments.seeds)
     if arguments.kept:
         seeds = kept_seeds()
@@ -114,6 +115,24 @@ class Score:
             self.failed.append(outcome.plan.seed)
             print(f"seed {outcome.plan.seed} FAILED: {outcome.wrong}", flush=True)
 
+    def add(self, other: Score) -> None:
+        """Add what other seeds came to."""
+        self.played, self.days, self.processor = self.played + other.played, self.days + other.days, self.processor + other.processor
+        self.counts += other.counts
+        self.failed += other.failed
+
+    def run(self, begin: int, commit: str) -> tally.Run:
+        """Return it as a run of consecutive seeds."""
+        return tally.Run(
+            begin=begin,
+            seeds=self.played,
+            commit=commit,
+            failed=sorted(self.failed),
+            days=round(self.days, 1),
+            processor=round(self.processor, 1),
+            injected=dict(sorted(self.counts.items())),
+        )
+
     def report(self, seconds: float) -> None:
         """Print the sums."""
         speed = f"days {self.days:.1f} seconds {seconds:.0f} processor {self.processor:.0f} days_per_hour {self.days / seconds * 3600:.0f}"
@@ -134,21 +153,21 @@ def many(seeds: Iterable[int], jobs: int, seconds: float, *, twice: bool = False
     return int(bool(score.failed))
 
 
-def with_tally(path: Path, seeds: int, jobs: int) -> int:
-    """Play the seeds after those of a file of runs, and add them to it, so that a run that is stopped loses a hundred at most."""
-    path.touch()
-    begin = max((json.loads(line)["begin"] + json.loads(line)["seeds"] for line in path.read_text().splitlines()), default=0)
-    score, begun = Score(), time.monotonic()
+def with_tally(path: Path, begin: int, seeds: int, jobs: int, seconds: float) -> int:
+    """Play the seeds after those of a file of runs, from `begin` on, until the time is over, and add them to it."""
+    whole, commit, begun = Score(), tally.current_commit(), time.monotonic()
+    begin = max((begin, *(run.end for run in tally.runs_of(path))))
     for first in range(begin, begin + seeds, TALLIED):
-        part, before = range(first, min(first + TALLIED, begin + seeds)), len(score.failed)
-        for outcome in in_processes(iter(part), jobs, twice=False):
+        if time.monotonic() - begun >= seconds:
+            break
+        part, score = range(first, min(first + TALLIED, begin + seeds)), Score()
+        for outcome in map(play_seed, part) if jobs == 1 else in_processes(iter(part), jobs, twice=False):
             score.take(outcome)
-        with path.open("a") as file:
-            file.write(json.dumps({"begin": part.start, "seeds": len(part), "failed": sorted(score.failed[before:])}) + "\n")
-    score.report(time.monotonic() - begun)
-    runs = [json.loads(line) for line in path.read_text().splitlines()]
-    print(f"{path.name}: seeds {sum(run['seeds'] for run in runs)} failed {sum(len(run['failed']) for run in runs)}")
-    return int(bool(score.failed))
+        tally.add(path, score.run(first, commit))
+        whole.add(score)
+    whole.report(time.monotonic() - begun)
+    print(tally.summary(tally.runs_of(path), kept_seeds(), commit))
+    return int(bool(whole.failed))
 
 
 def in_processes(seeds: Iterator[int], jobs: int, *, twice: bool) -> Iterator[Outcome]:
