@@ -1,13 +1,18 @@
-"""What happens while a page is open: afterwards it shows what a page that is opened then shows, pixel by pixel."""
+"""What happens while a page is open: afterwards each of its cells looks as the files and the ledger say, and as in a page opened then."""
 
 import json
 
 import numpy as np
 import pytest
+from expected_pixels import BLANK, MISSING, differences, read
+from expected_pixels import LOST as LOST_LOOK
 from page import colours, drawn, faults, heal, publish, show, store, text, wait
-from web_site import COLUMNS, COUNTER, FAILED, GAUGE, NOW, ROWS, START, STEP, values
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, values
 
 from tokiod.bus.feed import Feed
+from tokiod.ledger.ledger import Ledger
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.sealed.seal import seal
@@ -38,12 +43,29 @@ def picture(browser):
     return browser.execute_script("return document.getElementById('picture').toDataURL()")
 
 
-def check(browser):
-    """Compare what is on the screen with a page that is opened now."""
+def check(browser, site, *, days=(DAY,), first=0, columns=COLUMNS, due=START + ROWS * STEP):
+    """Compare each cell on the screen with the files, and all pixels with a page that is opened now.
+
+    first: the row of the first day that the picture begins with; due: the time from which on windows are not due.
+    """
+    rows = ROWS + 12
+    cells = read([site.file.parent.parent / day / "fs.hdf5" for day in days], GAUGE, columns, first, rows)
+    places = [(row, column) for row in range(rows) for column in range(len(columns))]
+    found = iter(colours(browser, *places, rows=rows, columns=len(columns)))
+    shown = [[{tuple(map(int, one.split(","))) for one in next(found)} for _ in columns] for _ in range(rows)]
+    assert list(differences(cells, states(site, first, rows, due), shown)) == []
     followed = picture(browser)
     browser.refresh()
     wait(lambda: drawn(browser), "nothing is drawn")
     assert picture(browser) == followed
+
+
+def states(site, first, rows, due):
+    """Return the state of what is missing in each row, as the ledger has it."""
+    with Ledger.open_readonly(site.config.archive.ledger) as ledger:
+        lost = [one.window for one in ledger.unstored("one") if one.state == "lost"]
+    times = [START + (first + row) * STEP for row in range(rows)]
+    return [BLANK if time >= due else LOST_LOOK if any(one.start <= time < one.end for one in lost) else MISSING for time in times]
 
 
 def is_healed(browser):
@@ -64,7 +86,7 @@ def test_the_writer_is_killed(browser, site):
     wait(lambda: bool(site.feed.poll() or site.feed.subscriptions), "the feed has no subscriber")
     publish(site, 0, 12)
     wait(lambda: is_healed(browser), "what was stored meanwhile is still hatched")
-    check(browser)
+    check(browser, site)
 
 
 def test_the_network_is_cut(browser, site):
@@ -76,7 +98,7 @@ def test_the_network_is_cut(browser, site):
     finally:
         cut(browser, offline=False)
     wait(lambda: is_healed(browser), "what was stored meanwhile is still hatched")
-    check(browser)
+    check(browser, site)
 
 
 def test_the_laptop_sleeps_for_an_hour(browser, site):
@@ -88,7 +110,7 @@ def test_the_laptop_sleeps_for_an_hour(browser, site):
     assert not is_healed(browser)
     browser.execute_script(AN_HOUR_LATER)
     wait(lambda: is_healed(browser), "what was stored meanwhile is still hatched")
-    check(browser)
+    check(browser, site)
 
 
 def test_the_web_process_is_killed(browser, web_site):
@@ -98,7 +120,7 @@ def test_the_web_process_is_killed(browser, web_site):
     heal(web_site, FAILED, 7.0)
     with web_site.served():
         wait(lambda: is_healed(browser), "what was stored meanwhile is still hatched")
-        check(browser)
+        check(browser, web_site)
 
 
 def test_the_day_is_sealed_while_it_is_displayed(browser, site):
@@ -111,7 +133,7 @@ def test_the_day_is_sealed_while_it_is_displayed(browser, site):
     last = drawn(browser)
     wait(lambda: drawn(browser) > last, "the sealed day is not drawn")
     assert picture(browser) == before
-    check(browser)
+    check(browser, site)
     assert faults(browser) == []
 
 
@@ -137,7 +159,7 @@ def test_an_ost_is_added(browser, site):
     names = "return [...document.querySelectorAll('#labels span')].map((one) => one.textContent)"
     wait(lambda: browser.execute_script(names) == [*COLUMNS, "OST0002"], "the new OST has no row")
     assert len(colours(browser, (200, 3), columns=4)[0]) == 1
-    check(browser)
+    check(browser, site, columns=(*COLUMNS, "OST0002"))
 
 
 def test_the_day_changes(browser, web_site):
@@ -150,7 +172,40 @@ def test_the_day_changes(browser, web_site):
         made(web_site.file.parent.parent / "2018-01-30" / "fs.hdf5", MIDNIGHT, COLUMNS, np.full((12, len(COLUMNS)), 5.0))
         publish(web_site, 86400 // STEP, 86400 // STEP + 12)
         wait(lambda: len(colours(browser, (241, 1))[0]) == 1 and colours(browser, (241, 1))[0] != blank, "the new day is not shown")
-        check(browser)
+        check(browser, web_site, days=(DAY, "2018-01-30"), first=86400 // STEP - 240, due=MIDNIGHT)
         systems = json.loads(web_site.get("/api/v1/systems").body)
         assert systems["systems"][0]["day"] == "2018-01-30"
         assert faults(browser) == []
+
+
+def test_planted_gaps_are_hatched_and_then_filled_and_a_lost_hour_is_red_and_names_its_reason(browser, site):
+    opened(browser, site)
+    check(browser, site)
+    hatched, red = colours(browser, (sum(FAILED) // 2, 1), (sum(LOST) // 2, 1))
+    assert (hatched, red) == (["110,110,110", "215,215,215"], ["200,16,46", "255,255,255"])
+    point(browser, sum(LOST) / 2)
+    wait(lambda: text(browser, "readout").endswith(": lost (lost: the source deleted it)"), "the reason is not shown")
+    point(browser, sum(FAILED) / 2)
+    wait(lambda: text(browser, "readout").endswith(": missing (failed: no answer)"), "the reason is not shown")
+    wait(lambda: text(browser, "state").startswith(("live", "no messages")), "the page does not follow the events")
+    heal(site, FAILED, 7.0)
+    wait(lambda: is_healed(browser), "the gap is not filled")
+    check(browser, site)
+
+
+def point(browser, row):
+    """Move the mouse to a row of the target in the middle."""
+    canvas = browser.find_element(By.ID, "picture")
+    browser.execute_script("arguments[0].scrollIntoView()", canvas)
+    place = (row / (ROWS + 12) - 0.5) * canvas.rect["width"]
+    webdriver.ActionChains(browser).move_to_element_with_offset(canvas, int(place), 0).perform()
+
+
+def test_a_pixel_that_is_wrong_is_found(browser, site):
+    """The comparison itself: one cell of the file is changed without the page."""
+    opened(browser, site)
+    cells = values()
+    cells[200, 1] *= 3
+    site.write(cells)
+    with pytest.raises(AssertionError, match=r"\(200, 1, "):
+        check(browser, site)
