@@ -32,7 +32,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if "COVERAGE_PROCESS_START" in os.environ:
     coverage.process_startup()
 
-MARIADB = tuple(f"tests/system/test_{name}.py" for name in ("golden", "lmt_mariadb", "slurm", "source_pages"))
+MARIADB = tuple(f"tests/system/test_{name}.py" for name in ("golden", "lmt_mariadb", "lmt_stages", "slurm", "source_pages"))
 FAST = tuple(f"tests/system/test_{name}.py" for name in ("torture", "five_sources", "soak", "midnight", "demo", "healing", "watchdog"))
 """Modules with a fast simulated clock and limits in real time: one at a time, and before all others on the processor."""
 OTHERS_NICE = 5
