@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import h5py
 import matplotlib as mpl
 import numpy as np
@@ -40,24 +38,20 @@ def read(paths, dataset, columns, first, rows):
     return np.concatenate(cells)[first : first + rows]
 
 
-def level(value):
-    """Four levels each time a value doubles, from 2^-11 on; 1 for zero, 0 for none."""
-    if math.isnan(value):
-        return 0
-    if value <= 0:
-        return 1
-    return min(LAST_LEVEL, max(FIRST_LEVEL, math.floor((math.log2(value) + 11) * 4) + FIRST_LEVEL))
+def levels(values):
+    """Return i8 levels: four each time a value doubles, from 2^-11 on; 1 for zero, 0 for none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.clip(np.floor((np.log2(values) + 11) * 4) + FIRST_LEVEL, FIRST_LEVEL, LAST_LEVEL)
+    return np.where(np.isnan(values), 0, np.where(values <= 0, 1, found)).astype(np.int64)
 
 
-def colour_range(levels):
+def colour_range(found):
     """Return the lowest and the highest level between which the colours are spread: of both ends, one in 500 values is left out."""
-    values = sorted(found for found in levels if found >= FIRST_LEVEL)
-    if not values:
+    ranked = np.sort(found[found >= FIRST_LEVEL])
+    if not len(ranked):
         return LAST_LEVEL, FIRST_LEVEL
-    few = len(values) / 500
-    low = next(one for one in sorted(set(values)) if sum(value <= one for value in values) > few)
-    high = next(one for one in sorted(set(values), reverse=True) if sum(value >= one for value in values) > few)
-    return min(low, high), max(low, high)
+    few = len(ranked) // 500
+    return int(ranked[few]), int(ranked[-1 - few])
 
 
 def colour(found, low, high):
@@ -71,9 +65,9 @@ def differences(cells, states, shown):
 
     cells: f8[rows, columns]; states: of missing ones, by row; shown: the set of colours of each cell.
     """
-    levels = [[level(value) for value in row] for row in cells]
-    low, high = colour_range([one for row in levels for one in row])
-    for row, found in enumerate(levels):
+    all_levels = levels(cells)
+    low, high = colour_range(all_levels)
+    for row, found in enumerate(all_levels):
         for column, one in enumerate(found):
             colours = shown[row][column]
             if one >= FIRST_LEVEL:
