@@ -2,6 +2,9 @@
 
 import datetime as dt
 import json
+import os
+import subprocess
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from stitched_days import READ, save, slot
 
 import tokiod
 from tokiod.cli.tokioctl import main
+from tokiod.tts.live.create import create
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 RATES = "datatargets/readrates"
 ZONE = "America/Los_Angeles"
@@ -129,7 +134,45 @@ def test_what_can_not_be_exported_is_a_sentence(site, tmp_path):
     assert "give one of --parquet, --zarr, --csv, --json, not 2" in exported(site, *SPAN, "--csv", "-", "--json", code=2)
     assert "would replace a file of an archive" in exported(site, "fs", "--csv", slot(tmp_path, 1).path, code=2)
     assert "can't be part of a path" in exported(site, *SPAN, "--system", "../x", "--json", code=2)
-    assert "No such file or directory" in exported(site, *SPAN, READ, "--csv", tmp_path / "none" / "x.csv", code=2)
+    assert f"directory {tmp_path}/none does not exist" in exported(site, *SPAN, READ, "--csv", tmp_path / "none" / "x.csv", code=2)
+    assert "Is a directory" in exported(site, *SPAN, READ, "--csv", tmp_path, code=2)
+
+
+def test_a_pipe_or_a_link_stays_what_it_is(site, tmp_path):
+    text = exported(site, *SPAN, READ)
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True)
+    exported(site, *SPAN, READ, "--csv", tmp_path / "pipe")
+    assert (reader.communicate()[0], (tmp_path / "pipe").is_fifo()) == (text, True)
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    exported(site, *SPAN, READ, "--csv", tmp_path / "link.csv")
+    assert ((tmp_path / "link.csv").is_symlink(), (tmp_path / "real.csv").read_text()) == (True, text)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles", "Pacific/Pago_Pago"])
+def test_a_day_of_any_zone_is_one_parquet_file_of_its_date_without_a_configuration(tmp_path, zone):
+    import pyarrow.parquet as pq  # noqa: PLC0415 - collected without it
+
+    start = int(dt.datetime(2018, 1, 28, tzinfo=ZoneInfo(zone)).timestamp())
+    spec = FileSpec(start, start + 86400, {"datatargets": GroupSpec(3600, "lmt")}, {READ: MatrixSpec(("a",), counter=False)})
+    create(tmp_path / "day.hdf5", spec, created=start)
+    exported(tmp_path / "none.toml", tmp_path / "day.hdf5", "--parquet", tmp_path / "out")
+    (path,) = (tmp_path / "out").rglob("*.parquet")
+    assert (path.parent.name, pq.read_metadata(path).num_rows) == ("date=2018-01-28", 24)
+
+
+def test_an_interrupted_zarr_leaves_nothing_and_may_be_repeated(site, tmp_path, monkeypatch):
+    import xarray as xr  # noqa: PLC0415 - collected without it
+
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(xr.Dataset, "to_zarr", interrupt)
+        done = CliRunner().invoke(main, ["export", *SPAN, "--zarr", str(tmp_path / "out"), "--config", str(site), "--clock", CLOCK])
+        assert done.exit_code == 130
+    assert not list(tmp_path.glob("*out*"))
+    exported(site, *SPAN, "--zarr", tmp_path / "out")
 
 
 def test_a_component_with_the_name_of_the_times_can_not_be_a_column_of_parquet(tmp_path):

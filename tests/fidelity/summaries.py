@@ -193,7 +193,8 @@ def _compare_frame(case: Case, theirs: Any, found: Comparison) -> None:
     try:
         ours = tokiod.open("fs", start, end, path=f"{case.directory}/%Y-%m-%d.hdf5").array(dataset)
     except (NoData, NoSuchDataset):
-        found.check("frame", None, theirs)
+        # A file of a day whose rows all begin before the span: pytokio has its columns and no row.
+        found.check("frame", None, None if theirs is None or not theirs[1] else theirs)
         return
     values = ours[...]
     rows = {int(time): row for time, row in zip(ours.times, values, strict=True)}

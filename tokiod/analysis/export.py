@@ -1,12 +1,14 @@
 """Datasets of a span in the forms that other programs read: Parquet, Zarr, CSV, JSON. At most a day of cells is in memory.
 
-A row is a time step, named by its left edge in UTC; a missing cell is null, NaN or empty.
+A row is a time step, named by its left edge in UTC; a missing cell is null, NaN or empty. `progress` is called with numbers of rows that
+are done.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import shutil
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,14 +21,16 @@ from tokiod.times import iso
 from tokiod.tts.parquet import part_path, write_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from tokiod.reader.archive import Archive
     from tokiod.reader.stitched import Stitched
 
 ROWS_AT_ONCE = 720
-DAY_SECONDS = 86400
+DAY_SECONDS, LONGEST_DAY_SECONDS = 86400, 90000
 CHUNK = (720, 32)
 """Rows and columns, as in a sealed file."""
 ZARR_FORMAT = 2
@@ -50,16 +54,21 @@ class Exported(msgspec.Struct, frozen=True):
     datasets: dict[str, ExportedDataset]
 
 
-def csv_lines(matrix: Stitched) -> Iterator[str]:
-    """Yield a dataset as the lines of a CSV file: time (ISO 8601) and each component."""
-    yield ",".join(["time", *map(_quoted, matrix.columns)])
+def _nothing(_rows: int) -> None:
+    pass
+
+
+def csv_pieces(matrix: Stitched, progress: Callable[[int], None] = _nothing) -> Iterator[str]:
+    """Yield pieces of a CSV file of a dataset: a line for each row, of its time (ISO 8601) and each component."""
+    yield ",".join(["time", *map(_quoted, matrix.columns)]) + "\n"
     for first, last in _pieces(matrix):
         values = matrix.read(first, last)
         for time, row in zip(matrix.times[first:last].tolist(), values.tolist(), strict=True):
-            yield ",".join([iso(time), *(_number(value) for value in row)])
+            yield ",".join([iso(time), *(_number(value) for value in row)]) + "\n"
+        progress(last - first)
 
 
-def json_pieces(system: str, matrices: list[Stitched]) -> Iterator[str]:
+def json_pieces(system: str, matrices: list[Stitched], progress: Callable[[int], None] = _nothing) -> Iterator[str]:
     """Yield pieces of one JSON object on one line: system, and of each dataset units, step, columns, times (epoch seconds) and values."""
     yield f'{{"system":{_json(system)},"datasets":{{'
     for i, matrix in enumerate(matrices):
@@ -67,14 +76,22 @@ def json_pieces(system: str, matrices: list[Stitched]) -> Iterator[str]:
         yield f'{"," if i else ""}{_json(matrix.dataset)}:{_json(head)[:-1]},"values":['
         for first, last in _pieces(matrix):
             yield f"{',' if first else ''}{_json(matrix.read(first, last).tolist())[1:-1]}"
+            progress(last - first)
         yield "]}"
     yield "}}\n"
 
 
-def parquet_files(system: str, matrices: list[Stitched], directory: Path, zone: dt.tzinfo) -> Iterator[tuple[Path, int, int]]:
-    """Write a Parquet file for each dataset and each day of a zone that has a file; yield its path, rows and columns.
+Written = tuple["Path", int, int]
+"""What was written: its path, and how many rows and columns are in it."""
 
-    See tokiod.tts.parquet. Raises NotInstalled, OSError.
+
+def parquet_files(
+    system: str, matrices: list[Stitched], directory: Path, zone: dt.tzinfo, progress: Callable[[int], None] = _nothing
+) -> Iterator[Written]:
+    """Write a Parquet file for each dataset and each file of a day; yield each.
+
+    The date is that of the day's middle in a zone: noon of a site has the same date in UTC up to twelve hours away, so a file whose zone
+    is unknown keeps its date. A file of more than a day is divided at the midnights of the zone. See tokiod.tts.parquet. Raises NotInstalled, OSError.
     """
     _need("a Parquet file", "pyarrow", "parquet")
     for matrix in matrices:
@@ -82,27 +99,40 @@ def parquet_files(system: str, matrices: list[Stitched], directory: Path, zone: 
         for date, first, last in _days(matrix, zone):
             path = part_path(directory, system, matrix.dataset, date)
             write_part(path, matrix.times[first:last], matrix.columns, matrix.read(first, last), attributes)
+            progress(last - first)
             yield path, last - first, len(matrix.columns)
 
 
-def zarr_stores(archive: Archive, names: list[str], directory: Path) -> Iterator[tuple[Path, int, int]]:
-    """Write a Zarr store for each dataset, a day at a time; yield each dataset's path, rows and columns.
+def zarr_stores(archive: Archive, names: list[str], directory: Path, progress: Callable[[int], None] = _nothing) -> list[Written]:
+    """Write a Zarr store for each dataset, a day at a time; return each. The directory has its name when all of it is written.
 
     Raises NotInstalled without xarray and zarr, FileExistsError for a directory that is not empty, OSError.
     """
     _need("a Zarr store", "zarr", "zarr")
-    if directory.exists() and any(directory.iterdir()):
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise FileExistsError(17, "the directory is not empty", str(directory))
-    for name in names:
-        lazy, (group, _, short) = archive[name], name.partition("/")
-        rows = max(1, DAY_SECONDS // int(lazy.attrs["step"]))
-        store, chunks = directory / group / short, tuple(map(min, CHUNK, lazy.shape))
-        encoding = {"time": {"units": "seconds since 1970-01-01", "dtype": "int64"}, short: {"chunks": chunks}}
-        for first, last in pairwise([*range(0, lazy.shape[0], rows), lazy.shape[0]]):
-            piece = lazy.isel(time=slice(first, last)).load().to_dataset(name=short)
-            how = {"append_dim": "time"} if first else {"mode": "w", "encoding": encoding}
-            piece.to_zarr(store, zarr_format=ZARR_FORMAT, consolidated=False, **how)
-        yield store, lazy.shape[0], lazy.shape[1]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    temporary = directory.with_name(f".{directory.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        shapes = [_zarr_store(archive, name, temporary / name, progress) for name in names]
+        temporary.replace(directory)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return [(directory / name, *shape) for name, shape in zip(names, shapes, strict=True)]
+
+
+def _zarr_store(archive: Archive, name: str, store: Path, progress: Callable[[int], None]) -> tuple[int, int]:
+    lazy, short = archive[name], name.partition("/")[2]
+    rows = max(1, DAY_SECONDS // int(lazy.attrs["step"]))
+    chunks = tuple(map(min, CHUNK, lazy.shape))
+    encoding = {"time": {"units": "seconds since 1970-01-01", "dtype": "int64"}, short: {"chunks": chunks}}
+    for first, last in pairwise([*range(0, lazy.shape[0], rows), lazy.shape[0]]):
+        piece = lazy.isel(time=slice(first, last)).load().to_dataset(name=short)
+        how = {"append_dim": "time"} if first else {"mode": "w", "encoding": encoding}
+        piece.to_zarr(store, zarr_format=ZARR_FORMAT, consolidated=False, **how)
+        progress(last - first)
+    return len(lazy), lazy.shape[1]
 
 
 def _need(form: str, package: str, extra: str) -> None:
@@ -115,17 +145,25 @@ def _pieces(matrix: Stitched) -> Iterator[tuple[int, int]]:
 
 
 def _days(matrix: Stitched, zone: dt.tzinfo) -> Iterator[tuple[dt.date, int, int]]:
-    """Yield each date of a zone on which a file has the dataset, and its rows [first, last)."""
-    present = np.zeros(matrix.rows, np.bool_)
+    """Yield the date of each file that has the dataset, and its rows [first, last)."""
     for one in matrix.stretches:
-        present[one.first : one.first + one.rows] = one.path is not None
+        if one.path is None:
+            continue
+        whole, last = matrix.parts.part(one.path).span(), one.first + one.rows
+        if whole.end - whole.start <= LONGEST_DAY_SECONDS:
+            yield dt.datetime.fromtimestamp((whole.start + whole.end) // 2, zone).date(), one.first, last
+        else:
+            yield from _dates(matrix.times[one.first : last], one.first, zone)
+
+
+def _dates(times: NDArray[np.int64], row: int, zone: dt.tzinfo) -> Iterator[tuple[dt.date, int, int]]:
+    """Yield each date of rows, the first of which has the number `row`."""
     first = 0
-    while first < matrix.rows:
-        date = dt.datetime.fromtimestamp(int(matrix.times[first]), zone).date()
+    while first < len(times):
+        date = dt.datetime.fromtimestamp(int(times[first]), zone).date()
         midnight = dt.datetime.combine(date + dt.timedelta(days=1), dt.time(), zone).timestamp()
-        last = int(np.searchsorted(matrix.times, midnight))
-        if present[first:last].any():
-            yield date, first, last
+        last = int(np.searchsorted(times, midnight))
+        yield date, row + first, row + last
         first = last
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokiod.analysis.export import csv_lines, json_pieces, parquet_files, zarr_stores
+from tokiod.analysis.export import csv_pieces, json_pieces, parquet_files, zarr_stores
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
@@ -20,8 +21,9 @@ from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NoSuchDataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from tokiod.analysis.export import Written
     from tokiod.clock import Clock
 
 FORMS = ("parquet", "zarr", "csv", "json")
@@ -93,33 +95,49 @@ def _names(archive: Archive, datasets: tuple[str, ...], *, rates: bool) -> list[
 
 
 def _export(archive: Archive, names: list[str], form: str, target: str) -> None:
-    if form == "csv":
-        if len(names) != 1:
-            raise Failed(f"--csv holds one dataset; name one of: {', '.join(names)}")
-        _write(target, (f"{line}\n" for line in csv_lines(archive.array(names[0]))))
-    elif form == "json":
-        _write(target, json_pieces(archive.system, [archive.array(name) for name in names]))
-    elif form == "parquet":
-        matrices = [archive.array(name) for name in names]
-        _report(parquet_files(archive.system, matrices, Path(target), archive.zone))
-    else:
-        _report(zarr_stores(archive, names, Path(target)))
+    if form == "csv" and len(names) != 1:
+        raise Failed(f"--csv holds one dataset; name one of: {', '.join(names)}")
+    matrices = [archive.array(name) for name in names]
+    with _progress(sum(matrix.rows for matrix in matrices), hidden=target == STDOUT and sys.stdout.isatty()) as progress:
+        if form == "csv":
+            _write(target, csv_pieces(matrices[0], progress))
+        elif form == "json":
+            _write(target, json_pieces(archive.system, matrices, progress))
+        elif form == "parquet":
+            written = list(parquet_files(archive.system, matrices, Path(target), archive.zone, progress))
+        else:
+            written = zarr_stores(archive, names, Path(target), progress)
+    if form in {"parquet", "zarr"}:
+        _report(written)
 
 
-def _write(target: str, pieces: Iterator[str]) -> None:
+@contextmanager
+def _progress(rows: int, *, hidden: bool) -> Iterator[Callable[[int], None]]:
+    with click.progressbar(length=rows, label="export", file=sys.stderr, hidden=hidden or not sys.stderr.isatty()) as bar:
+        yield bar.update
+
+
+def _write(target: str, pieces: Iterable[str]) -> None:
+    """Write pieces to stdout, to what is no plain file, or to a file that is replaced when it is complete."""
     if target == STDOUT:
         for piece in pieces:
             echo(piece, newline=False)
         return
     from tokiod.tts.live.files import replacing  # noqa: PLC0415 - for files alone
 
-    with replacing(Path(target)) as temporary, temporary.open("w", encoding="utf-8") as file:
+    path = Path(os.path.realpath(target))
+    if not path.parent.is_dir():
+        raise Failed(f"{target}: directory {path.parent} does not exist")
+    if path.exists() and not path.is_file():  # /dev/stdout, a named pipe
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(pieces)
+        return
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _report(written: Iterator[tuple[Path, int, int]]) -> None:
-    with click.progressbar(written, label="export", file=sys.stderr, hidden=not sys.stderr.isatty()) as parts:
-        for path, rows, columns in parts:
-            echo(f"{path}: {rows} rows, {columns} columns")
+def _report(written: Iterable[Written]) -> None:
+    for path, rows, columns in written:
+        echo(f"{path}: {rows} rows, {columns} columns")
