@@ -90,8 +90,9 @@ def parquet_files(
 ) -> Iterator[Written]:
     """Write a Parquet file for each dataset and each file of a day; yield each.
 
-    The date is that of the day's middle in a zone: noon of a site has the same date in UTC up to twelve hours away, so a file whose zone
-    is unknown keeps its date. A file of more than a day is divided at the midnights of the zone. See tokiod.tts.parquet. Raises NotInstalled, OSError.
+    The date is that of the middle of the day in a zone: noon of a site has the same date in UTC, up to twelve hours away, so that a file
+    whose zone is unknown keeps its date. A file of more than a day is divided at the midnights of the zone. See tokiod.tts.parquet.
+    Raises NotInstalled, OSError.
     """
     _need("a Parquet file", "pyarrow", "parquet")
     for matrix in matrices:
