@@ -41,12 +41,16 @@ OPERATIONS = {
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """A dataset that is the sum of some columns of a row. operation: only rows of this one count."""
+    """A dataset that is the sum of some columns of a row.
+
+    operation: only rows of this one count; optional: there is no such dataset where the table lacks its columns.
+    """
 
     dataset: str
     form: Form
     columns: tuple[str, ...]
     operation: str | None = None
+    optional: bool = False
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -95,7 +99,17 @@ TABLES = (
             Quantity("dataservers/memused", "gauge", ("PCT_MEMORY",)),
         ),
     ),
-    Table("MDS_DATA", "MDS_ID", "mdss", exact=False, quantities=(Quantity("mdservers/cpuload", "gauge", ("PCT_CPU",)),)),
+    Table(
+        "MDS_DATA",
+        "MDS_ID",
+        "mdss",
+        exact=False,
+        quantities=(
+            Quantity("mdservers/cpuload", "gauge", ("PCT_CPU",)),
+            # Schema 1.1 has it of OSSs alone; a site that added the column has it of MDSs too.
+            Quantity("mdservers/memused", "gauge", ("PCT_MEMORY",), optional=True),
+        ),
+    ),
     Table(
         "MDS_OPS_DATA",
         "MDS_ID",
@@ -106,7 +120,7 @@ TABLES = (
 )
 
 COUNTERS = tuple(quantity.dataset for table in TABLES for quantity in table.quantities if quantity.form == "counter")
-DATASETS = frozenset(quantity.dataset for table in TABLES for quantity in table.quantities)
+DATASETS = frozenset(quantity.dataset for table in TABLES for quantity in table.quantities if not quantity.optional)
 OWN_UNITS = {"dataservers/memused": "%", "mdservers/memused": "%"}
 """LMT stores the share of the memory that is used. Each dataset's units are in its file."""
 

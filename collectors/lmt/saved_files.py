@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from collectors.lmt.client import Database
     from collectors.lmt.config import Saved
+    from tokiod.batch import Batch
     from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
 
@@ -72,7 +73,10 @@ class Copies:
         """Return a batch per dataset."""
         found = [await copy.collect(window) for copy in self._copies]
         dropped = sum((Counter(data.dropped) for data in found), Counter[str]())
-        return WindowData([merged(parts, window) for parts in zip(*(data.batches for data in found), strict=True)], None, dropped)
+        parts: dict[str, list[Batch]] = {}
+        for batch in (batch for data in found for batch in data.batches):
+            parts.setdefault(batch.dataset, []).append(batch)
+        return WindowData([merged(some, window) for some in parts.values()], None, dropped)
 
     async def count(self, window: Window) -> int | None:
         """Return the number of rows of all copies."""

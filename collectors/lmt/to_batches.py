@@ -117,6 +117,8 @@ def batches(table: Table, numbers: dict[str, NDArray[Any]], span: Span, inventor
     """
     rows = Rows(span, getattr(inventory, table.roster), numbers["TS_ID"], numbers[table.key], numbers)
     for quantity in table.quantities:
+        if quantity.optional and not numbers.keys() >= set(quantity.columns):
+            continue
         operation = quantity.operation
         chosen = np.isin(numbers["OPERATION_ID"], inventory.operations[operation]) if operation else None
         yield rows.batch(quantity, chosen)

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from collectors.lustre import parse_df, parse_dl
-from collectors.lustre.command import LCTL, LustreCommands, reason
+from collectors.lustre import datasets, parse_df, parse_dl
+from collectors.lustre.command import INODES, LCTL, LustreCommands, reason
 from collectors.lustre.datasets import failover, fullness
 from collectors.lustre.homes import Homes
 from collectors.lustre.to_batches import Columns, batches
@@ -15,6 +15,8 @@ from tokiod.errors import CollectError, Transient
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from collectors.lustre.config import Config
     from collectors.lustre.datasets import Cells
     from tokiod.collector import Site
@@ -53,8 +55,8 @@ class Lustre:
         failed.
         """
         seen, outcomes = _Seen(), await self._outcomes(window)
-        failed = [(name, outcome) for name, outcome in outcomes if isinstance(outcome, CollectError)]
-        seen.dropped.update(f"{name}: {reason(error)}" for name, error in failed)
+        failed = {name: outcome for name, outcome in outcomes if isinstance(outcome, CollectError)}
+        seen.dropped.update(f"{name}: {reason(error)}" for name, error in failed.items() if not _is_repeated(name, failed))
         for name, outcome in outcomes:
             if not isinstance(outcome, CollectError):
                 self._read(name, outcome, seen)
@@ -94,12 +96,19 @@ class Lustre:
             self._homes.learn(served)
             seen.dropped.update(devices.dropped)
             seen.records += len(served)
-            cells = failover(self._homes.away(served), seen.dropped)
+            cells = failover(self._homes.away(served), served, seen.dropped)
         else:
             listing = parse_df.parse(output.stdout)
             self.filesystems |= {target[:-8] for target in listing.targets}
             seen.dropped.update(listing.dropped)
-            seen.records += len(listing.targets)
-            cells = fullness(listing.targets) if self._config.fullness else {}
+            is_of_inodes = name.startswith(INODES)
+            listed = listing.inodes if is_of_inodes else listing.targets
+            seen.records += len(listed)
+            cells = fullness(listed, datasets.INODES if is_of_inodes else datasets.FULLNESS) if self._config.fullness else {}
         for dataset, values in cells.items():
             seen.cells.setdefault(dataset, {}).update(values)
+
+
+def _is_repeated(name: str, failed: Collection[str]) -> bool:
+    """Return whether a failure is that of the same mount again."""
+    return name.startswith(INODES) and name.removeprefix(INODES) in failed

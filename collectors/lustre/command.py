@@ -1,4 +1,4 @@
-"""Run lfs for each mount, and lctl: all at once, and what failed at once a second time."""
+"""Run lfs for each mount, twice with inodes, and lctl: all at once, and what failed at once a second time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 LCTL = "lctl"
+INODES = "inodes of "
+"""Before the mount, in the name of its command for inodes."""
 RETRY_SECONDS = 1.0
 """After this time a failed command runs a second time: its window can't be collected later."""
 
@@ -28,7 +30,7 @@ class TooLate(Transient):
 # exit code only if there is no output. Each mount has its own command: a dead server makes lfs df hang in the kernel, and without a mount
 # point an error on one file system ends the list of all.
 class LustreCommands:
-    """The commands of one source, named by their mount or LCTL."""
+    """The commands of one source, named by their mount, INODES and their mount, or LCTL."""
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self._config = config
@@ -37,7 +39,8 @@ class LustreCommands:
 
     async def run(self, window: Window) -> list[tuple[str, Output | CollectError]]:
         """Return the output of each command, or why it failed; lctl comes last. Raises TooLate."""
-        names = [*self._config.mounts, *([LCTL] if self._config.failover else [])]
+        inodes = [f"{INODES}{mount}" for mount in self._config.mounts if self._config.fullness and self._config.inodes]
+        names = [*self._config.mounts, *inodes, *([LCTL] if self._config.failover else [])]
         outcomes = await self._run_all(names, window)
         failed = [place for place, outcome in enumerate(outcomes) if _may_succeed_now(outcome)]
         if 0 < len(failed) < len(outcomes) and self._clock.time() + RETRY_SECONDS < window.end:
@@ -57,8 +60,14 @@ class LustreCommands:
     async def _run_all(self, names: Sequence[str], window: Window) -> list[Output | BaseException]:
         return await asyncio.gather(*(self._run(name, window) for name in names), return_exceptions=True)
 
+    def _argv(self, name: str) -> list[str]:
+        if name == LCTL:
+            return [*self._config.lctl, "dl", "-t"]
+        mount = name.removeprefix(INODES)
+        return [*self._config.lfs, "df", "-l", *(["-i"] if mount != name else []), mount]
+
     async def _run(self, name: str, window: Window) -> Output:
-        argv = [*self._config.lctl, "dl", "-t"] if name == LCTL else [*self._config.lfs, "df", "-l", name]
+        argv = self._argv(name)
         output = await self._commands.run(argv, key=name, seconds=float(self._config.command_timeout))
         if self._clock.time() >= window.end:
             raise TooLate(f"{argv[0]} for {name} ended after {window}: its output may belong to another window")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 
-from collectors.lustre.datasets import FAILOVER, FULLNESS
+from collectors.lustre.datasets import FAILOVER, FULLNESS, INODES
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.option import option
 from tokiod.units import Duration
@@ -46,8 +46,12 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
             values="a command without a shell",
         ),
     ] = ("lctl",)
-    fullness: Annotated[bool, option("Whether fullness is collected: used and total KiB and inodes of each target.")] = True
-    failover: Annotated[bool, option("Whether failover is collected: 1 where a target is served by another server than its home.")] = True
+    fullness: Annotated[bool, option("Whether fullness is collected: used and total KiB of each target.")] = True
+    inodes: Annotated[bool, option("Whether fullness includes used and total inodes, by `lfs df -i`.")] = True
+    failover: Annotated[
+        bool,
+        option("Whether failover is collected: 1 where a target is served by another server than its home; OSTs per server."),
+    ] = True
     homes: Annotated[
         dict[str, str],
         option(
@@ -70,7 +74,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
 
     def datasets(self) -> frozenset[str]:
         """Return the names of the configured datasets."""
-        return frozenset((*(FULLNESS if self.fullness else ()), *(FAILOVER if self.failover else ())))
+        inodes = INODES if self.fullness and self.inodes else ()
+        return frozenset((*(FULLNESS if self.fullness else ()), *inodes, *(FAILOVER if self.failover else ())))
 
     def faults(self) -> list[str]:
         """Return the errors of commands and time limits."""
@@ -102,7 +107,7 @@ class Saved(SavedOptions, kw_only=True, frozen=True):
 
     def datasets(self) -> frozenset[str]:
         """Return the datasets of both outputs."""
-        return frozenset((*FULLNESS, *FAILOVER))
+        return frozenset((*FULLNESS, *INODES, *FAILOVER))
 
     def faults(self) -> list[str]:
         """Return the errors of homes."""

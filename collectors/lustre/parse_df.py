@@ -1,4 +1,4 @@
-r"""Parse what `lfs df` prints, of one file system or several.
+r"""Parse what `lfs df` and `lfs df -i` print, of one file system or several.
 
     UUID                   1K-blocks        Used   Available Use% Mounted on
     snx11035-MDT0000_UUID  2255453580   115237564  2106016404   5% /scratch2[MDT:0]
@@ -7,9 +7,9 @@ r"""Parse what `lfs df` prints, of one file system or several.
 
     filesystem_summary:  2178423632448 1560557556800 594839593984  72% /scratch2
 
-A name is any file system's, with "-" and "_" in it; its last four digits are hexadecimal, the index in brackets is decimal. Flags may
-follow. A row counts only between a header, which gives the unit of its numbers, and the summary: a name whose beginning was lost could be
-taken for another name.
+`lfs df -i` prints the same with "Inodes IUsed IFree IUse%" in the header. A name is any file system's, with "-" and "_" in it; its last
+four digits are hexadecimal, the index in brackets is decimal. Flags may follow. A row counts only between a header, which gives the unit of
+its numbers, and the summary: a name whose beginning was lost could be taken for another name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ BYTES = "1K-blocks"
 INACTIVE = "target that is inactive"
 ERROR = "target that answered with an error"
 NO_HEADER = "row without a header"
-INODES = "row of inodes"
 CONTRADICTION = "row that contradicts itself"
 REPEATED = "row of a target that was listed before"
 UNRECOGNISED = "unrecognised line in lfs df"
@@ -43,13 +42,14 @@ UNRECOGNISED = "unrecognised line in lfs df"
 
 @dataclass(slots=True)
 class Listing:
-    """Size and use of each target in KiB, by name without _UUID; dropped: other lines, by reason.
+    """Size and use of each target, by name without _UUID: targets in KiB, inodes of `lfs df -i`. dropped: other lines, by reason.
 
     The first row of a target counts: a file system may be mounted twice, and a row with other figures belongs to another output whose
     beginning was lost.
     """
 
     targets: dict[str, tuple[int, int]] = field(default_factory=dict)
+    inodes: dict[str, tuple[int, int]] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
 
 
@@ -79,22 +79,18 @@ def _block(unit: str, rows: str, listing: Listing) -> int:
     """Read the rows after a header; return how many lines were recognised."""
     summary = _SUMMARY.search(rows)
     found = _ROW.findall(rows[: summary.start()] if summary else rows)
-    if unit == BYTES:
-        _add_rows(found, listing)
-    else:
-        listing.dropped[INODES] += len(found)
+    _add_rows(found, listing.targets if unit == BYTES else listing.inodes, listing.dropped)
     return len(found) + (1 + _count_without_header(rows[summary.end() :], listing) if summary else 0)
 
 
-def _add_rows(rows: list[tuple[str, str, str, str]], listing: Listing) -> None:
+def _add_rows(rows: list[tuple[str, str, str, str]], targets: dict[str, tuple[int, int]], dropped: Counter[str]) -> None:
     """Add a file system's rows: a few thousand at most, for which arrays would cost more than this loop."""
-    targets = listing.targets
     for name, total, used, place in rows:
         figures = int(total), int(used)
         if not name.endswith(_suffix(place)) or figures[1] > figures[0]:
-            listing.dropped[CONTRADICTION] += 1
+            dropped[CONTRADICTION] += 1
         elif targets.setdefault(name[:-5], figures) != figures:
-            listing.dropped[REPEATED] += 1
+            dropped[REPEATED] += 1
 
 
 @lru_cache(maxsize=1 << 16)

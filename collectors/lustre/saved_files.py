@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 
 from collectors.lustre import parse_df, parse_dl
-from collectors.lustre.datasets import Cells, failover, fullness
+from collectors.lustre.datasets import INODES, Cells, failover, fullness
 from collectors.lustre.homes import Homes
 from collectors.lustre.to_batches import Columns, batches
 from tokiod.errors import Fatal, TokiodError
@@ -85,12 +85,13 @@ class SavedOutputs:
         for time, text in outputs:
             moments.append((time, moment := _Moment()))
             listing, devices = parse_df.parse(text), parse_dl.parse(text)
-            seen, targets = self._wanted(devices.served), self._wanted(listing.targets)
+            seen, targets, inodes = self._wanted(devices.served), self._wanted(listing.targets), self._wanted(listing.inodes)
             served.append((moment, seen))
             homes.learn(seen)
-            moment.take(len(seen) + len(targets), _dropped(text, listing.dropped, devices.dropped), fullness(targets))
+            records = len(seen) + len(targets) + len(inodes)
+            moment.take(records, _dropped(text, listing.dropped, devices.dropped), fullness(targets) | fullness(inodes, INODES))
         for moment, seen in served:
-            moment.take(0, Counter(), failover(homes.away(seen), moment.dropped))
+            moment.take(0, Counter(), failover(homes.away(seen), seen, moment.dropped))
         seen_cells: Cells = {}
         for _, moment in moments:
             for dataset, values in moment.cells.items():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["data", "md"]
 
-OF_SERVER = {
+USUAL_OF_SERVER = {
     "cpu_user": "cpuuser",
     "cpu_sys": "cpusys",
     "mem_free": "memfree",
@@ -20,7 +20,7 @@ OF_SERVER = {
     "net_r": "netinbytes",
     "net_s": "netoutbytes",
 }
-OF_TARGET = {
+USUAL_OF_TARGET = {
     f"gpfs_{sensor}_{counter}": dataset
     for sensor in ("nsdds", "fs")
     for counter, dataset in {
@@ -30,16 +30,32 @@ OF_TARGET = {
         "write_ops": "writeops",
     }.items()
 }
+# Those that a site must ask for by name. Where TTS has no name, tokiod.tts.schema declares one: waits in seconds, and iowait.
+OF_SERVER = USUAL_OF_SERVER | {
+    "cpu_idle": "cpuidle",
+    "cpu_iowait": "cpuiowait",
+    "mem_buffers": "membuffered",
+    "mem_cached": "memcached",
+}
+OF_TARGET = USUAL_OF_TARGET | {
+    f"gpfs_{sensor}_tot_{what}_wait_{way[:1]}{last}": f"{way}{prefix}waits"
+    for sensor in ("nsdds", "fs")
+    for what, prefix in (("disk", ""), ("queue", "queue"))
+    for way, last in (("read", "d"), ("write", "r"))
+}
 NAMED = {
     "usage": ("cpu_user", "cpu_sys", "mem_total", "mem_free", "net_r", "net_s"),
     "cpu": ("cpu_user", "cpu_sys"),
     "netDetails": ("net_r", "net_s"),
     "gpfsNSDDS": ("gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_written"),
     "gpfsNumberOperations": ("gpfs_fs_read_ops", "gpfs_fs_write_ops"),
+    "gpfsFSWaits": tuple(f"gpfs_fs_tot_{what}_wait_{way}" for what in ("disk", "queue") for way in ("rd", "wr")),
+    "gpfsNSDWaits": tuple(f"gpfs_nsdds_tot_{what}_wait_{way}" for what in ("disk", "queue") for way in ("rd", "wr")),
 }
 """The metrics of mmperfmon's own queries, as far as they have a dataset."""
 LOAD = "cpuload"
 OF_LOAD = ("cpuuser", "cpusys")
+PERCENT = (*OF_LOAD, "cpuidle", "cpuiowait")
 KINDS: tuple[Kind, ...] = ("data", "md")
 
 
@@ -81,9 +97,10 @@ def _pattern(text: str, option: str, what: str) -> tuple[re.Pattern[str], Kind]:
 
 
 def datasets_of(counters: Sequence[str], maps: Maps) -> frozenset[str]:
-    """Return the datasets that counters can fill; all that mmperfmon can fill if one of the names is not a counter."""
-    known = {**OF_SERVER, **OF_TARGET}
-    wanted = set(counters) if all(name in known for name in counters) else set(known)
+    """Return the datasets that counters can fill; all usual ones, too, if one of the names is not a counter."""
+    wanted = set(counters)
+    if not wanted <= OF_SERVER.keys() | OF_TARGET.keys():
+        wanted |= USUAL_OF_SERVER.keys() | USUAL_OF_TARGET.keys()
     server = {OF_SERVER[name] for name in wanted & set(OF_SERVER)}
     if server.issuperset(OF_LOAD):
         server.add(LOAD)

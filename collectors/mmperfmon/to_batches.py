@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD
+from collectors.mmperfmon.datasets import KINDS, LOAD, OF_LOAD, PERCENT
 from collectors.mmperfmon.parse_legend import CACHE_BYTES
 from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
 from collectors.mmperfmon.series import REASONS
@@ -161,7 +161,7 @@ def batches(parts: Iterable[Rows], window: Window, step: int, series: Series, cp
     grid.is_null[~np.isnan(grid.value)] = False
     found = {dataset: (tuple(columns), _sums(grid, columns)) for dataset, columns in series.columns().items()}
     for dataset in found:
-        if dataset.endswith(OF_LOAD):
+        if dataset.endswith(PERCENT):
             found[dataset][1][:] *= cpu_scale
     found |= dict(_loads(found))
     return [grid.batch(dataset, *cells) for dataset, cells in found.items()]

@@ -190,6 +190,15 @@ def test_the_load_of_a_cpu_follows_from_its_parts(tmp_path, stored, load):
     assert "dataservers/cpuload" in archive.datasets()
 
 
+def test_idle_follows_from_the_load(tmp_path):
+    save(tmp_path, 1, ["oss"], [[25.0]], 3600, "dataservers/cpuload")
+    place = slot(tmp_path, 1)
+    archive = opened(tmp_path, place.start, place.end)
+    assert archive.array("dataservers/cpuidle")[0, 0] == 75
+    assert np.isnan(archive.array("dataservers/cpuidle")[1:]).all()
+    assert "dataservers/cpuidle" in archive.datasets()
+
+
 def test_missing_cells_are_a_table_and_a_dataset(days):
     archive = opened(days, BEGIN, END)
     expected = np.isnan(np.asarray(archive.array(READ)))

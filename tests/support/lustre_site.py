@@ -18,6 +18,11 @@ def df(targets, mount="/scratch", label="filesystem_summary:", *, flags="", blan
     return "".join(lines)
 
 
+def df_inodes(targets, mount="/scratch"):
+    """`lfs df -i` of {name: (total, used)}."""
+    return df(targets, mount).replace("1K-blocks        Used   Available Use%", "   Inodes       IUsed       IFree IUse%")
+
+
 def dl(served, suffix="ffff885f81a64000"):
     """`lctl dl -t` of {name: NID or None}."""
     uuid = "8dbdc7f6-8f86-86ea-052f-357e2db2a7d9"

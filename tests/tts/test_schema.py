@@ -58,7 +58,7 @@ def test_missing_looks_at_every_cell_of_a_slice():
 
 def test_every_dataset_has_a_group_and_units_and_their_order_is_that_of_the_groups():
     assert [group for i, group in enumerate(map(group_of, DATASETS)) if i == 0 or group != group_of(DATASETS[i - 1])] == list(GROUPS)
-    assert (len(DATASETS), len(set(DATASETS))) == (8 + 8 + 24 + 13 + 13 + 4 + 3, len(UNITS))
+    assert (len(DATASETS), len(set(DATASETS))) == (12 + 12 + 24 + 14 + 14 + 4 + 3, len(UNITS))
 
 
 @pytest.mark.parametrize(

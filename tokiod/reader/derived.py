@@ -1,7 +1,8 @@
 """Datasets that are computed from stored ones, by one rule each.
 
 rate = count / step, in both directions, for every pair of names that TTS defines: readbytes and readrates, opens and openrates. The load
-of a CPU is user + system, or 100 - idle, where only its parts are stored. A cell is missing where any of its sources is.
+of a CPU is user + system, or 100 - idle, where only its parts are stored, and idle is 100 - load. A cell is missing where any of its
+sources is.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ def recipes(dataset: str) -> list[Recipe]:
     group, _, name = dataset.partition("/")
     if name == "cpuload":
         found += [Recipe("complement", (f"{group}/cpuidle",)), Recipe("sum", (f"{group}/cpuuser", f"{group}/cpusys"))]
+    if name == "cpuidle":
+        found += [Recipe("complement", (f"{group}/cpuload",))]
     return found
 
 
@@ -87,4 +90,6 @@ def derivable(stored: Iterable[str]) -> set[str]:
     for group in ("dataservers", "mdservers"):
         if any(set(recipe.sources) <= names for recipe in recipes(f"{group}/cpuload")):
             found.add(f"{group}/cpuload")
+        if f"{group}/cpuload" in names:
+            found.add(f"{group}/cpuidle")
     return found - names

@@ -52,10 +52,11 @@ _TRANSFER = {
     "writeops": "ops",
     "readoprates": "ops/sec",
     "writeoprates": "ops/sec",
+    **dict.fromkeys(("readwaits", "writewaits", "readqueuewaits", "writequeuewaits"), "sec"),
 }
 _METADATA = ("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getxattr", "statfs", "setattr", "getattr")
 _SERVER = {
-    **dict.fromkeys(("cpuuser", "cpusys", "cpuidle", "cpuload"), "%"),
+    **dict.fromkeys(("cpuuser", "cpusys", "cpuidle", "cpuload", "cpuiowait"), "%"),
     **dict.fromkeys(("memfree", "memused", "memcached", "membuffered", "memslab", "memslab_unrecl", "memtotal"), "bytes"),
     **dict.fromkeys(("netinbytes", "netoutbytes"), "bytes"),
 }

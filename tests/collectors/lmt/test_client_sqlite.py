@@ -168,6 +168,19 @@ def test_a_column_of_numbers_that_is_not_there_leaves_its_datasets_empty(tmp_pat
     assert DATASETS - set(found) == {"fullness/bytes", "fullness/bytestotal", "fullness/inodes", "fullness/inodestotal"}
 
 
+def test_the_memory_of_metadata_servers_is_stored_where_the_table_has_it_also_of_one_copy_of_two(tmp_path):
+    content = lmt_database.tables(steps=2)
+    columns = lmt_database.COLUMNS | {"MDS_DATA": (*lmt_database.COLUMNS["MDS_DATA"], "PCT_MEMORY")}
+    without = lmt_database.save(tmp_path / "without", content)
+    content["MDS_DATA"] = [(*row, 12.5) for row in content["MDS_DATA"]]
+    window = Window(START, START + 10)
+    path = lmt_database.save(tmp_path / "with", content, columns=columns)
+    expected = {("mds1", 0): 12.5, ("mds1", 1): 12.5}
+    assert means(saved(path), window)["mdservers/memused"] == expected
+    assert means(lmt.saved([path, without], lmt.Saved(), SITE), window)["mdservers/memused"] == expected
+    assert "mdservers/memused" not in means(saved(without), window)
+
+
 def test_time_stamps_left_far_away_by_a_stopped_clock_do_not_make_a_range_of_everything(tmp_path):
     content = lmt_database.tables(steps=4)
     content["TIMESTAMP_INFO"].append((FIRST + 10**9, content["TIMESTAMP_INFO"][1][1]))

@@ -4,9 +4,10 @@ import asyncio
 import time
 
 import pytest
-from lustre_site import df, dl, servers
+from lustre_site import df, df_inodes, dl, servers
 
 from collectors import lustre
+from collectors.lustre.datasets import FULLNESS, INODES
 from tokiod.collector import Site
 from tokiod.errors import Fatal, Transient
 from tokiod.polling.retry import classify
@@ -18,6 +19,7 @@ START, STEP = 1_517_126_400, 60
 NOW = Window(START, START + STEP)
 A = {f"a-OST{index:04x}": (1000, 100 + index) for index in range(4)} | {"a-MDT0000": (10, 1)}
 B = {"b-OST0000": (500, 5)}
+INODES_OF_A = {name: (total // 2, used // 2) for name, (total, used) in A.items()}
 
 
 class Passing(FakeClock):
@@ -33,7 +35,8 @@ class Client:
     def __init__(self, directory):
         self.directory = directory
         self.clock = Passing(START + 2)
-        self.lfs(f"case $3 in /a) cat <<'END'\n{df(A, '/a')}END\n;; /b) cat <<'END'\n{df(B, '/b')}END\n;; esac")
+        self.lfs(f"case $3$4 in /a) cat <<'END'\n{df(A, '/a')}END\n;; /b) cat <<'END'\n{df(B, '/b')}END\n;; "
+                 f"-i/a) cat <<'END'\n{df_inodes(INODES_OF_A, '/a')}END\n;; esac")  # fmt: skip
         self.lctl(f"cat <<'END'\n{dl(servers([*A, *B]))}END")
 
     def script(self, name, text):
@@ -65,7 +68,9 @@ class TestContract(CollectorContract):
 
     @pytest.fixture
     def saved(self, tmp_path):
-        (tmp_path / "outputs").write_text(f"BEGIN {START + 2}\n{df(A, '/a')}BEGIN {START + 2}\n{dl(servers(A))}")
+        (tmp_path / "outputs").write_text(
+            f"BEGIN {START + 2}\n{df(A, '/a')}{df_inodes(INODES_OF_A, '/a')}BEGIN {START + 2}\n{dl(servers(A))}"
+        )
         return lambda: lustre.saved([tmp_path / "outputs"], lustre.Saved(step=STEP), Site(Calendar("UTC"), FakeClock()))
 
     @pytest.fixture
@@ -105,8 +110,11 @@ def test_a_window_holds_what_both_commands_say_now(client):
     assert cells == {
         "fullness/bytes": {name: float(used) for name, (_, used) in A.items()},
         "fullness/bytestotal": {name: float(total) for name, (total, _) in A.items()},
+        "fullness/inodes": {name: float(used) for name, (_, used) in INODES_OF_A.items()},
+        "fullness/inodestotal": {name: float(total) for name, (total, _) in INODES_OF_A.items()},
         "failover/datatargets": {name: 0.0 for name in A if "OST" in name},
         "failover/mdtargets": {"a-MDT0000": 0.0},
+        "failover/dataservers": {nid: 1.0 for name, nid in servers([*A, *B]).items() if name in A and "OST" in name},
     }
     assert dropped == {}
 
@@ -184,11 +192,26 @@ def test_a_command_that_prints_nothing_fails_with_its_message(client, text, erro
 
 def test_a_command_that_fails_while_others_succeed_runs_once_more(client, tmp_path):
     log = tmp_path / "outcome"
-    client.lfs(f"echo $3 >> {log}; case $3 in /a) [ $(grep -c /a {log}) = 2 ] || exit 1; cat <<'END'\n{df(A, '/a')}END\n;; "
+    client.lfs(f"[ $3 = -i ] && exit; echo $3 >> {log}; case $3 in "
+        f"/a) [ $(grep -c /a {log}) = 2 ] || exit 1; cat <<'END'\n{df(A, '/a')}END\n;; "
                f"/b) cat <<'END'\n{df(B, '/b')}END\n;; esac")  # fmt: skip
     cells, dropped = outcome(client, mounts=("/a", "/b"))
     assert (set(cells["fullness/bytes"]), dropped) == (A.keys() | B.keys(), {})
     assert sorted(log.read_text().split()) == ["/a", "/a", "/b"]
+
+
+def test_a_server_s_targets_are_counted_where_they_are_served_now(client):
+    client.lctl(f"cat <<'END'\n{dl(servers(A) | {'a-OST0001': servers(A)['a-OST0000']})}END")
+    cells, _ = outcome(client)
+    nids = servers(A)
+    assert cells["failover/dataservers"] == {nids["a-OST0000"]: 2.0, nids["a-OST0002"]: 1.0, nids["a-OST0003"]: 1.0}
+
+
+def test_without_inodes_the_rest_is_collected_and_one_failure_is_counted(client):
+    client.lfs(f"[ $3 = -i ] && {{ echo broken >&2; exit 1; }}; cat <<'END'\n{df(A, '/a')}END")
+    cells, dropped = outcome(client)
+    assert (set(cells["fullness/bytes"]), "fullness/inodes" in cells, dropped) == (set(A), False, {"inodes of /a: no answer": 1})
+    assert outcome(client, inodes=False)[1] == {}
 
 
 @pytest.mark.parametrize("rest", [0.5, 30])
@@ -202,19 +225,20 @@ def test_what_is_known_by_the_end_of_the_window_is_kept_whatever_a_second_answer
 
     monkeypatch.setattr(client.clock, "sleep", until_it_is_over)
     cells, dropped = outcome(client)
-    assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
+    assert (set(cells), dropped) == ({*FULLNESS, *INODES}, {"lctl: no answer": 1})
     assert len(log.read_text().split()) == (1 if rest < 1 else 2)
 
 
 def test_without_lctl_the_fullness_is_had_and_what_is_missing_counted(client):
     client.lctl("exit 1")
     cells, dropped = outcome(client)
-    assert (set(cells), dropped) == ({"fullness/bytes", "fullness/bytestotal"}, {"lctl: no answer": 1})
+    assert (set(cells), dropped) == ({*FULLNESS, *INODES}, {"lctl: no answer": 1})
 
 
 def test_only_the_configured_datasets_are_queried(client):
     client.lctl("exit 1")
-    assert set(outcome(client, failover=False)[0]) == {"fullness/bytes", "fullness/bytestotal"}
+    assert set(outcome(client, failover=False)[0]) == {*FULLNESS, *INODES}
+    assert set(outcome(client, failover=False, inodes=False)[0]) == set(FULLNESS)
 
 
 def test_a_target_that_moves_is_away_until_it_is_back(client):

@@ -2,9 +2,10 @@
 
 import gzip
 import os
+from collections import Counter
 
 import pytest
-from lustre_site import df, dl, servers
+from lustre_site import df, df_inodes, dl, servers
 
 from collectors import lustre
 from tokiod.collector import Site
@@ -23,12 +24,20 @@ def listing(minute):
     return {name: (10_000 + place, 100 * place + minute) for place, name in enumerate(TARGETS)}
 
 
+def inodes(minute):
+    return {name: (total // 2, used // 2) for name, (total, used) in listing(minute).items()}
+
+
 def served(minute):
     return HOME | ({"fs-OST0002": HOME["fs-OST0003"]} if minute % 3 == 2 else {})
 
 
 def blocks(minutes):
-    return "".join(f"BEGIN {START + STEP * m + 7}\n{df(listing(m))}BEGIN {START + STEP * m + 9}\n{dl(served(m))}" for m in minutes)
+    return "".join(block(START + STEP * minute, minute) for minute in minutes)
+
+
+def block(time, minute):
+    return f"BEGIN {time + 7}\n{df(listing(minute))}{df_inodes(inodes(minute))}BEGIN {time + 9}\n{dl(served(minute))}"
 
 
 def saved(*paths, **options):
@@ -41,6 +50,10 @@ def right(minutes):
         time = START + STEP * m
         cells["fullness/bytes"] += [(time, name, float(used)) for name, (_, used) in listing(m).items()]
         cells["fullness/bytestotal"] += [(time, name, float(total)) for name, (total, _) in listing(m).items()]
+        cells["fullness/inodes"] += [(time, name, float(used)) for name, (_, used) in inodes(m).items()]
+        cells["fullness/inodestotal"] += [(time, name, float(total)) for name, (total, _) in inodes(m).items()]
+        counts = Counter(nid for name, nid in served(m).items() if "OST" in name)
+        cells["failover/dataservers"] += [(time, nid, float(count)) for nid, count in counts.items()]
         away = {name: float(HOME[name] != nid) for name, nid in served(m).items()}
         cells["failover/datatargets"] += [(time, name, value) for name, value in away.items() if "OST" in name]
         cells["failover/mdtargets"] += [(time, name, value) for name, value in away.items() if "MDT" in name]
@@ -89,7 +102,7 @@ def test_files_in_any_order_packed_or_not_give_the_same(tmp_path):
 
 
 def test_a_plain_output_has_the_given_time_or_that_of_its_file(tmp_path):
-    (tmp_path / "df").write_text(df(listing(4)))
+    (tmp_path / "df").write_text(df(listing(4)) + df_inodes(inodes(4)))
     (tmp_path / "dl").write_text(dl(served(4)))
     for name in ("df", "dl"):
         os.utime(tmp_path / name, (START + 4 * STEP, START + 4 * STEP))

@@ -165,6 +165,10 @@ def test_a_count_is_how_many_records_a_window_has(printing):
 def test_a_section_lists_its_datasets_and_can_be_limited():
     config = section(("mmperfmon",), queries=("cpu_user,cpu_sys", "gpfs_nsdds_bytes_read"), lun_map=("a=mdtarget",))
     assert config.datasets() == {"dataservers/cpuuser", "dataservers/cpusys", "dataservers/cpuload", "mdtargets/readbytes"}
+    waits = section(("mmperfmon",), queries=("gpfsNSDWaits", "cpu_idle"))
+    assert waits.datasets() == {"dataservers/cpuidle"} | {
+        f"datatargets/{way}{of}waits" for way in ("read", "write") for of in ("", "queue")
+    }
     assert config.only(frozenset({"mdtargets/readbytes"})).queries == ("gpfs_nsdds_bytes_read",)
     assert section(("mmperfmon",), queries=QUERIES, **MAPS).datasets() == small.DATASETS
 

@@ -8,11 +8,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from mmperfmon_outputs import output, stamps
 
 from collectors.mmperfmon.datasets import Maps
+from collectors.mmperfmon.parse import parse
 from collectors.mmperfmon.parse_legend import Table, read_legend
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, batches, measured
+from tokiod.tts.schema import UNITS
 from tokiod.window import Window
 
 START, STEP, ROWS = 1557903600, 60, 12
@@ -61,3 +64,28 @@ def test_what_is_dropped_of_a_bucket_that_is_there_twice_is_dropped_once():
     dropped = Counter()
     measured(table([(3, [1, 2, 3, 4]), (3, [1, 2, 3, None])]), Buckets(ZoneInfo("UTC"), STEP), Series(Maps()), None, dropped)
     assert dropped == {"loopback": 1, "unknown metric": 1, "no such column in the legend": 0, "NSD that lun_map does not match": 0}
+
+
+def test_metrics_without_a_name_of_tts_are_kept_under_declared_ones():
+    window = Window(START, START + 2 * STEP)
+    times = stamps(dt.datetime(2019, 5, 15, 7, 1, tzinfo=dt.UTC), 2)
+    columns = {
+        "nsd1|CPU|cpu_idle": [90.0, 80.5],
+        "nsd1|CPU|cpu_iowait": [1.5, 2.5],
+        "nsd1|Memory|mem_cached": [100, 200],
+        "nsd1|GPFSNSDDisk|na01|gpfs_nsdds_tot_disk_wait_rd": [0.25, 0.5],
+        "nsd1|GPFSFilesystem|c|fs|gpfs_fs_tot_queue_wait_wr": [1, 2],
+        "nsd1|GPFSFilesystem|c|fs|gpfs_fs_disks": [4, 4],
+    }
+    series, dropped = Series(Maps()), Counter()
+    parts = [measured(one, Buckets(ZoneInfo("UTC"), STEP), series, window, dropped) for one in parse(output(columns, times, 500)).tables]
+    found = {batch.dataset: (batch.columns, batch.value.tolist()) for batch in batches(parts, window, STEP, series, 1.0)}
+    assert found == {
+        "dataservers/cpuidle": (("nsd1",), [90.0, 80.5]),
+        "dataservers/cpuiowait": (("nsd1",), [1.5, 2.5]),
+        "dataservers/memcached": (("nsd1",), [100.0, 200.0]),
+        "datatargets/readwaits": (("nsd1:na01",), [0.25, 0.5]),
+        "datatargets/writequeuewaits": (("nsd1:c|fs",), [1.0, 2.0]),
+    }
+    assert found.keys() <= UNITS.keys()
+    assert +dropped == {"unknown metric": 2}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from collectors.lustre.datasets import AWAY
 from tokiod.simulator.lustre.client import MOUNTS, SECOND, Lustre
 from tokiod.simulator.lustre.commands import LustreCommands
 from tokiod.simulator.lustre.expected import LustreAnswers
@@ -14,7 +15,7 @@ MIDNIGHT = 1_517_126_400
 SITE = Site(MIDNIGHT - 1800, osts=18, osss=4, mdts=3)
 FILE = Window(MIDNIGHT - 3600, MIDNIGHT + 7200)
 STORED = [Window(FILE.start, MIDNIGHT), Window(MIDNIGHT + 600, MIDNIGHT + 6000)]
-DF = [["lfs", "df", "-l", mount] for mount in MOUNTS]
+DF = [["lfs", "df", "-l", *inodes, mount] for mount in MOUNTS for inodes in ([], ["-i"])]
 DL = ["lctl", "dl", "-t"]
 
 
@@ -26,11 +27,15 @@ def expected(site, stored):
         for argv in (*DF, DL):
             text = commands(argv, time + site.moment - 1).stdout
             for name, total, used in re.findall(r"^(\S+)_UUID +(\d+) +(\d+) .*\[(?:OST|MDT):\d+\]", text, re.MULTILINE):
-                found.setdefault(("fullness/bytes", name), {})[time] = float(used)
-                found.setdefault(("fullness/bytestotal", name), {})[time] = float(total)
+                what = "inodes" if "-i" in argv else "bytes"
+                found.setdefault((f"fullness/{what}", name), {})[time] = float(used)
+                found.setdefault((f"fullness/{what}total", name), {})[time] = float(total)
             for name, nid in re.findall(r"^ *\d+ UP (?:osc|mdc) (\S+)-(?:osc|mdc)-ffff\S+ \S+ 5 (\d\S+)$", text, re.MULTILINE):
                 kind = "failover/datatargets" if "-OST" in name else "failover/mdtargets"
                 found.setdefault((kind, name), {})[time] = float(nid != homes[name])
+                if "-OST" in name:
+                    counts = found.setdefault(("failover/dataservers", nid), {})
+                    counts[time] = counts.get(time, 0.0) + 1
     return found
 
 
@@ -45,9 +50,9 @@ def test_every_cell_is_what_a_slow_reading_of_what_is_printed_makes_of_the_store
             cells = zip(answer.timestamps.tolist(), values, strict=True)
             got[name, column] = {time: value for time, value in cells if not math.isnan(value)}
     assert got == expected(site, STORED)
-    away = {value for (name, _), cells in got.items() for value in cells.values() if name.startswith("failover/")}
+    away = {value for (name, _), cells in got.items() for value in cells.values() if name in AWAY}
     assert away == ({0.0, 1.0} if site.trouble else {0.0})
-    assert len(got) == 2 * (18 + 3 + 6) + 18 + 3 + 6
+    assert len(got) == 4 * (18 + 3 + 6) + 18 + 3 + 6 + 4 + 2
 
 
 def test_stored_windows_and_what_lies_before_the_first_are_determined():

@@ -63,6 +63,11 @@ class Moment:
     failing: dict[str, str | None]
 
     @property
+    def inodes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Used and total inodes, i8[targets]."""
+        return self.used // 128, self.total // 64
+
+    @property
     def listed(self) -> NDArray[np.bool_]:
         """Which targets have numbers, if their mount answers."""
         return np.asarray(self.state < _HEALTHY)

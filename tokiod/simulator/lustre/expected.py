@@ -42,17 +42,31 @@ class LustreAnswers:
         Raises ValueError for edges that don't lie on moments.
         """
         times, targets = steps(file, self.site.moment), self._load.targets
+        osts = np.array([target.kind == "OST" for target in targets])
         there = within(times, self.stored)
         known = there | (times < self.since)
-        used, total, away = np.full((3, len(times), len(targets)), np.nan)
+        used, total, inodes, all_inodes, away = np.full((5, len(times), len(targets)), np.nan)
+        nids = self._nids
+        counts = np.full((len(times), len(nids)), np.nan)
         for row in there.nonzero()[0].tolist():
             moment = self._load.at(int(times[row]) // self.site.moment)
             listed, served = self._seen(moment)
             used[row, listed], total[row, listed], away[row, served] = moment.used[listed], moment.total[listed], moment.away[served]
-        osts = np.array([target.kind == "OST" for target in targets])
+            inodes[row, listed], all_inodes[row, listed] = (one[listed] for one in moment.inodes)
+            for j in np.flatnonzero(served & osts).tolist():
+                place = nids.index(targets[j].nid(int(moment.away[j])))
+                counts[row, place] = np.nan_to_num(counts[row, place]) + 1
         cells = {"fullness/bytes": (used, osts | True), "fullness/bytestotal": (total, osts | True)}
+        cells |= {"fullness/inodes": (inodes, osts | True), "fullness/inodestotal": (all_inodes, osts | True)}
         cells |= {"failover/datatargets": (away, osts), "failover/mdtargets": (away, ~osts)}
-        return {name: self._answer(times, known, values, its) for name, (values, its) in cells.items()}
+        found = {name: self._answer(times, known, values, its) for name, (values, its) in cells.items()}
+        return found | {"failover/dataservers": Answer(nids, times, counts, known[:, np.newaxis].repeat(len(nids), axis=1))}
+
+    @property
+    def _nids(self) -> tuple[str, ...]:
+        """All servers that may serve an OST."""
+        osts = [target for target in self._load.targets if target.kind == "OST"]
+        return tuple(dict.fromkeys(target.nid(moved) for target in osts for moved in (0, 1)))
 
     def _seen(self, moment: Moment) -> tuple[Mask, Mask]:
         """Return for which targets the space is known, and for which the server is known."""
