@@ -3,8 +3,8 @@
     python -m tests.fuzz.damaged_days [--inputs N] [--seed X]
 
 A read of a damaged file either has cells or raises a TokiodError or an OSError. Each input is read by tokiod.open in every way: datasets,
-columns, cells, reductions, completeness. It prints one line, damaged days N read R refused F crashes 0 seed X, and exits 1 after a
-crash.
+columns, cells, reductions, completeness; and by `tokioctl summarize`, `health` and `export` of the file. It prints one line,
+damaged days N read R refused F crashes 0 seed X, and exits 1 after a crash.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import h5py
 import numpy as np
+from click.testing import CliRunner
 from stitched_days import READ, save
 
 import tokiod
+from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.errors import TokiodError
 from tokiod.reader.span import Span
 
@@ -83,6 +85,25 @@ def read(path: Path) -> bool:
     return True
 
 
+COMMANDS = (
+    ("summarize", "--json"),
+    ("summarize", "--bins", "3", "--json"),
+    ("health", "--json"),
+    ("export", READ, "--csv", "-"),
+    ("export", "--json"),
+)
+
+
+def ask(path: Path) -> None:
+    """Ask each command that takes a FILE about it. Raises what a command must not raise."""
+    for name, *options in COMMANDS:
+        done = CliRunner().invoke(
+            tokioctl, [name, str(path), *options, "--config", "/nonexistent"], catch_exceptions=False, prog_name="tokioctl"
+        )
+        if done.exit_code not in (0, 2) or (done.exit_code == 2 and not done.stderr.startswith("tokioctl: ")):
+            raise AssertionError(f"{name} {' '.join(options)}: exit {done.exit_code}: {done.stderr}")
+
+
 _SPAN = (1_514_700_000, 1_514_900_000)
 
 
@@ -117,9 +138,12 @@ def _attempt(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     signal.alarm(INPUT_SECONDS)  # it ends the process
     try:
-        return "" if read(path) else "refused"
+        outcome = "" if read(path) else "refused"
+        ask(path)
     except Exception:  # noqa: BLE001 - whatever it is, it is what the test is about
         return traceback.format_exc()
+    else:
+        return outcome
     finally:
         signal.alarm(0)
 
