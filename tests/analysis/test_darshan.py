@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from click.testing import CliRunner
 from tokiod.analysis import darshan_log
 from tokiod.analysis.bad_ost import correlations, striped_files
 from tokiod.analysis.darshan_job import moved, span_of, summarize_darshan
-from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, Statistics, read_logs
+from tokiod.analysis.darshan_log import DarshanLog, FileTransfers, NotDarshan, Statistics, logs_of, read_logs
 from tokiod.cli.tokioctl import main
 from tokiod.reader.errors import NotInstalled
+from tokiod.reader.span import Span
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
@@ -35,6 +37,18 @@ needs_darshan = pytest.mark.skipif(importlib.util.find_spec("darshan") is None, 
 def read(path):
     (log,) = read_logs([path])
     return log
+
+
+def test_the_logs_of_a_job_are_found_by_their_names_in_the_directories_of_its_days(tmp_path):
+    names = ("alice_vpic_id4478544_3-20-123-1.darshan", "alice_ior_id4478544-77_3-21-9-1.darshan")
+    others = ("alice_vpic_id44785441_3-20-1-1.darshan", "alice_vpic_id447854_3-20-1-1.darshan", "alice_vpic_id4478544_3-20-123-1.txt")
+    for day, name in zip(("20", "21", "20", "20", "20"), (*names, *others), strict=True):
+        (tmp_path / "2017" / "3" / day).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "2017" / "3" / day / name).touch()
+    span = Span(START, START + 86400)
+    found = logs_of("4478544", f"{tmp_path}/%Y/%-m/%-d", span, ZoneInfo("UTC"))
+    assert sorted(path.name for path in found) == sorted(names)
+    assert logs_of("4478544", f"{tmp_path}/none", span, ZoneInfo("UTC")) == []
 
 
 @needs_darshan

@@ -162,6 +162,19 @@ def test_many_jobs_are_printed_in_the_order_of_the_input_with_a_reason_for_each_
     assert (done.exit_code, "has no start, end, system; it must name jobid, start, end, system" in done.stderr) == (2, True)
 
 
+def test_what_else_ran_is_counted_of_the_jobs_of_the_file(day, tmp_path):
+    path, _ = day
+    jobs = tmp_path / "jobs.csv"
+    rows = [("1", START, START + 3600, 2), ("2", START + 1800, START + 7200, 10), ("3", START + 3600, START + 3700, 5)]
+    jobs.write_text("jobid,start,end,system,nodes\n" + "\n".join(f"{name},{start},{end},fs,{nodes}" for name, start, end, nodes in rows))
+    arguments = ["job", "--csv", str(jobs), "--path", str(path), "--timezone", ZONE, "--concurrent"]
+    found = [json.loads(line) for line in CliRunner().invoke(main, [*arguments, "--json"]).stdout.splitlines()]
+    keys = ("jobsdb_concurrent_jobs", "jobsdb_concurrent_nodes", "jobsdb_concurrent_nodehrs")
+    assert [tuple(row[key] for key in keys) for row in found] == [(2, 12, 7.0), (3, 17, 1.0 + 15.0 + 5 / 36), (2, 15, 10 / 36 + 5 / 36)]
+    header = CliRunner().invoke(main, arguments).stdout.splitlines()[0].split(",")
+    assert header[-3:] == list(keys)
+
+
 def of_many(path, directory, number):
     """Write so many jobs to a CSV file; return the command that prints them, and their spans."""
     spans = [(START + i % 40 * 5, START + i % 40 * 5 + 100) for i in reversed(range(number))]

@@ -82,6 +82,9 @@ def test_it_finds_the_times_the_nodes_and_the_system_of_a_job_and_a_csv_file_giv
     assert (job["_job_name"], job["_job_state"]) == (ODD_NAME, "COMPLETED")
     assert (end - start >= 2, job["fs_tot_bytes_read"]) == (True, reads(start, end))
     assert "The scratch" in tokioctl(site, jobid).stdout
+    (beside,) = rows(site, jobid, "--concurrent")
+    assert beside["jobsdb_concurrent_jobs"] >= 1
+    assert beside["jobsdb_concurrent_nodehrs"] >= job["_job_nodes"] * (end - start) / 3600
     path = site / "jobs.csv"
     path.write_text(f"jobid,start,end,system,nodes\n{jobid},{start},{end},scratch,{job['_job_nodes']}\n")
     (same,) = rows(site, "--csv", path)

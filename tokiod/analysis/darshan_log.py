@@ -7,8 +7,10 @@ and without other files where the kernel permits it; what it prints is decoded a
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,8 +22,11 @@ from tokiod.toolkit.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
+    from tokiod.reader.span import Span
+
+MAX_DAYS = 31
+"""In which the logs of one job are looked for."""
 LOG_SECONDS = 120
 """Real seconds for one log."""
 KEPT_ENVIRONMENT = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "TMPDIR", "COVERAGE_PROCESS_START")
@@ -98,6 +103,17 @@ class Read(msgspec.Struct, frozen=True, tag=True):
     """What the worker prints."""
 
     log: DarshanLog
+
+
+def logs_of(number: str, template: str, span: Span, zone: dt.tzinfo) -> list[Path]:
+    """Return the logs of a job by their names, USER_PROGRAM_idNUMBER..., in the directories of the days of a span (at most MAX_DAYS).
+
+    template: of the directory of a day, with fields of strftime; zone: of the days.
+    """
+    first, last = (dt.datetime.fromtimestamp(time, zone).date() for time in (span.start, span.end - 1))
+    days = [first + dt.timedelta(number) for number in range(min((last - first).days + 1, MAX_DAYS))]
+    directories = dict.fromkeys(Path(day.strftime(template)) for day in days)
+    return sorted(path for directory in directories for one in ("_", "-") for path in directory.glob(f"*_id{number}{one}*.darshan"))
 
 
 def read_logs(paths: Iterable[Path]) -> list[DarshanLog | NotDarshan]:

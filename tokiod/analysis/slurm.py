@@ -84,6 +84,14 @@ def completed(user: str, name: str, since: Span, sacct: Sequence[str], zone: dt.
     return sorted((job for job in chosen if job.start is not None and since.start <= job.start < since.end), key=lambda job: job.start or 0)
 
 
+def running(span: Span, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]:
+    """Return the jobs of all users that ran in a part of a span. Raises SacctFailed, UnclearTime."""
+    bounds = [f"--starttime=uts{span.start}", f"--endtime=uts{span.end}", "--allusers", "--allocations"]
+    found = parsed(_printed([*sacct, *bounds], zone), zone)
+    # sacct returns jobs that waited in the span, too, and some that end minutes before it.
+    return [job for job in found if job.start is not None and job.start < span.end and (job.end is None or job.end > span.start)]
+
+
 def parsed(text: str, zone: dt.tzinfo) -> list[SlurmJob]:
     """Parse the output of sacct --parsable2 with its header; fields are found by their names. Raises SacctFailed, UnclearTime."""
     lines = iter(text.splitlines(keepends=True))

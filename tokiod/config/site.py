@@ -43,6 +43,16 @@ class SiteConfig(msgspec.Struct, kw_only=True, frozen=True):
             effect=_AT_ONCE,
         ),
     ] = ("sacct",)
+    darshan: Annotated[
+        str,
+        option(
+            "The directory of a day's Darshan logs, with fields of strftime. `tokioctl job JOBID` adds the keys darshan_* of the job's "
+            "largest log.",
+            '"/global/darshanlogs/%Y/%-m/%-d"',
+            values="an absolute path",
+            effect=_AT_ONCE,
+        ),
+    ] = ""
     archives: Annotated[
         tuple[str, ...],
         option(
@@ -74,6 +84,8 @@ def faults(site: SiteConfig, systems: set[str]) -> Iterator[Fault]:
         yield from _name(system, (KEY, "mounts", pattern))
     for name in site.names:
         yield from _name(name, (KEY, "names", name))
+    if site.darshan and not site.darshan.startswith("/"):
+        yield Fault((KEY, "darshan"), f"expected an absolute path, got {site.darshan!r}")
     if not all(site.sacct) or not site.sacct:
         yield Fault((KEY, "sacct"), 'expected a program and its options, as in ["/usr/bin/sacct"]')
     for number, template in enumerate(site.archives):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from tokiod.analysis.concurrent_jobs import KEYS as CONCURRENT_KEYS
 from tokiod.analysis.health import KEYS as HEALTH_KEYS
 from tokiod.analysis.job import OPERATIONS
 from tokiod.cli.commands.completion import system_names
-from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_darshan, of_slurm
+from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_darshan, of_slurm, with_concurrent
 from tokiod.cli.commands.job_summaries import summaries
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
@@ -52,7 +53,7 @@ _OPERATIONS = [
 ]
 _LOADS = ["fs_ave_oss_cpu", "fs_max_oss_cpu", "fs_ave_mds_cpu", "fs_max_mds_cpu", "fs_frac_missing"]
 KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_TRANSFERS, *_LOADS, *_OPERATIONS, "reason"]
-"""The columns of a CSV, in order; with --ost HEALTH_KEYS follow."""
+"""The columns of a CSV, in order; with --concurrent and --ost their keys follow."""
 
 
 @click.command(
@@ -75,6 +76,9 @@ KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_
     "--darshan", "logs", multiple=True, metavar="LOG", type=click.Path(path_type=Path), help="A job by its Darshan log; may be repeated."
 )
 @click.option("--ost", is_flag=True, help="Also how full the OSTs were when the job started, and which failed over: keys fshealth_*.")
+@click.option(
+    "--concurrent", is_flag=True, help="Also what else ran: keys jobsdb_concurrent_*, by sacct, or with --csv by the file's jobs and nodes."
+)
 @click.option("--path", "templates", multiple=True, metavar="TEMPLATE", help="Template of the day files, instead of the configuration's.")
 @click.option("--timezone", metavar="ZONE", help="IANA time zone of all times.  [default: the configuration's, else UTC]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each job.")
@@ -95,15 +99,17 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
     zone = zone_of(given["timezone"] or (config.timezone if config else "UTC"))
     now = clock.time()
     jobs = _jobs(jobid, given, config, zone, now)
+    if given["concurrent"]:
+        site = SiteConfig() if config is None else config.site
+        jobs = with_concurrent(jobs, None if given["csv_path"] is not None else site, zone, now)
     found = summaries(
         jobs,
         Templates(templates if config is None else config.templates),
         None if config is None else Calendar(config.timezone),
         with_health=given["ost"],
     )
-    sys.exit(
-        _print(found, len(jobs), {} if config is None else config.site.names, form=_form(given), more=HEALTH_KEYS if given["ost"] else ())
-    )
+    more = (*(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))
+    sys.exit(_print(found, len(jobs), {} if config is None else config.site.names, form=_form(given), more=more))
 
 
 def _jobs(jobid: str | None, given: dict[str, Any], config: Config | None, zone: dt.tzinfo, now: float) -> list[Job]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,7 +46,37 @@ def of_slurm(jobid: str, site: SiteConfig, system: str | None, only: str | None,
     """
     from tokiod.analysis.slurm import jobs_of  # noqa: PLC0415 - asyncio is slow to import, and the other inputs need none
 
-    return [_of_slurm(one, system or site.system_of(one.directory) or only, now) for one in jobs_of(jobid, site.sacct, zone)]
+    found = [(one, _of_slurm(one, system or site.system_of(one.directory) or only, now)) for one in jobs_of(jobid, site.sacct, zone)]
+    return [_with_log(job, one.raw_id.partition(".")[0], site, zone) for one, job in found]
+
+
+def _with_log(job: Job, number: str, site: SiteConfig, zone: dt.tzinfo) -> Job:
+    """Add what Darshan logged of a job, of several logs that of the largest one. number: Slurm's of the job or the task."""
+    if not site.darshan or job.span is None:
+        return job
+    from tokiod.analysis.darshan_job import summarize_darshan  # noqa: PLC0415 - as above
+    from tokiod.analysis.darshan_log import DarshanLog, logs_of, read_logs  # noqa: PLC0415 - as above
+
+    if not (paths := logs_of(number, site.darshan, job.span, zone)):
+        return job
+    log = next(iter(read_logs([max(paths, key=lambda path: path.stat().st_size)])))
+    return replace(job, facts=job.facts | summarize_darshan(log)) if isinstance(log, DarshanLog) else job
+
+
+def with_concurrent(jobs: list[Job], site: SiteConfig | None, zone: dt.tzinfo, now: float) -> list[Job]:
+    """Add what else ran during each job: by Slurm's records, or without a site by the jobs themselves, as of a CSV. Raises TokiodError."""
+    from tokiod.analysis.concurrent_jobs import RunJobs  # noqa: PLC0415 - as above
+    from tokiod.analysis.slurm import running  # noqa: PLC0415 - as above
+
+    spans = [job.span for job in jobs if job.span is not None]
+    if not spans:
+        return jobs
+    if site is None:
+        ran = RunJobs.of((job.span.start, job.span.end, int(job.facts.get("_job_nodes") or 0)) for job in jobs if job.span is not None)
+    else:
+        found = running(Span(min(span.start for span in spans), max(span.end for span in spans)), site.sacct, zone)
+        ran = RunJobs.of((one.start, int(now) if one.end is None else one.end, one.nodes or 0) for one in found if one.start is not None)
+    return [job if job.span is None else replace(job, facts=job.facts | ran.during(job.span)) for job in jobs]
 
 
 def earlier_of_slurm(job: Job, like: str | None, days: int, site: SiteConfig, zone: dt.tzinfo, now: float) -> Iterator[Job]:
