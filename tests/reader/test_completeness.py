@@ -124,6 +124,20 @@ def test_the_ledgers_stretches_are_cut_to_the_span(site):
     assert found == (CoverageSpan("lmt", at[3], at[5], "stored"), CoverageSpan("lmt", at[5], at[7], "lost", "gone"))
 
 
+def test_a_data_array_has_the_share_that_the_ledger_records_as_stored_without_a_read(site, tmp_path):
+    path, ledger = site
+    save(tmp_path, 1, ["a"], [[1]])
+    (tmp_path / "tts" / "2018-01-01").mkdir()
+    (tmp_path / "1.hdf5").rename(tmp_path / "tts" / "2018-01-01" / "cscratch.hdf5")
+    at = [START + hour * HOUR for hour in range(13)]
+    ledger.store([entry(at[2], at[5])], NOW)
+    ledger.lost("lmt", Window(at[5], at[6]), "Lost", "gone", NOW)
+    assert tokiod.open("cscratch", at[2], at[6], config=path)["datatargets/readrates"].attrs["completeness"] == 0.75
+    files = f"{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"
+    whole = tokiod.open("cscratch", at[0] - 86400, at[0] + 86400, path=files, timezone="UTC")
+    assert whole[READ].attrs["completeness"] == 0.5
+
+
 def test_with_a_dataset_the_cells_answer_also_where_there_is_a_ledger(site, tmp_path):
     path, _ = site
     save(tmp_path, 1, ["a"], [[1]])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tokiod.reader.completeness import completeness
-from tokiod.reader.derived import derivable
+from tokiod.reader.derived import derivable, recipes
 from tokiod.reader.errors import NoData, NoSuchDataset
 from tokiod.reader.files import Templates
 from tokiod.reader.frame import frame_of
@@ -127,10 +127,32 @@ class Archive:
         return self._stitched[dataset]
 
     def __getitem__(self, dataset: str) -> Any:
-        """Return a dataset as a lazy xarray.DataArray. Raises as array(), and NotInstalled without xarray."""
+        """Return a dataset as a lazy xarray.DataArray. Raises as array(), and NotInstalled without xarray.
+
+        attrs: system, units, step (seconds), files, completeness: the share of the span that its sources stored by the ledger, if the
+        archive was opened by a configuration, else of the rows that are in a file.
+        """
         from tokiod.reader.xarray_backend import data_array  # noqa: PLC0415 - optional, or slow to import
 
-        return data_array(self.array(dataset), self.system)
+        found = data_array(self.array(dataset), self.system)
+        if (share := self._stored_share(dataset)) is not None:
+            found.attrs["completeness"] = share
+        return found
+
+    def _stored_share(self, dataset: str) -> float | None:
+        """Return the share of the span that the sources of a dataset stored, None if no ledger knows it."""
+        if self._config is None:
+            return None
+        from tokiod.errors import TokiodError  # noqa: PLC0415 - what the reader alone does not need
+
+        stored = {name for recipe in recipes(dataset) for name in recipe.sources}
+        names = {source.name for source in self._config.source if source.system == self.system and stored & source.datasets()}
+        try:
+            spans = [one for one in self.completeness() if one.source in names]
+        except (TokiodError, OSError):
+            return None
+        due = sum(one.end - one.start for one in spans if one.state != "not yet")
+        return sum(one.end - one.start for one in spans if one.state == "stored") / due if due else None
 
     def dask(self, dataset: str) -> Any:
         """Return a dataset as a dask.array.Array f8[rows, columns], NaN where missing; chunks are rows of one file.

@@ -30,8 +30,9 @@ COMPONENTS = {"datatargets": "datatarget", "mdtargets": "mdtarget", "dataservers
 def data_array(matrix: Stitched, system: str) -> xr.DataArray:
     """Return a matrix as a lazy DataArray with the dimensions time and, for example, datatarget."""
     dimension = _dimension(matrix.dataset)
-    present = sum(one.path is not None for one in matrix.stretches)
-    attributes = {"system": system, "units": matrix.units, "step": matrix.step, "files": present}
+    present = [one for one in matrix.stretches if one.path is not None]
+    share = sum(one.rows for one in present) / max(1, matrix.rows)
+    attributes = {"system": system, "units": matrix.units, "step": matrix.step, "files": len(present), "completeness": share}
     coordinates = {"time": _times(matrix), dimension: list(matrix.columns)}
     return xr.DataArray(_variable(matrix, attributes), coords=coordinates, name=matrix.dataset)
 
