@@ -123,9 +123,12 @@ class DayFiles:
 
     def open(self, slot: FileSlot, *, reopen: bool = True) -> OpenDayFile | None:
         """Return the slot's file if it exists; None for a sealed one unless it is to be reopened, which may raise Refusal."""
-        if slot.path in self._open:
-            self._open.move_to_end(slot.path)
-            return self._open[slot.path]
+        if (day := self._open.get(slot.path)) is not None:
+            # Before anything is read from it for this window: random bytes would become samples of the days around it.
+            if not day.file.was_overwritten():
+                self._open.move_to_end(slot.path)
+                return day
+            self.distrust(slot, day.file, FileLost("another process wrote to it", slot.path))
         self._quarantine.retry_rename(slot.path)
         if not exists(slot.path):
             return None
@@ -247,9 +250,23 @@ class DayFiles:
         self._open.move_to_end(day.slot.path)
         for path, old in list(self._open.items())[: -max(self.max_open, MIN_OPEN)]:
             if not old.file.dirty and self.rewrites.at(path) is None:
-                old.file.close()
-                del self._open[path]
+                self._close_unused(old)
         return day
+
+    def _close_unused(self, day: OpenDayFile) -> None:
+        """Close a file that is still what was committed; quarantine another: what opens it next could not tell an older copy from it.
+
+        A file that can't be looked at stays open: that proves nothing, and the next one that is opened tries again.
+        """
+        try:
+            day.file.check()
+        except FileLost as error:
+            self.distrust(day.slot, day.file, error)
+        except OSError:
+            return
+        else:
+            day.file.close()
+            del self._open[day.slot.path]
 
     def distrust(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
         """Quarantine the file of a slot, if there is one; where only its sync failed, a copy takes its place. file: as it is open."""

@@ -2,16 +2,20 @@
 
 import errno
 import os
+import random
 import resource
-from contextlib import suppress
+import shutil
+from contextlib import closing, suppress
 
 import archive_model as model
 import h5py
 import pytest
-from archive_model import GAUGE, NAMES
+from archive_model import GAUGE, NAMES, filled, held, sink_in
 from faulty_archive import ROWS, FaultyArchive
 
+from tokiod.errors import Refusal
 from tokiod.sink import FileChange, QuarantinedFile
+from tokiod.testing.files import FaultyFiles
 from tokiod.tts.layout import NotLive
 from tokiod.tts.live.files import NameNotDurable, temporary_path
 
@@ -157,3 +161,83 @@ def test_the_next_day_is_not_prepared_from_a_file_that_can_not_be_read(archive):
     assert (done.change, type(done.error)) == ("made", NotLive)
     archive.sink.apply(model.window({name: {model.ROWS: 5} for name in NAMES}, model.ROWS, model.ROWS + 1))
     assert [one.path for one in archive.sink.commit()] == [str(archive.path)]
+
+
+@pytest.mark.parametrize("operation", ["replaced", "unlinked", "truncated"])
+def test_a_file_that_another_program_replaced_is_quarantined_before_it_is_closed_for_other_days(tmp_path, operation):
+    """The next process that opens it would take an older copy for what was stored."""
+    samples = {name: {row: row + 1 for row in range(12 * model.ROWS)} for name in NAMES}
+    with closing(sink_in(tmp_path, max_open=6)) as sink:
+        sink.apply(model.window(samples, 0, 12))
+        assert sink.commit() == []
+        path = tmp_path / "2018-01-29" / "fs.hdf5"
+        copy = path.with_suffix(".copy")
+        shutil.copy(path, copy)
+        sink.apply(model.window(samples, 12, model.ROWS))
+        assert sink.commit() == []
+        if operation == "replaced":
+            copy.replace(path)
+        elif operation == "unlinked":
+            path.unlink()
+        else:
+            os.truncate(path, 4096)
+        reports = []
+        for day in range(2, 10):
+            sink.apply(model.window(samples, day * model.ROWS, (day + 1) * model.ROWS))
+            reports += sink.commit()
+        assert [(type(one), one.path, one.salvaged) for one in reports] == [(QuarantinedFile, str(path), False)]
+        assert not path.exists()
+
+
+def test_a_file_that_can_not_be_looked_at_stays_open_until_it_can(tmp_path):
+    samples = {name: {row: row + 1 for row in range(12 * model.ROWS)} for name in NAMES}
+    files = FaultyFiles(tmp_path)
+    with closing(sink_in(tmp_path, files, max_open=6)) as sink:
+        sink.apply(model.window(samples, 0, model.ROWS))
+        assert sink.commit() == []
+        path = tmp_path / "2018-01-29" / "fs.hdf5"
+        for day in range(2, 6):
+            sink.apply(model.window(samples, day * model.ROWS, (day + 1) * model.ROWS))
+            assert sink.commit() == []
+        stat = files.stat
+        files.stat = lambda one: (_ for _ in ()).throw(OSError(errno.ESTALE, "stale", str(one))) if one == path else stat(one)
+        for day in range(6, 9):
+            sink.apply(model.window(samples, day * model.ROWS, (day + 1) * model.ROWS))
+            assert sink.commit() == []
+        assert path in [one.slot.path for one in sink.days.open_files]
+        files.stat = stat
+        sink.apply(model.window(samples, 9 * model.ROWS, 10 * model.ROWS))
+        assert sink.commit() == []
+        assert path not in [one.slot.path for one in sink.days.open_files]
+        assert len(sink.days.open_files) == 6
+
+
+@pytest.mark.parametrize("used", ["itself", "the day before it", "the day after it"])
+def test_nothing_is_taken_from_a_file_that_another_program_overwrote(tmp_path, used):
+    """Random bytes are neither samples of the days around it nor a fault of the writer."""
+    days = {"the day before it": 0, "itself": 1, "the day after it": 2}
+    samples = {name: {row: row + 1 for row in range(3 * model.ROWS) if row % model.ROWS} for name in NAMES}
+    windows = [model.window(samples, row, row + 12) for row in range(0, 3 * model.ROWS, 12)]
+    with closing(sink_in(tmp_path)) as sink:
+        for window in windows:
+            sink.apply(window)
+            assert sink.commit() == []
+    with closing(sink_in(tmp_path)) as sink:
+        sink.apply(windows[3])
+        assert sink.commit() == []
+        path = tmp_path / "2018-01-30" / "fs.hdf5"
+        with path.open("r+b") as file:
+            file.seek(8192)
+            file.write(random.Random(1).randbytes(path.stat().st_size - 8192))
+        os.utime(path, (1, 1))  # the clock of a file system has ticks: another time shows that the file was written
+        with suppress(Refusal):
+            sink.apply(windows[2 * days[used]])
+        reports = sink.commit()
+        sink.apply(windows[3])
+        reports += sink.commit()
+        assert [one.path for one in reports] == [str(path)]
+        for window in windows:
+            sink.apply(window)
+            assert sink.commit() == []
+    path.with_name("fs.hdf5.aside-20180129T000000Z").unlink()
+    assert filled(held(tmp_path)) == filled(model.expected(samples, 3))

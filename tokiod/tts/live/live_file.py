@@ -182,13 +182,20 @@ class LiveFile:
             raise SyncFailed(error.errno, f"sync failed: {error.strerror}", str(self.path)) from error
         self._file.committed(self.check().st_mtime_ns)
 
+    def was_overwritten(self) -> bool:
+        """Return whether another process wrote to the file since the last commit: then nothing that is read from it counts.
+
+        Raises OSError where that can't be found out.
+        """
+        self._file.look_for_other_writes()
+        return self._file.written_by_others
+
     def check(self) -> os.stat_result:
         """Raise FileLost unless the path still names the opened file, of the same size, and its last write is there; return its status.
 
         Raises OSError where that can't be found out: a server that does not answer proves nothing against the file.
         """
-        self._file.look_for_other_writes()
-        if self._file.written_by_others:
+        if self.was_overwritten():
             raise FileLost("another process wrote to it", self.path)
         inode, size = self._identity
         # The path first: of a file that was deleted on a file server, only the path can be looked up.
