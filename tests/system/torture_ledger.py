@@ -52,9 +52,12 @@ KINDS = (deleted, corrupted, older)
 
 
 def harm_ledger(tortured: Tortured) -> None:
-    """The ledger is harmed while the daemon runs: it notices that, but for garbage where it does not look before the next start."""
+    """The ledger is harmed while the daemon runs: it notices that, but for garbage where it does not look before the next start.
+
+    Not before the writer is ready: else its own line would pass for that of the one that takes over.
+    """
     ledger = tortured.scene.config.archive.ledger
-    tortured.wait(lambda: tortured.has_open(ledger), f"the writer does not open {ledger}")
+    tortured.wait(lambda: tortured.has_open(ledger) and tortured.is_ready("writer"), f"the writer does not open {ledger}")
     known, ready, writer, kind = tortured.said(SAID), tortured.said(READY), tortured.scene.pid("writer"), tortured.rng.choice(KINDS)
     kind(ledger, tortured)
     if kind is corrupted:

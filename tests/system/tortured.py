@@ -159,6 +159,11 @@ class Tortured:
         text = self.scene.log.read_bytes()
         return max(events, key=lambda event: text.rfind(f'"{event}"'.encode()))
 
+    def is_ready(self, child: str) -> bool:
+        """Whether the child that runs now has logged that it is ready."""
+        text, started = self.scene.log.read_bytes(), f'{{"child": "{child}", "pid": {self.scene.pid(child)}, "event": "child.started"'
+        return text.rfind(f'"{child}.ready"'.encode()) > text.rfind(started.encode()) >= 0
+
     def has_open(self, path: Path) -> bool:
         """Whether the writer has a file open to fill it; to see what it is, it opens each for a moment."""
         pid = self.scene.pid("writer")
