@@ -67,8 +67,10 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     replayable: as in Collector. Data of other sources can't be collected again, so the ledger syncs each of its transactions.
     units: of the kind's datasets that it measures in other units than tokiod.tts.schema.UNITS.
     selected_by: the kind's keys that select what is collected, which an administrator of an empty source should check.
+    needs_hub: it asks the hub of the nodes, Site.hub.
     """
 
+    needs_hub: ClassVar[bool] = False
     polled: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
     units: ClassVar[Mapping[str, str]] = {}
@@ -210,12 +212,14 @@ class Site(msgspec.Struct, frozen=True):
 
     secret: returns the secret that a `*_file` or `*_env` field names; raises ConfigError where it is missing.
     read: a callback, from any thread, for the number of bytes read of saved files that are read before the first window.
+    hub: the endpoint at which the hub of the nodes answers.
     """
 
     calendar: Calendar
     clock: Clock
     secret: Callable[[str], str] = _no_secret
     read: Callable[[int], None] = _uncounted
+    hub: str = ""
 
 
 class Collector(Protocol):

@@ -65,6 +65,7 @@ _TABLES = {
     "archive": "Where the files are, and when they are sealed.",
     "bus": "From the collectors to the writer.",
     "feed": "From the writer to subscribers: the changed cells, as the archive holds them. See docs/feed.md.",
+    "hub": "Where the agents of compute nodes connect. See docs/nodes.md.",
     "web": "Where `tokiod web` serves the live page and its API. See docs/web.md.",
     "site": "What commands that answer questions about jobs must know of the site.",
     "metrics": "Serves /metrics for Prometheus, /healthz and /readyz for monitoring. Without this table nothing is counted or served.",

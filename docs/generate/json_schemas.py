@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from collectors.nodes.hub_protocol import NodeState
 from tokiod.agent.report import NodeReport
 from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.export import Exported
@@ -39,6 +40,7 @@ PRINTED: dict[str, Any] = {
     "health": Health,
     "job": dict[str, float | int | str | None],
     "ls": Listing,
+    "nodes": list[NodeState],
     "once": Once,
     "ping": Pong,
     "reload": Reloaded,

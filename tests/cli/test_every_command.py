@@ -63,6 +63,7 @@ CALLS = {
     "tokioctl health": ["{directory}/full.hdf5"],
     "tokioctl job": ["--system", "fs", "--start", f"{DAY}T00:00:00", "--end", f"{DAY}T00:01:00"],
     "tokioctl ls": ["fs"],
+    "tokioctl nodes": [],
     "tokioctl once": ["one"],
     "tokioctl ping": [],
     "tokioctl plot": [f"fs:{DAY}", "datatargets/readbytes"],
@@ -75,7 +76,7 @@ CALLS = {
     "tokioctl umami": ["--csv", "{directory}/jobs.csv"],
     "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
 }  # fmt: skip
-ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod web", "tokiod demo", "tokioctl tail"}
+ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod hub", "tokiod web", "tokiod demo", "tokioctl tail"}
 """These have tests of their own under tests/system."""
 
 

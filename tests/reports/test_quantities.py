@@ -19,6 +19,12 @@ from tokiod.reports.quantities import quantity
         ("fullness/bytes", "KiB", 1024.0, "1 MiB"),
         ("failover/datatargets", "", 3.0, "3"),
         ("datatargets/readbytes", "bytes", np.nan, "-"),
+        ("nodes/net_sent", "B", 5 * 2.0**30, "1 GiB/s"),
+        ("nodes/energy_package", "J", 1500.0, "300 W"),
+        ("nodes/cpu_user", "s", 40.0, "8 s/s"),
+        ("nodes/mem_free", "B", 2.0**30, "1 GiB"),
+        ("nodes/load_1min", "1", 3.0, "3"),
+        ("nodes/temperature", "degC", 61.5, "61.5 degC"),
     ],
 )
 def test_a_cell_of_five_seconds_is_written_in_units_of_the_field(dataset, units, cell, text):
@@ -28,4 +34,5 @@ def test_a_cell_of_five_seconds_is_written_in_units_of_the_field(dataset, units,
 
 def test_components_are_summed_except_percentages():
     assert quantity("dataservers/cpuload", "%", 5).of_all == "mean"
+    assert quantity("nodes/temperature", "degC", 60).of_all == "mean"
     assert quantity("fullness/bytes", "KiB", 5).of_all == "sum"

@@ -48,7 +48,9 @@ def systemd():
 def copies(tmp_path):
     """The units, with programs that are there for sure: the environment below /opt isn't."""
     for path in UNITS.glob("*.*"):
-        (tmp_path / path.name).write_text(re.sub(r"/opt/tokiod/bin/\w+|/usr/sbin/lctl", "/bin/true", path.read_text()))
+        (tmp_path / path.name).write_text(
+            re.sub(r"/opt/tokiod/bin/\w+|/opt/tokiod-agent/bin/tokiod-agent|/usr/sbin/lctl", "/bin/true", path.read_text())
+        )
     return tmp_path
 
 
@@ -105,7 +107,7 @@ def test_both_flavours_are_hardened_alike():
     assert feed - writer == set()
 
 
-@pytest.mark.parametrize("service", DAEMONS, ids=by_name)
+@pytest.mark.parametrize("service", [path for path in DAEMONS if "agent" not in path.name], ids=by_name)
 def test_every_command_of_a_unit_is_one_of_ours_with_its_options(service):
     lines = re.findall(r"(?m)^Exec\w+=/opt/tokiod/bin/(.*)$", service.read_text())
     assert len(lines) == 2
@@ -113,6 +115,12 @@ def test_every_command_of_a_unit_is_one_of_ours_with_its_options(service):
         program, command, *options = line.split()
         known = {text for parameter in PROGRAMS[program].get_command(None, command).params for text in parameter.opts}
         assert {option for option in options if option.startswith("--")} <= known
+
+
+def test_the_command_of_the_agents_unit_is_that_of_its_package():
+    (line,) = re.findall(r"(?m)^Exec\w+=(.*)$", (UNITS / "tokiod-agent.service").read_text())
+    assert line == "/opt/tokiod-agent/bin/tokiod-agent --config /etc/tokiod-agent/agent.toml"
+    assert "--config" in {text for parameter in tokiod.get_command(None, "agent").params for text in parameter.opts}
 
 
 @pytest.mark.parametrize("text", [*UNITS.glob("*.*"), ROOT / "docs" / "install.md"], ids=by_name)

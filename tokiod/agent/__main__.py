@@ -10,12 +10,15 @@ import time
 
 from tokiod import __version__
 from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node_report
+from tokiod.agent.sensors import SENSORS
+from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings
 
 
 def main() -> int:
     """Run the command line of this process."""
-    parser = argparse.ArgumentParser("tokiod agent", description="Report what the sensors of this node measure.")
-    parser.add_argument("--once", action="store_true", required=True, help="print what this node would report, and end")
+    parser = argparse.ArgumentParser("tokiod agent", description="Report what the sensors of this node measure to the hub, or print it.")
+    parser.add_argument("--config", default=DEFAULT_CONFIG, help=f"the configuration of an agent that runs; default: {DEFAULT_CONFIG}")
+    parser.add_argument("--once", action="store_true", help="print what this node would report, and end")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.add_argument("--seconds", type=float, default=0.0, help="measure for so long: increases of counters and means of gauges")
     parser.add_argument("--root", default="/", help="directory below which /proc, /sys and /dev are read; default: /")
@@ -23,6 +26,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.seconds and not MIN_SECONDS <= options.seconds <= MAX_SECONDS:
         parser.error(f"--seconds is at least {MIN_SECONDS:g} and at most {MAX_SECONDS:g}")
+    if not options.once:
+        return _run(parser, options.config, options.root)
     found = node_report(platform.node(), time.time, time.monotonic, options.root, options.seconds)  # noqa: TID251 - the clock enters here
     try:
         sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")
@@ -32,6 +37,21 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         parser.exit(2, f"tokiod agent: cannot write to stdout: {error.strerror}\n")
+    return 0
+
+
+def _run(parser: argparse.ArgumentParser, config: str, root: str) -> int:
+    try:
+        settings = read_settings(config, platform.node(), frozenset(sensor.name for sensor in SENSORS))
+        from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need
+    except SettingsError as error:
+        parser.exit(2, "".join(f"tokiod agent: {line}\n" for line in str(error).splitlines()))
+    except ImportError as error:
+        parser.exit(2, f"tokiod agent: pyzmq is missing ({error}): install it, or use the package tokiod-agent, which contains it\n")
+    try:
+        run_agent(settings, root, time.time, time.monotonic)  # noqa: TID251 - the clock enters here
+    except SettingsError as error:
+        parser.exit(2, "".join(f"tokiod agent: {line}\n" for line in str(error).splitlines()))
     return 0
 
 

@@ -48,11 +48,16 @@ class Sampler:
         """Sample one sensor although it is not due: its command may have ended."""
         _guarded(sensor.sample, readings, readings, now)
 
-    def wait(self, seconds: float, clock: Callable[[], float]) -> dict[str, Readings]:
-        """Sleep, but return early with the readings of a sensor that is not due and has something to report, such as the end of a job."""
+    def wait(self, seconds: float, clock: Callable[[], float], others: Iterable[int] = ()) -> dict[str, Readings]:
+        """Sleep, but return early with the readings of a sensor that is not due and has something to report, such as the end of a job.
+
+        others: descriptors that end the sleep too, once they are readable.
+        """
         heeding = {fd: sensor for sensor in self.sensors if sensor.name not in self.absent and (fd := sensor.fileno()) is not None}
         found: dict[str, Readings] = {}
-        for fd in select.select(list(heeding), (), (), max(0.0, seconds))[0]:
+        for fd in select.select([*heeding, *others], (), (), max(0.0, seconds))[0]:
+            if fd not in heeding:
+                continue
             readings = found[heeding[fd].name] = Readings()
             _guarded(heeding[fd].heed, readings, readings, clock())
         return found

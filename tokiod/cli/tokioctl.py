@@ -11,8 +11,8 @@ from tokiod.cli.common.examples import examples
 from tokiod.cli.common.fast_exit import at_once
 
 COMMANDS = (
-    "archive", "backfill", "badost", "completion", "export", "fetch", "gaps", "health", "job", "ls", "once", "ping", "plot", "reload",
-    "report", "seal", "stages", "status", "summarize", "tail", "umami", "verify",
+    "archive", "backfill", "badost", "completion", "export", "fetch", "gaps", "health", "job", "ls", "nodes", "once", "ping", "plot",
+    "reload", "report", "seal", "stages", "status", "summarize", "tail", "umami", "verify",
 )  # fmt: skip
 
 

@@ -149,6 +149,29 @@ def feed(
     forward(partial(_load, config_path, origin, log_level), Notifier.take(os.environ), stopping, reloading)
 
 
+@main.command(epilog=examples("tokiod hub"))
+@config_option
+@level_option
+@format_option
+@clock_option
+@parent_option
+@origin_option
+def hub(
+    config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, log_format: log.Form | None
+) -> None:
+    """Run the hub alone, to which the agents of compute nodes connect. `tokiod run` starts it where the configuration has [hub].
+
+    Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
+    """
+    _begin(log_level, parent, log_format)
+    if parent is None:
+        _log_start(config_path, _load(config_path, origin, log_level))
+    from tokiod.hub.process import run as serve  # noqa: PLC0415 - as above
+
+    stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    serve(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
+
+
 @main.command(epilog=examples("tokiod web"))
 @config_option
 @level_option

@@ -41,6 +41,8 @@ DAY_GRANULARITY_SECONDS = 900
 _DAY = 86400
 _FIXED = frozenset({"%Y", "%m", "%d", "%j", "%y"})
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
+_CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_PATTERN = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9-]+\])+")
 _FIELD = re.compile(r"\{[^{}]*\}|[{}]")
 
 
@@ -148,6 +150,21 @@ def web(address: str, hosts: Iterable[str]) -> Iterator[Fault]:
     for host in hosts:
         if not NAME.fullmatch(host):
             yield Fault(("web", "hosts"), f"expected names without a port, got {host!r}")
+
+
+def hub(endpoint: str, classes: Mapping[str, Collection[str]]) -> Iterator[Fault]:
+    """Check where the hub listens, and the classes of its nodes."""
+    if not is_tcp(endpoint):
+        yield Fault(("hub", "endpoint"), f'expected "tcp://ADDRESS:PORT", as in "tcp://0.0.0.0:5561", got {endpoint!r}')
+    elif reason := _unfit(endpoint, is_keyed=True):
+        yield Fault(("hub", "endpoint"), reason)
+    if not classes:
+        yield Fault(("hub", "classes"), 'expected at least one class with patterns of node names, as in { compute = ["nid*"] }')
+    for name, patterns in classes.items():
+        if not _CLASS.fullmatch(name):
+            yield Fault(("hub", "classes"), f"expected names of letters, digits, '_' and '-', got {name!r}")
+        if not patterns or not all(_PATTERN.fullmatch(pattern) for pattern in patterns):
+            yield Fault(("hub", "classes"), f'{name}: expected patterns of letters, digits, ".", "_", "-", "*", "?" and "[0-9]"')
 
 
 def is_loopback(address: str) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tokiod.window import Day
 
 
-CONTROL_SOCKET, FEED_INNER_SOCKET = "control", "feed.in"
+CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET = "control", "feed.in", "hub"
 """Names of the daemon's sockets in the directory of the bus."""
 
 
@@ -171,6 +171,45 @@ class MetricsConfig(msgspec.Struct, kw_only=True, frozen=True):
     ] = "127.0.0.1:9464"
 
 
+class HubConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """Where the agents of compute nodes connect. See tokiod.hub."""
+
+    endpoint: Annotated[
+        str | None,
+        option(
+            "Where the hub listens for the agents of nodes. Without it there is no hub.",
+            '"tcp://10.0.0.1:5561"',
+            values="tcp://ADDRESS:PORT of this machine",
+        ),
+    ] = None
+    secret_key_file: Annotated[
+        str | None, option("The hub's secret CURVE key, made by `tokiod keygen`; set if and only if endpoint is.", '"hub.key_secret"')
+    ] = None
+    clients: Annotated[
+        str | None,
+        option(
+            "A directory of the agents' public keys, named CLASS.key or CLASS.ANYTHING.key; it is read again at each reload.",
+            '"hub-clients"',
+        ),
+    ] = None
+    classes: Annotated[
+        dict[str, tuple[str, ...]],
+        option(
+            "The classes of nodes, and the names that the nodes of each may have, as patterns with `*`, `?` and `[0-9]`.",
+            '{ compute = ["nid*"], login = ["login[0-9][0-9]"] }',
+            values="at least one class, each with a pattern",
+        ),
+    ] = msgspec.field(default_factory=dict)
+    max_nodes: Annotated[int, option("Largest number of node names. Further ones are refused.", ge=1)] = 20_000
+    rows_per_second: Annotated[
+        int, option("The rate at which nodes are asked to send: their answers are spread over the time that follows from it.", ge=1)
+    ] = 2000
+    gather: Annotated[
+        Duration,
+        option("How long after its start the hub waits for agents to connect, before it answers the source of kind `nodes`."),
+    ] = Duration(90)
+
+
 class WebConfig(msgspec.Struct, kw_only=True, frozen=True):
     """Where `tokiod web` serves, and how it follows the feed."""
 
@@ -224,6 +263,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     bus: BusConfig = BusConfig()
     feed: FeedConfig = FeedConfig()
     metrics: MetricsConfig | None = None
+    hub: HubConfig = HubConfig()
     web: WebConfig = WebConfig()
     site: SiteConfig = SiteConfig()
     source: tuple[SourceConfig, ...] = ()
@@ -270,6 +310,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     def feed_inner(self) -> str:
         """The endpoint at which the writer publishes to the feed's process. Only the daemon's user may open it."""
         return f"ipc://{self.run / FEED_INNER_SOCKET}"
+
+    @property
+    def hub_inner(self) -> str:
+        """The endpoint at which the hub answers the sources of kind `nodes`. Only the daemon's user may open it."""
+        return f"ipc://{self.run / HUB_INNER_SOCKET}"
 
     def secret(self, reference: str) -> str:
         """Read a secret of this site, see tokiod.runtime.secrets."""
@@ -330,6 +375,8 @@ def warnings(config: Config) -> list[str]:
             f"bus.endpoint: readers of the feed can enter {config.run}: give the bus a directory of its own, such as private/ there"
         )
     for source in config.source:
+        if source.needs_hub and source.polled and config.hub.endpoint is None:
+            found.append(f"source {source.name}: no agents can connect: set endpoint, secret_key_file, clients and classes in [hub]")
         size = checks.size_warning(source, config.archive.max_columns)
         found += [f"source {source.name}: {warning}" for warning in (*source.warnings(), *filter(None, [size]))]
     return found
@@ -383,12 +430,15 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
     yield from checks.keys("web", {"secret_key_file": web.secret_key_file, "feed_key_file": web.feed_key_file})
     yield from checks.endpoints(bus.endpoint, feed.endpoint, [name for name, of in (("bus", bus), ("feed", feed)) if of.secret_key_file])
     yield from checks.open_feed(feed.endpoint, is_keyed=bool(feed.secret_key_file), allow_anyone=feed.allow_anyone)
-    yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET))
+    yield from checks.daemon_sockets(bus.endpoint, feed.endpoint, (CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET))
     if bus.clients and not bus.secret_key_file:
         yield shape.Fault(("bus", "clients"), "needs secret_key_file: without keys there are no permitted clients")
     if isinstance(metrics := values.get("metrics"), MetricsConfig):
         yield from checks.http_address(metrics.address, ("metrics", "address"))
     yield from checks.web(web.address, web.hosts)
+    hub = values.get("hub", HubConfig())
+    yield from checks.keys("hub", {"endpoint": hub.endpoint, "secret_key_file": hub.secret_key_file, "clients": hub.clients})
+    yield from checks.hub(hub.endpoint, hub.classes) if hub.endpoint else ()
     columns = values["archive"].max_columns if "archive" in values else None
     for key, config in sources.items():
         yield from checks.source(config, key, zone, columns) if key in whole else ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from tokiod.errors import ConfigError
 from tokiod.feed_proxy.proxy import FeedProxy
 from tokiod.metrics import catalogue
 from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,22 +36,6 @@ started again."""
 NOTIFY_SECONDS = 1.0
 TURN_MS = 100
 OVERLOADED_EXIT_CODE = 1
-
-
-class ResidentMemory:
-    """The resident memory of this process. The file stays open: the process may have no descriptor left when it matters."""
-
-    def __init__(self) -> None:
-        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-
-    def nbytes(self) -> int:
-        """Return how many bytes are resident now."""
-        return int(os.pread(self._fd, 200, 0).split()[1]) * self._page_bytes
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
 
 
 class FeedProcess:

@@ -32,10 +32,21 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 SOURCES = None
-ROLES: tuple[Role, ...] = ("collectors", "writer", "feed")
+ROLES: tuple[Role, ...] = ("collectors", "writer", "feed", "hub")
 OUTCOMES = ("stored", *get_args(Outcome), "lost")
 STATES = ("new", "unknown", "running", "waiting", "fatal", "empty", "stopped")
 DAYS = ("yesterday", "today", "tomorrow")
+HUB_REFUSALS = (
+    "clock",
+    "class",
+    "version",
+    "too many nodes",
+    "malformed",
+    "no hello",
+    "other metrics",
+    "not asked",
+    "older session",
+)
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
 CHANGES = ("made", "grown", "opened", "sealed", "converted")
@@ -121,11 +132,11 @@ WINDOWS_NOT_COVERED = Counter(
 # ---- counted by the feed's process; refused connections by the writer's too
 
 REFUSED_CONNECTIONS = Counter(
-    ("writer", "feed"),
+    ("writer", "feed", "hub"),
     "tokiod_refused_connections_total",
-    "Connections to the feed or the inner bus, over TCP or with keys, that were refused: unknown key, no key, the key of "
+    "Connections to the feed, the hub or the inner bus, over TCP or with keys, that were refused: unknown key, no key, the key of "
     "another server, another protocol (junk), or closed before authentication (unfinished).",
-    socket=("feed", "bus"),
+    socket=("feed", "bus", "hub"),
     reason=REFUSALS,
 )
 FEED_MALFORMED = Counter("feed", "tokiod_feed_malformed_messages_total", "Messages to the feed that are not subscriptions.")
@@ -144,6 +155,20 @@ FEED_OVERLOADS = Counter(
     "tokiod_feed_overloads_total",
     "Times at which all subscribers were disconnected, because their subscriptions or unread messages took too much memory.",
 )
+
+# ---- counted by the hub's process
+
+HUB_NODES = Gauge("hub", "tokiod_hub_nodes", "Nodes whose agents are connected to the hub.")
+HUB_MISSING = Gauge("hub", "tokiod_hub_missing_nodes", "Known nodes without a row of the newest window; tokioctl nodes names them.")
+HUB_ROWS = Counter("hub", "tokiod_hub_rows_total", "Rows that agents have sent.")
+HUB_REFUSED = Counter(
+    "hub",
+    "tokiod_hub_refused_messages_total",
+    "Messages of agents that were refused. clock: it differs by more than 2 s; class: a name that the key's class may not use; "
+    "version: an unknown version of the wire; older session: another agent of the same name came later.",
+    reason=HUB_REFUSALS,
+)
+HUB_OVERLOADS = Counter("hub", "tokiod_hub_overloads_total", "Times at which all agents were disconnected: they took too much memory.")
 
 # ---- read by a scrape (tokiod.supervisor.metrics_snapshot)
 

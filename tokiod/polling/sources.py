@@ -58,7 +58,7 @@ class SourceFactory:
         reader: Callable[[Task], SavedCollector] = FileReader,
     ) -> None:
         self._calendar = Calendar(config.timezone)
-        self._site = Site(self._calendar, clock, config.secret)
+        self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner)
         self._sender = sender
         self._ledger = ledger
         self._slots = slots

@@ -95,7 +95,7 @@ def heat_map(matrix: Stitched, how: How, title: str, zone: dt.tzinfo, *, progres
     reports = cells.counts.sum(axis=0) > 0
     expected = _expected(matrix, reports)
     row_sums = np.where((folding.row_counts == expected) & (expected > 0), folding.row_sums, np.nan)
-    of_all = row_sums / np.maximum(expected, 1) if measured.is_percentage else row_sums
+    of_all = row_sums / np.maximum(expected, 1) if measured.has_mean else row_sums
     missing = folded(1 - folding.row_counts / np.maximum(expected, 1), "mean").to(pixels)
     return HeatMap(
         title=title,

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
     from tokiod.config.load import Config
 
-UNITS = ("tokiod.service", "tokiod.target", "tokiod-writer.service", "tokiod-collectors.service", "tokiod-feed.service")
+UNITS = (
+    "tokiod.service", "tokiod.target", "tokiod-writer.service", "tokiod-collectors.service", "tokiod-feed.service", "tokiod-hub.service",
+)  # fmt: skip
 MAX_FILES = 200
 """The newest files of the archive that are listed."""
 COMMAND_SECONDS = 20.0

@@ -1,4 +1,4 @@
-"""The feed, the writer and the collectors together: start, reload and report on all, and stop them in the order of the data path."""
+"""The feed, the hub, the writer and the collectors together: start, reload and report on all, stop them in the order of the data path."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tokiod.supervisor.health import Health
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NAMES = ("feed", "writer", "collectors")
-"""In the order in which they start; they stop in reverse."""
+NAMES = ("feed", "hub", "writer", "collectors")
+"""In the order in which they start; they stop in reverse. The hub runs only where the configuration has a table [hub]."""
+EXTERNAL = frozenset({"feed", "hub"})
+"""Those that external clients reach: the daemon goes on without them."""
 ORPHAN_RETRY_SECONDS = 0.1
 
 
@@ -31,8 +33,8 @@ class ChildGroup:
         self.keepers: list[asyncio.Task[None]] = []
         self.preexisting: frozenset[int] = frozenset()
 
-    def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset()) -> None:
-        """Start all. arguments: of their commands; secrets: environment variables that only the collectors get."""
+    def start(self, arguments: Sequence[str], secrets: frozenset[str] = frozenset(), *, has_hub: bool = False) -> None:
+        """Start all. arguments: of their commands; secrets: environment variables that only the collectors get; has_hub: the hub too."""
         tail = [*arguments, "--parent", str(os.getpid())]
         restarts = {child.name: child.restarts for child in self._children}
         self._children = [
@@ -42,15 +44,16 @@ class ChildGroup:
                 self._watchdog,
                 restarts=restarts.get(name, 0),
                 hidden=frozenset() if name == "collectors" else secrets,
-                is_essential=name != "feed",
+                is_essential=name not in EXTERNAL,
                 on_exit=self._end_orphans,
             )
             for name in NAMES
+            if name != "hub" or has_hub
         ]
         self.keepers = [asyncio.create_task(child.keep()) for child in self._children]
 
     async def stop(self) -> None:
-        """Stop the collectors, then the writer, then the feed. Raises TokiodError if one of them needed an operator."""
+        """Stop the collectors, then the writer, then the hub and the feed. Raises TokiodError if one of them needed an operator."""
         for child in reversed(self._children):
             await child.stop()
         await asyncio.gather(*self.keepers)

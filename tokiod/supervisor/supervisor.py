@@ -126,7 +126,7 @@ class Supervisor:
 
             self._metrics = MetricsServer(config.metrics.address, config, self._children.health, self._clock)
             self._metrics.open()
-        self._children.start([*self._copy.arguments, *self._arguments], secret_variables(config))
+        self._children.start([*self._copy.arguments, *self._arguments], secret_variables(config), has_hub=config.hub.endpoint is not None)
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:

@@ -21,6 +21,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from tokiod.tts import node_metrics
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -30,7 +32,7 @@ MISSING = -0.0
 ABSENT = -(1 << 63)
 NO_ROW = -1
 
-GROUPS = ("datatargets", "mdtargets", "dataservers", "mdservers", "fullness", "failover")
+GROUPS = ("datatargets", "mdtargets", "dataservers", "mdservers", "fullness", "failover", "nodes")
 
 TIMESTAMPS = "timestamps"
 COMPONENTS = {
@@ -40,6 +42,7 @@ COMPONENTS = {
     "mdservers": "mdserver",
     "fullness": "target",
     "failover": "target",
+    "nodes": "node",
 }
 """What the columns of each group's datasets are: the name of their dimension scale."""
 
@@ -67,6 +70,7 @@ _UNITS_OF_GROUP = {
     "mdservers": _SERVER,
     "fullness": {"bytes": "KiB", "bytestotal": "KiB", "inodes": "inodes", "inodestotal": "inodes"},
     "failover": {"datatargets": "", "mdtargets": "", "dataservers": ""},
+    "nodes": node_metrics.UNITS,
 }
 UNITS = {f"{group}/{name}": unit for group in GROUPS for name, unit in _UNITS_OF_GROUP[group].items()}
 DATASETS = tuple(UNITS)

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node_report
+from tokiod.agent.sensors import SENSORS
+from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings
 from tokiod.cli.common.base import clock_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo
+from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tokiod.clock import Clock
 
 
-@click.command("agent", epilog=examples("tokiod agent --once", "tokiod agent --once --seconds 10", "tokiod agent --once --json"))
-@click.option(
-    "--once", "is_once", is_flag=True, help="Print what this node would report, and end. Required: a lasting agent is still to come."
+@click.command(
+    "agent", epilog=examples("tokiod agent", "tokiod agent --once", "tokiod agent --once --seconds 10", "tokiod agent --once --json")
 )
+@click.option(
+    "--config", "config_path", type=click.Path(), default=DEFAULT_CONFIG, show_default=True, help="The configuration of an agent that runs."
+)
+@click.option("--once", "is_once", is_flag=True, help="Print what this node would report, and end.")
 @click.option(
     "--seconds",
     type=click.FloatRange(MIN_SECONDS, MAX_SECONDS),
@@ -30,13 +34,25 @@ if TYPE_CHECKING:
 @click.option("--root", type=click.Path(), default="/", show_default=True, help="The directory below which /proc, /sys and /dev are read.")
 @click.option("--json", "is_json", is_flag=True, help="Print one line of JSON.")
 @clock_option
-def agent_command(root: Path, seconds: float | None, clock: Clock, *, is_once: bool, is_json: bool) -> None:
-    """Print what the sensors of this node measure.
+def agent_command(config_path: str, root: str, seconds: float | None, clock: Clock, *, is_once: bool, is_json: bool) -> None:
+    """Report what the sensors of this node measure to the hub until SIGTERM (docs/nodes.md), or print it with --once.
 
     Sensors that find nothing to read are listed with the reason (docs/sensors.md). `python -m tokiod.agent` does the same without any
-    package. Exit 0 printed, 2 without --once.
+    package but pyzmq. Exit 0 printed or stopped, 2 for errors in the configuration.
     """
     if not is_once:
-        raise click.UsageError("add --once: a lasting agent is still to come")
-    report = node_report(platform.node(), clock.time, clock.monotonic, str(root), seconds or 0.0)
+        _run(config_path, root, clock)
+        return
+    report = node_report(platform.node(), clock.time, clock.monotonic, root, seconds or 0.0)
     echo(as_json(report) if is_json else as_text(report))
+
+
+def _run(config_path: str, root: str, clock: Clock) -> None:
+    from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need
+
+    try:
+        run_agent(
+            read_settings(config_path, platform.node(), frozenset(sensor.name for sensor in SENSORS)), root, clock.time, clock.monotonic
+        )
+    except SettingsError as error:
+        raise ConfigError(str(error).splitlines()) from None

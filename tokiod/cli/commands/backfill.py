@@ -98,6 +98,6 @@ def _span(config: Config, section: SourceConfig, clock: Clock, start: str, end: 
 
 
 def _check_replayable(config: Config, section: SourceConfig, clock: Clock) -> None:
-    collector = plugins.load(section.kind).live(section, Site(Calendar(config.timezone), clock, config.secret))
+    collector = plugins.load(section.kind).live(section, Site(Calendar(config.timezone), clock, config.secret, hub=config.hub_inner))
     if not collector.replayable:
         raise Failed(f"{section.name} cannot be queried about the past")

@@ -108,7 +108,7 @@ async def _verify(
 ) -> None:
     calendar = Calendar(config.timezone)
     asked = section if datasets == section.datasets() else section.only(datasets)
-    collector = plugins.load(section.kind).live(asked, Site(calendar, clock, config.secret))
+    collector = plugins.load(section.kind).live(asked, Site(calendar, clock, config.secret, hub=config.hub_inner))
     try:
         if not collector.replayable:
             raise Failed(f"{section.name} cannot be queried about the past, so its data cannot be compared; see tokioctl gaps")

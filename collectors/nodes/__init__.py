@@ -1,0 +1,33 @@
+"""Compute nodes: what their agents measured, from the hub.
+
+config        what a [[source]] takes                      collector     fetch, and the join with to_batches
+client        the requests to the hub                      to_batches    a matrix of metrics, rows and nodes to batches
+hub_protocol  the messages to and from the hub
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collectors.nodes.config import Config, Saved
+from tokiod.errors import TokiodError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tokiod.collector import Collector, SavedCollector, Site
+
+__all__ = ["Config", "Saved", "live", "saved"]
+
+
+def live(config: Config, site: Site) -> Collector:
+    """Return the collector of the nodes that report to the hub."""
+    from collectors.nodes.collector import Nodes
+
+    return Nodes(config, site)
+
+
+def saved(inputs: Sequence[str | Path], options: Saved, site: Site) -> SavedCollector:  # noqa: ARG001 - the contract's
+    """Raise TokiodError: agents keep their rows in memory alone."""
+    raise TokiodError("kind nodes has no saved files: the agents keep the last hour in memory, and the hub stores nothing")

@@ -1,0 +1,90 @@
+"""The messages between the hub and the processes of the daemon's user: a DEALER asks, the hub's ROUTER answers.
+
+A request is one frame of JSON, an answer two: JSON, and the values of Collected, f8[metric, row, node] with NaN where missing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_ROWS = 120
+"""Of one request."""
+
+
+class Collect(msgspec.Struct, tag="collect", frozen=True):
+    """Ask for the rows of [start, end), of `step` seconds each, of all nodes."""
+
+    id: int
+    start: int
+    end: int
+    step: int
+    metrics: tuple[str, ...]
+
+
+class Count(msgspec.Struct, tag="count", frozen=True):
+    """Ask how many rows of [start, end) nodes have sent, or can send."""
+
+    id: int
+    start: int
+    end: int
+    step: int
+
+
+class List(msgspec.Struct, tag="list", frozen=True):
+    """Ask for the nodes."""
+
+    id: int
+
+
+class Collected(msgspec.Struct, tag="collected", frozen=True):
+    """The rows of all nodes. records: rows that nodes have sent; dropped: rows that are missing, by reason."""
+
+    id: int
+    nodes: tuple[str, ...]
+    records: int
+    dropped: dict[str, int]
+
+
+class Counted(msgspec.Struct, tag="counted", frozen=True):
+    """How many rows nodes have sent, or can send."""
+
+    id: int
+    records: int
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """A node that reported since the hub started.
+
+    state: connected, silent, or refused for a reason. heard: seconds since its last message; row: begin of its last row, epoch seconds;
+    clock: seconds that its clock is ahead, None before its first row; others: sessions of the same name that were superseded.
+    """
+
+    node: str
+    node_class: str
+    state: str
+    heard: float
+    row: int | None
+    clock: float | None
+    version: str
+    address: str
+    others: int
+    dropped: dict[str, int]
+
+
+class Listed(msgspec.Struct, tag="listed", frozen=True):
+    """All nodes, by name."""
+
+    id: int
+    nodes: tuple[NodeState, ...]
+
+
+class Refused(msgspec.Struct, tag="refused", frozen=True):
+    """No answer, for a reason. not_yet: the hub waits for the agents to connect."""
+
+    id: int
+    reason: str
+    not_yet: bool = False
+
+
+Request = Collect | Count | List
+Answer = Collected | Counted | Listed | Refused

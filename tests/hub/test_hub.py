@@ -1,0 +1,291 @@
+"""Which session of a node counts, which rows are refused, and what a window of all nodes is: the hub without its sockets."""
+
+import json
+
+import numpy as np
+import pytest
+from keyed import Keyring
+from node_agents import METRICS, value
+
+from collectors.nodes.hub_protocol import Collect, Collected, Count, Counted, List, Refused
+from tokiod.agent import wire
+from tokiod.config.load import HubConfig
+from tokiod.errors import ConfigError
+from tokiod.hub import messages
+from tokiod.hub.classes import NodeClasses
+from tokiod.hub.hub import MISSING, NO_ROW, Hub
+from tokiod.testing.clock import FakeClock
+from tokiod.units import Duration
+
+START = 1_800_000_000 // 60 * 60
+NAMES = tuple(metric.name for metric in METRICS)
+
+
+class Site:
+    """A hub whose messages are kept. agents: the last message to each route."""
+
+    def __init__(self, directory, **options):
+        self.ring = Keyring(directory / "keys")
+        self.keys = {name: self.ring.allowed(name).own.public for name in ("compute", "login")}
+        self.clock = FakeClock(START + 75.0)
+        patterns = {"compute": ("nid*",), "login": ("login[0-9]",)}
+        self.config = HubConfig(
+            endpoint="tcp://127.0.0.1:1", secret_key_file="x", clients="x", classes=patterns, **{"gather": Duration(0), **options}
+        )
+        self.sent, self.answers, self.broken = [], [], set()
+        self.hub = Hub(self.config, NodeClasses(self.ring.clients, patterns), self.clock, self._send, self._reply)
+
+    def wait(self, seconds):
+        self.clock._move(self.clock.monotonic() + seconds)
+
+    def _send(self, route, message):
+        self.sent.append((route, json.loads(message)))
+        return route not in self.broken
+
+    def _reply(self, client, answer, values):
+        self.answers.append((client, answer, values))
+
+    def hello(self, node, route=None, *, key="compute", session="s1", since=START - 3600, step=60, metrics=METRICS, version=None):
+        message = json.loads(wire.hello(node, session, "1.0", step, since, metrics))
+        message[0] = version or message[0]
+        self.hub.receive(route or node.encode(), self.keys[key], "10.0.0.1", json.dumps(message).encode())
+
+    def row(self, node, start=START, route=None, *, session="s1", clock=0.0, values="known", late=0.0):
+        if values == "known":
+            values = [value(node, start, name) for name in NAMES]
+        now = self.clock.time()
+        message = wire.row(node, session, start, now - late + clock, clock + late, values, {})
+        self.hub.receive(route or node.encode(), self.keys["compute"], "10.0.0.1", message)
+
+    def ask(self, start=START, end=START + 60, metrics=NAMES):
+        self.hub.request(b"client", Collect(7, start, end, 60, metrics))
+        return [route for route, (_, message) in self.sent if message["type"] == "ask"]
+
+    def answer(self):
+        self.hub.turn()
+        assert len(self.answers) == 1, self.answers
+        _, answer, values = self.answers.pop()
+        if isinstance(answer, Collected):
+            return answer, np.frombuffer(values).reshape(len(NAMES), -1, len(answer.nodes))
+        return answer
+
+    def count(self, start=START, end=START + 60):
+        self.hub.request(b"client", Count(8, start, end, 60))
+        answer = self.answers.pop()[1]
+        assert isinstance(answer, Counted)
+        return answer.records
+
+    def states(self):
+        self.hub.request(b"client", List(9))
+        return {node.node: node for node in self.answers.pop()[1].nodes}
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_a_window_is_the_values_of_all_nodes_and_one_without_an_answer_is_a_gap(site):
+    for node in ("nid1", "nid2", "nid3"):
+        site.hello(node)
+    assert sorted(site.ask()) == [b"nid1", b"nid2", b"nid3"]
+    site.row("nid1")
+    site.row("nid3")
+    site.hub.turn()
+    assert site.answers == []
+    site.wait(30)
+    answer, values = site.answer()
+    assert (answer.nodes, answer.records, answer.dropped) == (("nid1", "nid2", "nid3"), 2, {MISSING: 1})
+    for row, name in enumerate(NAMES):
+        wanted = [np.nan if node == "nid2" else value(node, START, name) for node in answer.nodes]
+        np.testing.assert_array_equal(values[row, 0], np.array(wanted, float))
+
+
+def test_the_answer_comes_at_once_when_all_have_answered(site):
+    site.hello("nid1")
+    site.ask(START - 120, START + 60)
+    for start in (START, START - 120, START - 60):
+        site.row("nid1", start)
+    answer, values = site.answer()
+    assert (answer.records, answer.dropped, values.shape) == (3, {}, (len(NAMES), 3, 1))
+
+
+def test_nodes_that_declare_other_metrics_have_cells_of_those_they_share(site):
+    site.hello("nid1")
+    site.hello("nid2", metrics=METRICS[2:0:-1])
+    site.ask()
+    site.row("nid1")
+    site.row("nid2", values=[5.0, 6.0])
+    _, values = site.answer()
+    np.testing.assert_array_equal(values[:, 0, 1], [np.nan, 6.0, 5.0, np.nan])
+
+
+def test_a_class_may_use_its_names_alone(site):
+    site.hello("login1", b"a")
+    site.hello("login1", b"b", key="login")
+    site.hello("login11", b"c", key="login")
+    assert (site.hub.refused["class"], list(site.states())) == (2, ["login1"])
+    assert site.states()["login1"].node_class == "login"
+    refusals = {route: message["reason"] for route, (_, message) in site.sent}
+    assert set(refusals) == {b"a", b"c"}
+    assert site.ask() == [b"b"]
+
+
+def test_the_newer_session_of_a_name_counts_and_the_older_one_stays_refused(site):
+    site.hello("nid1", b"old", session="s1")
+    site.hello("nid1", b"new", session="s2")
+    site.wait(60)
+    site.hello("nid1", b"old", session="s1")
+    assert site.ask() == [b"new"]
+    site.row("nid1", route=b"old", session="s1")
+    site.row("nid1", route=b"new", session="s2")
+    answer, _ = site.answer()
+    assert (answer.records, site.hub.refused["older session"], site.hub.refused["no hello"]) == (1, 1, 1)
+    state = site.states()["nid1"]
+    assert (state.others, state.state) == (1, "connected")
+
+
+def test_the_older_session_counts_again_once_the_newer_one_is_silent(site):
+    site.hello("nid1", b"old", session="s1")
+    site.hello("nid1", b"new", session="s2")
+    site.wait(200)
+    site.hello("nid1", b"old", session="s1")
+    assert site.ask() == [b"old"]
+
+
+def test_a_session_that_connects_again_is_asked_on_its_new_connection_and_in_the_window_that_is_asked(site):
+    site.hello("nid1", b"one")
+    site.hello("nid2")
+    site.ask()
+    site.hello("nid1", b"two")
+    assert [route for route, (_, message) in site.sent if message["type"] == "ask"] == [b"one", b"nid2", b"two"]
+    site.row("nid1", route=b"two")
+    site.row("nid2")
+    assert site.answer()[0].records == 2
+
+
+@pytest.mark.parametrize("clock", [3600.0, -3600.0, 2.5, -2.5])
+def test_rows_of_a_clock_that_is_off_are_refused_and_counted_by_node(site, clock):
+    site.hello("nid1")
+    site.hello("nid2")
+    site.ask()
+    site.row("nid1", clock=clock)
+    site.row("nid2")
+    answer, values = site.answer()
+    assert (answer.records, answer.dropped, site.hub.refused["clock"]) == (1, {"clock": 1}, 1)
+    assert np.isnan(values[:, 0, 0]).all()
+    assert site.states()["nid1"].dropped == {"clock": 1}
+    assert site.states()["nid1"].clock == pytest.approx(clock)
+
+
+@pytest.mark.parametrize("late", [0.0, 1.0, 50.0])
+def test_no_delay_on_the_way_makes_a_clock_look_off(site, late):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1", late=late)
+    assert site.answer()[0].records == 1
+
+
+def test_a_row_that_the_agent_does_not_have_is_a_reason_and_no_value(site):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1", values=None)
+    answer, _ = site.answer()
+    assert (answer.records, answer.dropped) == (0, {NO_ROW: 1})
+    assert site.count() == 0
+
+
+def test_the_count_of_a_window_is_what_was_sent_and_what_nodes_still_have(site):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1")
+    site.answer()
+    site.hello("nid2")
+    site.hello("nid3", since=START + 60)
+    assert site.count() == 2
+    site.wait(4000)
+    site.hello("nid2")
+    assert site.count() == 1
+
+
+def test_nodes_are_not_expected_before_they_had_time_to_connect(tmp_path):
+    site = Site(tmp_path, gather=Duration(90))
+    site.hello("nid1")
+    site.ask()
+    refusal = site.answer()
+    assert isinstance(refusal, Refused)
+    assert refusal.not_yet
+    site.wait(91)
+    assert site.ask() == [b"nid1"]
+
+
+def test_without_an_agent_there_is_no_window(site):
+    site.ask()
+    assert isinstance(site.answer(), Refused)
+
+
+def test_more_names_than_allowed_are_refused(tmp_path):
+    site = Site(tmp_path, max_nodes=2)
+    for number in range(4):
+        site.hello(f"nid{number}")
+    assert (len(site.states()), site.hub.refused["too many nodes"]) == (2, 2)
+    site.wait(90_000)
+    site.hello("nid9")
+    assert list(site.states()) == ["nid9"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"[]",
+        b"[1]",
+        b'[1,{"type":"row"}]',
+        b'[1,{"type":"x"}]',
+        b"\xff",
+        b"[" * 5000,
+        b'[1,{"type":"hello","node":"../x"}]',
+        b"[1.5,{}]",
+    ],
+)
+def test_malformed_messages_are_counted(site, frame):
+    site.hub.receive(b"x", site.keys["compute"], "10.0.0.1", frame)
+    assert site.hub.refused["malformed"] == 1
+
+
+def test_a_row_of_another_node_on_the_same_connection_is_refused(site):
+    site.hello("nid1")
+    site.hello("nid2")
+    site.ask()
+    site.row("nid2", route=b"nid1")
+    site.row("nid1")
+    site.wait(30)
+    answer, values = site.answer()
+    assert (answer.records, site.hub.refused["no hello"]) == (1, 1)
+    assert np.isnan(values[:, 0, 1]).all()
+
+
+def test_agents_of_the_version_before_are_answered_in_it_and_others_are_refused(site, monkeypatch):
+    monkeypatch.setattr(messages, "VERSIONS", (1, 2))
+    site.hello("nid1", version=1)
+    site.hello("nid2", version=2)
+    site.hello("nid3", version=3)
+    site.hello("nid4", version=7)
+    site.ask()
+    versions = {route: (version, message["type"]) for route, (version, message) in site.sent}
+    assert versions == {b"nid1": (1, "ask"), b"nid2": (2, "ask"), b"nid3": (3, "refuse"), b"nid4": (7, "refuse")}
+    assert site.hub.refused["version"] == 2
+
+
+def test_a_connection_that_has_ended_is_not_waited_for(site):
+    site.hello("nid1")
+    site.hello("nid2")
+    site.broken.add(b"nid1")
+    site.ask()
+    site.row("nid2")
+    assert site.answer()[0].records == 1
+
+
+def test_a_key_of_a_class_that_is_not_configured_is_an_error(site):
+    with pytest.raises(ConfigError, match="the class login is not in"):
+        NodeClasses(site.ring.clients, {"compute": ("nid*",)})

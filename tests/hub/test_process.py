@@ -1,0 +1,182 @@
+"""The hub with real sockets and keys: what agents send reaches the collector, wrong and revoked keys receive nothing."""
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+import pytest
+import zmq
+from keyed import Keyring, wait
+from node_agents import METRICS, link, value
+
+from collectors.nodes.collector import Nodes
+from collectors.nodes.config import Config
+from tokiod.agent.keys import AgentKeys, read_keys
+from tokiod.clock import SystemClock
+from tokiod.collector import Site
+from tokiod.config import load as configuration
+from tokiod.errors import Transient
+from tokiod.hub.process import HubProcess
+from tokiod.runtime.sd_notify import Notifier
+from tokiod.simulator.sources import free_port
+from tokiod.window import Calendar, Window
+
+NAMES = tuple(metric.name for metric in METRICS)
+CONFIG = """\
+timezone = "UTC"
+secrets = "keys"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[bus]
+endpoint = "ipc://{directory}/run/bus"
+[hub]
+endpoint = "tcp://127.0.0.1:{port}"
+secret_key_file = "server.key_secret"
+clients = "clients"
+classes = {{ compute = ["nid*"], login = ["login*"] }}
+gather = "0s"
+"""
+SOURCE = '[[source]]\nname = "nodes"\nkind = "nodes"\nsystem = "cluster.nodes"\nmetrics = ["{}"]\n'.format('", "'.join(NAMES))
+
+
+class Running:
+    """A hub in a thread of this process, and agents in another one."""
+
+    def __init__(self, directory):
+        self.ring = Keyring(directory / "keys")
+        self.port = free_port()
+        for name in ("compute", "login"):
+            self.ring.allowed(name)
+        self.path = directory / "tokiod.toml"
+        self.path.write_text(CONFIG.format(directory=directory, port=self.port) + SOURCE)
+        (directory / "run").mkdir(mode=0o700)
+        self.config = configuration.load(self.path)
+        self.clock, self.links, self.context = SystemClock(), [], zmq.Context()
+        self.stopping, self.reloading = threading.Event(), threading.Event()
+        self.process = HubProcess(lambda: configuration.load(self.path), self.clock, Notifier())
+        self.threads = [threading.Thread(target=self._serve), threading.Thread(target=self._turn)]
+        for thread in self.threads:
+            thread.start()
+
+    def _serve(self):
+        flag = _Flag(self.reloading)
+        self.process.serve(self.stopping.is_set, flag)
+
+    def _turn(self):
+        while not self.stopping.is_set():
+            for one in list(self.links):
+                one.turn()
+            time.sleep(0.01)
+
+    def keys(self, name):
+        directory = self.ring.directory
+        return read_keys(str(directory / "server.key"), str(directory / f"{name}.key_secret"))
+
+    def agent(self, node, keys="compute", **options):
+        keys = self.keys(keys) if isinstance(keys, str) else keys
+        self.links.append(one := link(self.context, f"tcp://127.0.0.1:{self.port}", keys, node, self.clock, **options))
+        return one
+
+    def collect(self, window):
+        async def run():
+            collector = Nodes(self.config.source[0], Site(Calendar("UTC"), self.clock, hub=self.config.hub_inner))
+            try:
+                return await asyncio.wait_for(collector.collect(window), 60), await collector.count(window)
+            finally:
+                await collector.close()
+
+        return asyncio.run(run())
+
+    def close(self):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+        self.process.close()
+        for one in self.links:
+            one.close()
+        self.context.destroy(0)
+
+
+class _Flag:
+    def __init__(self, event):
+        self._event = event
+
+    def __call__(self):
+        return self._event.is_set()
+
+    def clear(self):
+        self._event.clear()
+
+
+@pytest.fixture
+def running(tmp_path):
+    made = Running(tmp_path)
+    yield made
+    made.close()
+
+
+def last_window():
+    end = int(time.time()) // 60 * 60
+    return Window(end - 120, end)
+
+
+def test_a_window_of_all_nodes_reaches_the_collector_in_every_cell(running):
+    nodes = [f"nid{number:03}" for number in range(40)]
+    for node in nodes:
+        running.agent(node)
+    running.agent("login1", "login")
+    wait(lambda: len(running.process.hub.nodes.by_name) == 41, 60)
+    window = last_window()
+    data, counted = running.collect(window)
+    assert (data.records, counted, dict(data.dropped)) == (82, 82, {})
+    for batch in data.batches:
+        name = batch.dataset.removeprefix("nodes/")
+        assert batch.columns == ("login1", *nodes)
+        found = {(batch.columns[column], start): cell for start, column, cell in zip(batch.time, batch.column, batch.value, strict=True)}
+        expected = {(node, start): value(node, start, name) for node in batch.columns for start in (window.start, window.start + 60)}
+        assert found == {key: cell for key, cell in expected.items() if cell is not None}
+    assert {batch.dataset for batch in data.batches} == running.config.source[0].datasets()
+    assert all(batch.value.dtype == np.float64 for batch in data.batches)
+
+
+def test_wrong_and_unknown_keys_receive_nothing_and_are_counted(running):
+    public, secret = zmq.curve_keypair()
+    known = running.keys("compute")
+    unknown = running.agent("nid1", AgentKeys(known.hub, public, secret))
+    other = running.agent("nid2", AgentKeys(zmq.curve_keypair()[0], known.public, known.secret))
+    foreign = running.agent("nid3", "login")
+    running.agent("nid4")
+    refused = running.process._agents.refused
+    wait(lambda: refused["unknown key"] and refused["wrong server key"] and running.process.hub.refused["class"], 60)
+    wait(lambda: "nid4" in running.process.hub.nodes.by_name, 60)
+    data, _ = running.collect(last_window())
+    assert (data.records, data.batches[0].columns) == (2, ("nid4",))
+    assert [one.answered for one in (unknown, other, foreign)] == [0, 0, 0]
+    wait(lambda: foreign.state.startswith("refused: class"), 60)
+
+
+def test_a_revoked_key_ends_its_connections_and_others_connect_again(running):
+    running.agent("nid1")
+    login = running.agent("login1", "login")
+    wait(lambda: len(running.process.hub.nodes.connected(time.monotonic())) == 2, 60)
+    running.ring.revoke("login")
+    before = login.dials
+    running.reloading.set()
+    hub = running.process.hub
+    wait(lambda: login.dials > before and running.process._agents.refused["unknown key"], 60)
+    wait(lambda: [node.name for node in hub.nodes.connected(time.monotonic())] == ["nid1"], 60)
+    data, _ = running.collect(last_window())
+    assert data.records == 2
+
+
+def test_without_a_hub_the_source_is_down_and_says_why(tmp_path):
+    async def run():
+        collector = Nodes(
+            Config(name="n", kind="nodes", system="a.nodes"), Site(Calendar("UTC"), SystemClock(), hub=f"ipc://{tmp_path}/hub")
+        )
+        with pytest.raises(Transient, match="no hub at"):
+            await collector.collect(last_window())
+        await collector.close()
+
+    asyncio.run(run())

@@ -1,0 +1,99 @@
+"""Agents of nodes whose values are known: their links are real, what they measured is a function of node, row and metric."""
+
+import argparse
+import contextlib
+import os
+import random
+import select
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import zmq
+
+from tokiod.agent.keys import read_keys
+from tokiod.agent.link import Link
+from tokiod.agent.metric import counter, gauge
+from tokiod.clock import SimulatedClock
+
+STEP = 60
+METRICS = (gauge("load_1min", "1", ""), counter("net_sent", "B", ""), gauge("mem_free", "B", ""), gauge("temperature", "degC", ""))
+
+
+def value(node, start, metric):
+    """What a node measured in a row; None where it has no value."""
+    drawn = zlib.crc32(f"{node} {start} {metric}".encode())
+    return None if drawn % 97 == 0 else float(drawn % 1_000_000)
+
+
+class KnownRows:
+    """The last hour of a node since it started."""
+
+    def __init__(self, node, clock_time, began, metrics=METRICS):
+        self._node, self._time, self._began, self._metrics = node, clock_time, began, metrics
+
+    def starts(self):
+        now = int(self._time())
+        first = max(-(-int(self._began) // STEP) * STEP, (now // STEP - 59) * STEP)
+        return [float(start) for start in range(first, now + 1, STEP)]
+
+    def values(self, start):
+        found = {metric.name: value(self._node, int(start), metric.name) for metric in self._metrics}
+        return {name: of for name, of in found.items() if of is not None}, {}
+
+
+def link(context, endpoint, keys, node, clock, *, began=0.0, metrics=METRICS, session=None, seed=None, step=STEP):
+    """Make the link of a node."""
+    rows = KnownRows(node, clock.time, began, metrics)
+    session = session or os.urandom(4).hex()
+    return Link(context, endpoint, keys, node, session, "1.0", step, metrics, rows, clock.time, clock.monotonic, random.Random(seed))
+
+
+def main():
+    """Run the agents of many nodes in this process until it is killed; print how often they dialled, each second."""
+    parser = argparse.ArgumentParser()
+    for name in ("--endpoint", "--hub-key", "--key", "--clock", "--names"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--began", type=float, default=0.0)
+    parser.add_argument("--rates", type=Path)
+    given = parser.parse_args()
+    clock, context = SimulatedClock.parse(given.clock), zmq.Context()
+    context.max_sockets = 65_536
+    keys = read_keys(given.hub_key, given.key)
+    links = [link(context, given.endpoint, keys, name, clock, began=given.began) for name in given.names.split(",")]
+    run(links, given.rates)
+
+
+def run(links, rates=None):
+    """Turn the links as their descriptors become readable, and all of them ten times a second of the machine."""
+    poller, watched, turned, counted = select.epoll(), {}, 0.0, (time.time(), 0, 0)
+    while os.getppid() != 1:
+        ready = {watched[fd] for fd, _ in poller.poll(0.02) if fd in watched}
+        now = time.monotonic()
+        if now - turned > 0.1:
+            ready, turned = set(range(len(links))), now
+        for index in ready:
+            before = links[index].filenos()
+            links[index].turn()
+            if (after := links[index].filenos()) != before:
+                for fd in before:
+                    if watched.pop(fd, None) is not None:
+                        _unregister(poller, fd)
+                for fd in after:
+                    watched[fd] = index
+                    poller.register(fd, select.EPOLLIN | select.EPOLLET)
+        if rates is not None and time.time() - counted[0] >= 1:
+            dials, answers = sum(one.dials for one in links), sum(one.answered for one in links)
+            with rates.open("a") as file:
+                file.write(f"{int(time.time())} {dials - counted[1]} {answers - counted[2]}\n")
+            counted = (time.time(), dials, answers)
+
+
+def _unregister(poller, fd):
+    with contextlib.suppress(OSError, ValueError):
+        poller.unregister(fd)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

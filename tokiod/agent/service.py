@@ -1,0 +1,143 @@
+"""`tokiod agent`: sample the sensors each second, keep the last hour, and answer the hub, in one thread."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING
+
+import zmq
+
+from tokiod import __version__
+from tokiod.agent.keys import read_keys
+from tokiod.agent.link import Link
+from tokiod.agent.rows import ROW_SECONDS, Rows
+from tokiod.agent.sampler import TICK_SECONDS, Sampler
+from tokiod.agent.sensors import SENSORS
+from tokiod.agent.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.settings import Settings
+
+STATUS_SECONDS = 10.0
+JOB_PREFIX = "job_"
+"""Of metrics of jobs, which are not values of the node."""
+
+
+class NodeRows:
+    """The node's rows as the wire sends them: the values of a row by metric, without those of jobs."""
+
+    def __init__(self, metrics: dict[str, Metric], rows: Rows) -> None:
+        self._metrics, self._rows = metrics, rows
+
+    def starts(self) -> list[float]:
+        """Return the starts of the rows in memory, oldest first."""
+        return self._rows.starts()
+
+    def values(self, start: float) -> tuple[dict[str, Value], dict[str, int]]:
+        """Return the values of a row by metric, and how many readings were dropped, by `sensor: reason`."""
+        row = self._rows.at(start)
+        return row.of_node(self._metrics), {f"{sensor}: {reason}": count for (sensor, reason), count in row.dropped.items()}
+
+
+class Agent:
+    """The sampler, the rows and the link of this node."""
+
+    def __init__(self, settings: Settings, root: str, time: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        """Read the keys. Raise SettingsError."""
+        keys = read_keys(settings.hub_key_file, settings.key_file)
+        self._time, self._monotonic = time, monotonic
+        self._sampler = Sampler([sensor(Tree(root)) for sensor in SENSORS if sensor.name not in settings.without])
+        metrics = {metric.name: metric for sensor in self._sampler.sensors for metric in sensor.metrics}
+        self.rows = Rows(metrics.values())
+        self._context = zmq.Context()
+        self.link = Link(
+            self._context, settings.hub, keys, settings.node, os.urandom(8).hex(), __version__, ROW_SECONDS,
+            [metric for metric in metrics.values() if not metric.name.startswith(JOB_PREFIX)], NodeRows(metrics, self.rows),
+            time, monotonic, Random(),  # noqa: S311 - jitter
+        )  # fmt: skip
+        self._absent: dict[str, str] = {}
+        self._dropped: Counter[tuple[str, str]] = Counter()
+
+    def run(self, stopping: Callable[[], bool], notify: Callable[[str], None], log: Callable[[str], None]) -> None:
+        """Sample and answer until stopping() is true. notify: sends a line to systemd; log: writes a line to the log."""
+        following = self._monotonic()
+        notified, state = float("-inf"), ""
+        notify("READY=1")
+        while not stopping():
+            now = self._monotonic()
+            if now >= following:
+                # After a sleep of the machine no tick is made up for.
+                following = max(following + TICK_SECONDS, now)
+                self._sample(now, log)
+            self.link.turn()
+            if self.link.state != state:
+                state = self.link.state
+                log(f"hub: {state}")
+            if now - notified >= STATUS_SECONDS:
+                notified = now
+                notify(f"WATCHDOG=1\nSTATUS=hub: {state}; {self.link.answered} rows sent")
+            until = min(following, self.link.next_due())
+            found = self._sampler.wait(until - self._monotonic(), self._monotonic, self.link.filenos())
+            if found:
+                self.rows.take(found, self._time())
+        notify("STOPPING=1")
+
+    def close(self) -> None:
+        """Release the sensors and the connection."""
+        self._sampler.close()
+        self.link.close()
+        self._context.destroy(linger=0)
+
+    def _sample(self, now: float, log: Callable[[str], None]) -> None:
+        found = self._sampler.sample(now)
+        self.rows.take(found, self._time())
+        for name, reason in self._sampler.absent.items():
+            if self._absent.get(name) != reason:
+                log(f"sensor {name}: nothing to read: {reason}")
+        self._absent = dict(self._sampler.absent)
+        for name, readings in found.items():
+            for reason, count in readings.drops.items():
+                if not self._dropped[name, reason]:
+                    log(f"sensor {name}: {reason}: {readings.examples.get(reason, '')} (later ones are counted only)")
+                self._dropped[name, reason] += count
+
+
+def run_agent(settings: Settings, root: str, time: Callable[[], float], monotonic: Callable[[], float]) -> None:
+    """Run the agent until SIGTERM or SIGINT. Raise SettingsError."""
+    signals: list[int] = []
+    notify = notifier(os.environ.pop("NOTIFY_SOCKET", ""))
+    agent = Agent(settings, root, time, monotonic)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _frame: signals.append(number))
+    try:
+        agent.run(lambda: bool(signals), notify, _log)
+    finally:
+        agent.close()
+
+
+def notifier(address: str) -> Callable[[str], None]:
+    """Return what sends a line to systemd (sd_notify(3)); it does nothing where there is no address."""
+    if address[:1] not in ("/", "@"):
+        return lambda _line: None
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+
+    def send(line: str) -> None:
+        with suppress(OSError):
+            channel.sendto(line.encode(), socket.MSG_DONTWAIT, "\0" + address[1:] if address[0] == "@" else address)
+
+    return send
+
+
+def _log(line: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"tokiod agent: {line}\n")
+        sys.stderr.flush()

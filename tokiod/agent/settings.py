@@ -1,0 +1,96 @@
+"""The agent's configuration: a flat TOML file of a few keys. Python 3.9 has no parser of TOML, and a node gets no package for it.
+
+The file has the keys `hub`, `hub_key_file`, `key_file`, `node` and `without`; config/agent.toml is an example.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from tokiod.agent.wire import MAX_NODE_CHARACTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+DEFAULT_CONFIG = "/etc/tokiod-agent/agent.toml"
+_LINE = re.compile(r'\s*(?:(?P<key>[A-Za-z_]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s#]+))?\s*(?:#.*)?')
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ENDPOINT = re.compile(r"tcp://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
+
+
+class SettingsError(Exception):
+    """The file is wrong. Each line of the text is an error with its place."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the file states. Paths are absolute."""
+
+    hub: str
+    hub_key_file: str
+    key_file: str
+    node: str
+    without: tuple[str, ...] = ()
+
+
+def read_settings(path: str, host: str, sensors: frozenset[str]) -> Settings:
+    """Read the file. host: the name of this machine; sensors: the names of all sensors. Raise SettingsError with all errors at once."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    found: dict[str, Any] = {}
+    faults = list(_parse(path, lines, found))
+    faults += [f"{path}: {name}: missing" for name in ("hub", "hub_key_file", "key_file") if name not in found and not faults]
+    if not faults:
+        faults = [f"{path}: {fault}" for fault in _faults(found, host, sensors)]
+    if faults:
+        raise SettingsError("\n".join(faults))
+    directory = os.path.dirname(os.path.abspath(path))
+    node = found.get("node") or host.partition(".")[0]
+    hub_key, key = (os.path.join(directory, found[name]) for name in ("hub_key_file", "key_file"))
+    return Settings(found["hub"], hub_key, key, node, tuple(found.get("without", ())))
+
+
+def _parse(path: str, lines: list[str], found: dict[str, Any]) -> Iterator[str]:
+    """Put the keys into `found`, and yield the errors."""
+    known = {field.name for field in fields(Settings)}
+    for number, line in enumerate(lines, 1):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            yield f'{path}:{number}: expected NAME = "VALUE" on one line'
+            continue
+        key = match["key"]
+        if key is None:
+            continue
+        try:
+            value = json.loads(match["value"])
+        except ValueError:
+            yield f'{path}:{number}: {key}: expected a text in double quotes, or a list of them, as in ["ipmi"]'
+            continue
+        is_right = isinstance(value, list) and all(isinstance(one, str) for one in value) if key == "without" else isinstance(value, str)
+        if key not in known:
+            yield f"{path}:{number}: unknown key {key}; known: {', '.join(sorted(known))}"
+        elif key in found:
+            yield f"{path}:{number}: {key} is there twice"
+        elif not is_right:
+            yield f"{path}:{number}: {key}: expected {'a list of texts' if key == 'without' else 'a text'}"
+        else:
+            found[key] = value
+
+
+def _faults(found: dict[str, Any], host: str, sensors: frozenset[str]) -> Iterator[str]:
+    if not _ENDPOINT.fullmatch(found["hub"]):
+        yield f'hub: expected "tcp://HOST:PORT", got "{found["hub"]}"'
+    node = found.get("node") or host.partition(".")[0]
+    if not _NODE.fullmatch(node) or len(node) > MAX_NODE_CHARACTERS:
+        yield f'node: expected letters, digits, ".", "_" and "-", got "{node}"'
+    for name in found.get("without", ()):
+        if name not in sensors:
+            yield f"without: unknown sensor {name}; known: {', '.join(sorted(sensors))}"

@@ -1,0 +1,82 @@
+"""The messages between agents and their hub: JSON, [version, message], one frame each.
+
+    hello   agent   {"type": "hello", "node", "session", "tokiod", "step", "since", "metrics": [[name, unit, kind], ...]}
+    row     agent   {"type": "row", "node", "session", "start", "time", "ahead", "values": [...] or null, "dropped": {reason: count}}
+    ask     hub     {"type": "ask", "start", "end", "time", "within"}
+    refuse  hub     {"type": "refuse", "reason"}
+
+Times are UTC epoch seconds, of the sender's clock. `values` has one number or null for each metric of the hello, null
+as a whole where the agent has no such row. `ahead` is the agent's time when the ask arrived, minus the hub's in the ask.
+
+The version grows when a reader of the older one would misunderstand. A reader ignores fields that it does not know. The hub knows the
+current version and the one before, and answers in that of the agent's hello.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from tokiod.agent.metric import Metric, Value
+
+VERSION = 1
+MAX_MESSAGE_BYTES = 64 << 10
+"""Of any message: the hello of 170 metrics has 6 KB, a row 3 KB."""
+MAX_NODE_CHARACTERS, MAX_SESSION_CHARACTERS = 128, 64
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The hub asks for the rows that begin in [start, end). `within`: seconds over which answers are spread; `time`: the hub's."""
+
+    start: int
+    end: int
+    time: float
+    within: float
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The hub gives this agent no windows, for this reason."""
+
+    reason: str
+
+
+def hello(  # noqa: PLR0913, PLR0917 - the fields of the message
+    node: str, session: str, tokiod: str, step: int, since: int, metrics: Iterable[Metric]
+) -> bytes:
+    """Return the first message of a connection. since: the start of the oldest row in memory."""
+    declared = [[metric.name, metric.unit, metric.kind] for metric in metrics]
+    return _encode({"type": "hello", "node": node, "session": session, "tokiod": tokiod, "step": step, "since": since, "metrics": declared})
+
+
+def row(  # noqa: PLR0913, PLR0917 - the fields of the message
+    node: str, session: str, start: int, time: float, ahead: float, values: Sequence[Value | None] | None, dropped: Mapping[str, int]
+) -> bytes:
+    """Return the answer for one row; without values where the agent has no such row."""
+    message = {"type": "row", "node": node, "session": session, "start": start, "time": time, "ahead": ahead, "values": values}
+    return _encode({**message, "dropped": dict(dropped)})
+
+
+def from_hub(message: bytes) -> Ask | Refused:
+    """Decode a message of the hub. Raise ValueError for one that is malformed or of another version."""
+    try:
+        version, fields = json.loads(message)
+        if version != VERSION:
+            raise ValueError(f"the hub speaks version {version!r}, this agent version {VERSION}")
+        if fields["type"] == "refuse":
+            return Refused(str(fields["reason"]))
+        if fields["type"] != "ask":
+            raise ValueError(f"unknown message {fields['type']!r}")
+        return Ask(int(fields["start"]), int(fields["end"]), float(fields["time"]), float(fields["within"]))
+    except (TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise ValueError(f"malformed message: {type(error).__name__}: {error}") from None
+
+
+def _encode(message: Mapping[str, Any]) -> bytes:
+    return json.dumps([VERSION, message], separators=(",", ":"), allow_nan=False).encode()

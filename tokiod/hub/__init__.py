@@ -1,0 +1,6 @@
+"""The hub's process: the agents of compute nodes connect to it. It has no archive and no ledger.
+
+process   the sockets, the limits, the loop         classes   which key belongs to which class, and its names
+hub       what is asked of which node, and when     nodes     the nodes and their sessions
+messages  the wire's messages, decoded
+"""

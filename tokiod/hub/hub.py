@@ -1,0 +1,274 @@
+"""What is asked of which node, and what is answered to the source of kind `nodes`. No sockets: messages in, messages out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import structlog
+
+from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Collect, Collected, Count, Counted, List, Listed, Refused, Request
+from tokiod.hub import messages
+from tokiod.hub.messages import Hello, Row
+from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, UNASKED, VERSION, Node, Nodes
+from tokiod.metrics import catalogue
+from tokiod.runtime.log import Repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import HubConfig
+    from tokiod.hub.classes import NodeClasses
+
+log = structlog.get_logger()
+
+MAX_CLOCK_SECONDS = 2.0
+"""Difference of an agent's clock to the hub's, above which its rows are refused: they are aligned to its clock."""
+GRACE_SECONDS = 5.0
+"""For the last answers, after the time over which they are spread."""
+MIN_SPREAD_SECONDS = 0.5
+KEPT_SECONDS = 3700
+"""How long the hub remembers which nodes have sent a row: agents keep an hour."""
+QUERY_SECONDS = 160
+"""Before the end of that hour, in which a row can no longer be asked in time."""
+MISSING, NO_ROW = "no answer", "row not in memory"
+
+
+@dataclass(slots=True)
+class Query:
+    """A window that is asked of all nodes.
+
+    rows: the values of each node, by the start of a row. waiting: (node, start) without an answer.
+    """
+
+    client: bytes
+    request: Collect
+    deadline: float
+    rows: dict[int, dict[str, tuple[Node, list[float | None]]]]
+    waiting: set[tuple[str, int]] = field(default_factory=set)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+class Hub:
+    """The nodes, the windows that are asked of them, and what they have sent.
+
+    send: sends a message to an agent and returns False where its connection has ended; reply: answers a client of the inner socket.
+    """
+
+    def __init__(
+        self,
+        config: HubConfig,
+        classes: NodeClasses,
+        clock: Clock,
+        send: Callable[[bytes, bytes], bool],
+        reply: Callable[[bytes, Answer, bytes], None],
+    ) -> None:
+        self.nodes = Nodes(config.max_nodes)
+        self.refused: Counter[str] = Counter()
+        self._config, self._classes, self._clock = config, classes, clock
+        self._send, self._reply = send, reply
+        self._queries: list[Query] = []
+        self._sent: defaultdict[int, set[str]] = defaultdict(set)
+        self._unknown: defaultdict[int, set[str]] = defaultdict(set)
+        self._repeats = Repeats(clock)
+        self._ready_at = clock.monotonic() + config.gather
+
+    def reload(self, config: HubConfig, classes: NodeClasses) -> None:
+        """Use another configuration."""
+        self._config, self._classes = config, classes
+        self.nodes.max_nodes = config.max_nodes
+
+    def disconnected(self) -> None:
+        """Note that all connections were ended; the agents connect again within a minute."""
+        self.nodes.all_lost()
+        self._ready_at = self._clock.monotonic() + self._config.gather
+
+    def receive(self, route: bytes, key: bytes, address: str, frame: bytes) -> None:
+        """Take a message of an agent."""
+        try:
+            version, message = messages.decode(frame)
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._refuse(MALFORMED, address, str(error))
+            return
+        if message is None:
+            self._refuse(VERSION, address, f"version {version} of the wire, this hub understands {messages.VERSIONS}")
+            self._send(route, messages.refuse(version, f"{VERSION}: this hub understands {messages.VERSIONS}"))
+        elif isinstance(message, Hello):
+            self._greet(message, version, route, key, address)
+        else:
+            self._row(message, route, address)
+
+    def request(self, client: bytes, request: Request) -> None:
+        """Take a request of the inner socket."""
+        now = self._clock.monotonic()
+        if isinstance(request, List):
+            self._reply(client, Listed(request.id, tuple(node.state(now) for _, node in sorted(self.nodes.by_name.items()))), b"")
+        elif (fault := _fault(request)) or now < self._ready_at:
+            waits = f"the hub started less than {self._config.gather} s ago and waits for the agents to connect"
+            self._reply(client, Refused(request.id, fault or waits, not_yet=not fault), b"")
+        elif isinstance(request, Count):
+            self._reply(client, Counted(request.id, self._count(request, now)), b"")
+        elif nodes := self.nodes.connected(now):
+            self._ask(client, request, nodes, now)
+        else:
+            self._reply(client, Refused(request.id, "no agent is connected to the hub"), b"")
+
+    def turn(self) -> float:
+        """Answer the requests that are complete or out of time; return the seconds until the next of them is."""
+        now = self._clock.monotonic()
+        for query in [query for query in self._queries if not query.waiting or now >= query.deadline]:
+            self._queries.remove(query)
+            self._finish(query)
+        catalogue.HUB_NODES.set(len(self.nodes.connected(now)))
+        return min((query.deadline - now for query in self._queries), default=60.0)
+
+    def _greet(self, hello: Hello, version: int, route: bytes, key: bytes, address: str) -> None:
+        node_class = self._classes.of(key)
+        if node_class is None or not self._classes.allows(node_class, hello.node):
+            self._refuse(CLASS, address, f"a node of class {node_class} greeted as {hello.node}")
+            self._send(route, messages.refuse(version, f"{CLASS}: the class {node_class} may not use the name {hello.node}"))
+            return
+        node = self.nodes.greet(hello, node_class, version, route, address, self._clock.monotonic())
+        if isinstance(node, str):
+            self._refuse(node, address, hello.node)
+            self._send(route, messages.refuse(version, node))
+            return
+        # A node that connects while a window is asked is asked too.
+        for query in self._queries:
+            self._ask_node(query, node, self._within(query, 1))
+
+    def _row(self, row: Row, route: bytes, address: str) -> None:
+        node = self.nodes.at(route)
+        if node is None or row.node != node.name or row.session != node.session:
+            self._refuse(NO_HELLO, address, f"a row of {row.node} on a connection of {node.name if node else 'an agent without a hello'}")
+            return
+        node.heard = self._clock.monotonic()
+        queries = [query for query in self._queries if (node.name, row.start) in query.waiting]
+        for query in queries:
+            query.waiting.discard((node.name, row.start))
+        reason = self._reason_against(row, node) or ("" if queries else UNASKED)
+        if reason:
+            node.dropped[reason] += 1
+            self._refuse(reason, address, f"a row of {node.name}: its clock is {node.clock:+.1f} s ahead" if reason == CLOCK else node.name)
+        elif row.values is None:
+            self._unknown[row.start].add(node.name)
+        else:
+            node.row = max(row.start, node.row or 0)
+            self._sent[row.start].add(node.name)
+            self._unknown[row.start].discard(node.name)
+            catalogue.HUB_ROWS.inc()
+        for query in queries:
+            if reason or row.values is None:
+                query.dropped[reason or NO_ROW] += 1
+            else:
+                query.rows[row.start][node.name] = node, row.values
+
+    def _reason_against(self, row: Row, node: Node) -> str:
+        """Return why a row is refused. The way to and from the agent makes the one bound larger and the other smaller, never wrong."""
+        least, most = row.time - self._clock.time(), row.ahead
+        node.clock = least if least > 0 else most if most < 0 else 0.0
+        node.refused = CLOCK if abs(node.clock) > MAX_CLOCK_SECONDS else ""
+        if node.refused:
+            # It is asked again: its clock may be set.
+            node.refused = ""
+            return CLOCK
+        return METRICS if row.values is not None and len(row.values) != len(node.metrics) else ""
+
+    def _ask(self, client: bytes, request: Collect, nodes: list[Node], now: float) -> None:
+        rows: dict[int, dict[str, tuple[Node, list[float | None]]]] = {start: {} for start in _starts(request)}
+        query = Query(client, request, now, rows)
+        within = self._within(query, len(nodes))
+        query.deadline = now + within + GRACE_SECONDS
+        self._queries.append(query)
+        for node in nodes:
+            self._ask_node(query, node, within)
+
+    def _ask_node(self, query: Query, node: Node, within: float) -> None:
+        """Ask one node for all rows of a query."""
+        request = query.request
+        if node.step != request.step:
+            query.dropped[MISSING] += len(query.rows)
+            return
+        if self._send(node.route, messages.ask(node.wire, request.start, request.end, self._clock.time(), within)):
+            query.waiting |= {(node.name, start) for start in query.rows if node.name not in query.rows[start]}
+        else:
+            self.nodes.lost(node.route)
+
+    def _within(self, query: Query, nodes: int) -> float:
+        return max(MIN_SPREAD_SECONDS, nodes * len(query.rows) / self._config.rows_per_second)
+
+    def _finish(self, query: Query) -> None:
+        """Answer a request with what has come."""
+        request = query.request
+        query.dropped[MISSING] += len(query.waiting)
+        known = sorted(self.nodes.by_name)
+        absent = [name for name in known if all(name not in rows for rows in query.rows.values())]
+        catalogue.HUB_MISSING.set(len(absent))
+        values = _matrix(query, known)
+        records = sum(len(self._sent[start]) for start in query.rows)
+        if absent and self._repeats("missing"):
+            log.info(
+                "hub.missing", nodes=len(absent), known=len(known), window=f"{request.start} to {request.end}", some=", ".join(absent[:3])
+            )
+        self._forget()
+        self._reply(query.client, Collected(request.id, tuple(known), records, dict(+query.dropped)), values)
+
+    def _count(self, request: Count, now: float) -> int:
+        """Return how many nodes have sent each row, or have it in memory."""
+        nodes, found = self.nodes.connected(now), 0
+        for start in _starts(request):
+            sent, unknown = self._sent.get(start, set()), self._unknown.get(start, set())
+            if start > self._clock.time() - KEPT_SECONDS + QUERY_SECONDS:
+                sent = sent | {node.name for node in nodes if node.since <= start and node.name not in unknown}
+            found += len(sent)
+        return found
+
+    def _forget(self) -> None:
+        oldest = self._clock.time() - KEPT_SECONDS
+        for kept in (self._sent, self._unknown):
+            for start in [start for start in kept if start < oldest]:
+                del kept[start]
+
+    def _refuse(self, reason: str, address: str, detail: str) -> None:
+        self.refused[reason] += 1
+        catalogue.HUB_REFUSED.inc(reason)
+        if times := self._repeats(reason):
+            log.warning("hub.refused", reason=reason, address=address, detail=detail, times=times)
+
+
+def _starts(request: Collect | Count) -> range:
+    return range(request.start, request.end, request.step)
+
+
+def _fault(request: Collect | Count) -> str:
+    if request.step < 1 or request.start % request.step or not 0 < (request.end - request.start) / request.step <= MAX_ROWS:
+        return f"a request for [{request.start}, {request.end}) in rows of {request.step} s: at most {MAX_ROWS} whole rows"
+    return ""
+
+
+def _matrix(query: Query, names: list[str]) -> bytes:
+    """Return the values of all nodes, f8[metric, row, node]."""
+    metrics, places = query.request.metrics, {name: place for place, name in enumerate(names)}
+    values = np.full((len(metrics), len(query.rows), len(names)), np.nan)
+    for index, rows in enumerate(query.rows.values()):
+        for declared, group in _by_metrics(rows.items()).items():
+            # One conversion for all nodes that declare the same metrics; None becomes NaN.
+            cells = np.array([of for _, of in group], np.float64).reshape(len(group), len(declared))
+            columns = np.array([places[name] for name, _ in group])
+            for row, name in enumerate(metrics):
+                if name in declared:
+                    values[row, index, columns] = cells[:, declared.index(name)]
+    return values.astype("<f8").tobytes()
+
+
+def _by_metrics(
+    rows: Iterable[tuple[str, tuple[Node, list[float | None]]]],
+) -> dict[tuple[str, ...], list[tuple[str, list[float | None]]]]:
+    groups: defaultdict[tuple[str, ...], list[tuple[str, list[float | None]]]] = defaultdict(list)
+    for name, (node, values) in rows:
+        groups[node.metrics].append((name, values))
+    return groups

@@ -1,0 +1,61 @@
+"""The messages of agents, decoded and checked: any client with a key may send anything. tokiod.agent.wire describes them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from tokiod.agent import wire
+
+VERSIONS = (wire.VERSION - 1, wire.VERSION)
+"""Of the wire, that this hub understands."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=wire.MAX_NODE_CHARACTERS)]
+Session = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=wire.MAX_SESSION_CHARACTERS)]
+Text = Annotated[str, msgspec.Meta(max_length=200)]
+Second = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
+MAX_METRICS = 1000
+
+
+class Hello(msgspec.Struct, tag="hello", frozen=True):
+    """An agent greets; see tokiod.agent.wire."""
+
+    node: Name
+    session: Session
+    tokiod: Text
+    step: Annotated[int, msgspec.Meta(ge=1, le=86400)]
+    since: Second
+    metrics: Annotated[tuple[tuple[Text, Text, Text], ...], msgspec.Meta(max_length=MAX_METRICS)]
+
+
+class Row(msgspec.Struct, tag="row", frozen=True):
+    """An agent answers for one row."""
+
+    node: Name
+    session: Session
+    start: Second
+    time: float
+    ahead: float
+    values: Annotated[list[float | None], msgspec.Meta(max_length=MAX_METRICS)] | None = None
+    dropped: Annotated[dict[Text, Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=200)] = {}
+
+
+_version = msgspec.json.Decoder(tuple[int, msgspec.Raw])
+_message = msgspec.json.Decoder(Hello | Row)
+
+
+def decode(frame: bytes) -> tuple[int, Hello | Row | None]:
+    """Return the version of a message, and the message; None for one of an unknown version. Raises msgspec.DecodeError, RecursionError."""
+    version, raw = _version.decode(frame)
+    return version, _message.decode(raw) if version in VERSIONS else None
+
+
+def ask(version: int, start: int, end: int, time: float, within: float) -> bytes:
+    """Encode the request for the rows of [start, end), answered within so many seconds."""
+    return msgspec.json.encode([version, {"type": "ask", "start": start, "end": end, "time": time, "within": within}])
+
+
+def refuse(version: int, reason: str) -> bytes:
+    """Encode why an agent gets no windows."""
+    return msgspec.json.encode([version, {"type": "refuse", "reason": reason}])

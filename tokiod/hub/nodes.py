@@ -1,0 +1,133 @@
+"""The nodes that have greeted the hub, and which session of each name counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from collectors.nodes.hub_protocol import NodeState
+from tokiod.metrics import catalogue
+
+if TYPE_CHECKING:
+    from tokiod.hub.messages import Hello
+
+log = structlog.get_logger()
+
+SILENT_SECONDS = 150.0
+"""Silence after which a node is no longer expected to answer: agents greet each 90 s at the latest."""
+FORGET_SECONDS = 86_400.0
+"""Silence after which a name is forgotten: the node was renamed or removed."""
+MAX_SUPERSEDED = 8
+CLOCK, CLASS, VERSION, NAMES, MALFORMED, NO_HELLO, METRICS, UNASKED, SUPERSEDED = catalogue.HUB_REFUSALS
+"""Why messages of agents are refused."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A name, with the session that counts. Times are of the monotonic clock.
+
+    refused: why it gets no windows. superseded: sessions of the same name that came before this one.
+    """
+
+    name: str
+    node_class: str
+    session: str
+    route: bytes
+    address: str
+    wire: int
+    version: str
+    step: int
+    since: int
+    metrics: tuple[str, ...]
+    heard: float
+    row: int | None = None
+    clock: float | None = None
+    refused: str = ""
+    superseded: list[str] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def state(self, now: float) -> NodeState:
+        """Return it as the hub reports it."""
+        silent = round(now - self.heard, 1)
+        word = f"refused: {self.refused}" if self.refused else "silent" if silent > SILENT_SECONDS else "connected"
+        clock = None if self.clock is None else round(self.clock, 3)
+        return NodeState(
+            self.name, self.node_class, word, silent, self.row, clock, self.version, self.address, len(self.superseded), dict(self.dropped)
+        )
+
+
+class Nodes:
+    """All nodes, by name and by route: the connection on which a message comes."""
+
+    def __init__(self, max_nodes: int) -> None:
+        self.max_nodes = max_nodes
+        self.by_name: dict[str, Node] = {}
+        self._by_route: dict[bytes, Node] = {}
+        self._metrics: dict[tuple[tuple[str, str, str], ...], tuple[str, ...]] = {}
+
+    def at(self, route: bytes) -> Node | None:
+        """Return the node of a connection."""
+        return self._by_route.get(route)
+
+    def connected(self, now: float) -> list[Node]:
+        """Return the nodes that can be asked."""
+        return [node for node in self._by_route.values() if not node.refused and now - node.heard < SILENT_SECONDS]
+
+    def greet(self, hello: Hello, node_class: str, wire: int, route: bytes, address: str, now: float) -> Node | str:  # noqa: PLR0913, PLR0917
+        """Note a hello; return the node, or why it is refused."""
+        known = self.by_name.get(hello.node)
+        if known is None and len(self.by_name) >= self.max_nodes:
+            self._forget(now)
+            if len(self.by_name) >= self.max_nodes:
+                return NAMES
+        if known is not None and known.session != hello.session:
+            # The older of two agents of one name greets again and again: that must not make it the newer one.
+            if hello.session in known.superseded and now - known.heard < SILENT_SECONDS:
+                known.dropped[SUPERSEDED] += 1
+                return SUPERSEDED
+            self._supersede(known, hello, address, now)
+        node = self._renewed(known, hello, node_class, wire, route, address, now)
+        if known is not None:
+            self._by_route.pop(known.route, None)
+        if (other := self._by_route.get(route)) is not None and other.name != node.name:
+            del self._by_route[route]
+        self.by_name[node.name] = self._by_route[route] = node
+        return node
+
+    def lost(self, route: bytes) -> None:
+        """Note that a connection has ended."""
+        self._by_route.pop(route, None)
+
+    def all_lost(self) -> None:
+        """Note that all connections have ended."""
+        self._by_route.clear()
+
+    def _supersede(self, known: Node, hello: Hello, address: str, now: float) -> None:
+        if hello.session in known.superseded:
+            known.superseded.remove(hello.session)
+        known.superseded.append(known.session)
+        del known.superseded[:-MAX_SUPERSEDED]
+        # After a start of the agent or of the node, the older session is silent; two that live are a mistake of the site.
+        log.info(
+            "hub.session", node=hello.node, newer=address, older=known.address, session=hello.session,
+            silent_for=round(now - known.heard, 1),
+        )  # fmt: skip
+
+    def _renewed(  # noqa: PLR0913, PLR0917 - of greet()
+        self, known: Node | None, hello: Hello, node_class: str, wire: int, route: bytes, address: str, now: float
+    ) -> Node:
+        # Most nodes declare the same metrics: one tuple for all of them.
+        metrics = self._metrics.setdefault(hello.metrics, tuple(name for name, _, _ in hello.metrics))
+        node = Node(
+            hello.node, node_class, hello.session, route, address, wire, hello.tokiod, hello.step, hello.since, metrics, now
+        )  # fmt: skip
+        if known is not None:
+            node.superseded, node.dropped, node.row, node.clock = known.superseded, known.dropped, known.row, known.clock
+        return node
+
+    def _forget(self, now: float) -> None:
+        for name in [name for name, node in self.by_name.items() if now - node.heard > FORGET_SECONDS]:
+            self._by_route.pop(self.by_name.pop(name).route, None)

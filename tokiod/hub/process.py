@@ -1,0 +1,175 @@
+"""The hub's process: the socket of the agents, the Unix socket of the daemon, and the limits on what agents can cost."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+import zmq
+
+from collectors.nodes.hub_protocol import Answer, Request
+from tokiod.agent.wire import MAX_MESSAGE_BYTES
+from tokiod.archive.rights import check_private
+from tokiod.bus.server_socket import ServerSocket
+from tokiod.errors import ConfigError
+from tokiod.hub.classes import hub_keys
+from tokiod.hub.hub import Hub
+from tokiod.metrics import catalogue
+from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.resident_memory import ResidentMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokiod.clock import Clock
+    from tokiod.config.load import Config
+    from tokiod.runtime.process_setup import SignalFlag
+    from tokiod.runtime.sd_notify import Notifier
+
+log = structlog.get_logger()
+
+MAX_DESCRIPTORS = 32_768
+"""One for each agent, and for each client that has not identified itself, for up to five seconds."""
+MAX_RESIDENT_BYTES = 1 << 30
+"""Of this process, at which all connections end. 10,000 agents take some 300 MB."""
+MAX_DATA_BYTES = 2 << 30
+MAX_WAITING_MESSAGES = 256
+"""Of one agent, in either direction."""
+MAX_MESSAGES_PER_TURN = 2000
+NOTIFY_SECONDS = 1.0
+MEMORY_CHECK_SECONDS = 0.2
+TURN_MS = 200
+OVERLOADED_EXIT_CODE = 1
+
+
+class HubProcess:
+    """The sockets, and the hub. Raises ConfigError, TokiodError for a socket that can't be opened."""
+
+    def __init__(self, load: Callable[[], Config], clock: Clock, notifier: Notifier, max_resident: int = MAX_RESIDENT_BYTES) -> None:
+        self._load, self._notifier, self._max_resident = load, notifier, max_resident
+        config = load()
+        check_private(config.run)
+        keys, classes = hub_keys(config)
+        self._memory = ResidentMemory()
+        catalogue.start_counting(config, "hub")
+        options: dict[int, int] = {
+            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES, zmq.RCVHWM: MAX_WAITING_MESSAGES,
+        }  # fmt: skip
+        self._agents = ServerSocket("hub", zmq.ROUTER, str(config.hub.endpoint), keys, options)
+        self._inner = ServerSocket("hub", zmq.ROUTER, config.hub_inner, None, {zmq.ROUTER_MANDATORY: 1})
+        self._decoder, self._encoder = msgspec.json.Decoder(Request), msgspec.json.Encoder()
+        self.hub = Hub(config.hub, classes, clock, self._send, self._reply)
+        self._notified_at = self._checked_at = 0.0
+        log.info("hub.ready", endpoint=config.hub.endpoint, classes=", ".join(config.hub.classes))
+        self._notifier.ready()
+
+    def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
+        """Serve until stopping() is true."""
+        while not stopping():
+            if reloading():
+                reloading.clear()
+                self.reload()
+            self.turn(TURN_MS)
+        self._notifier.stopping()
+
+    def turn(self, timeout_ms: int) -> None:
+        """Handle the messages that have come, after waiting at most so long."""
+        poller = zmq.Poller()
+        for socket in (self._agents.socket, self._inner.socket):
+            poller.register(socket, zmq.POLLIN)
+        poller.poll(max(0, min(timeout_ms, int(1000 * self.hub.turn()))))
+        self._receive_requests()
+        self._receive_messages()
+        self.hub.turn()
+        now = time.monotonic()
+        if now - self._checked_at >= MEMORY_CHECK_SECONDS:
+            self._checked_at = now
+            if self._memory.nbytes() > self._max_resident:
+                self._free()
+        if now - self._notified_at >= NOTIFY_SECONDS:
+            self._notified_at = now
+            self._notifier.alive(f"{len(self.hub.nodes.by_name)} nodes known")
+
+    def reload(self) -> None:
+        """Read the configuration again: which keys, classes and names are allowed, and the rates. Other changes need another process."""
+        self._notifier.reloading()
+        try:
+            with spare_descriptors():
+                config = self._load()
+                _, classes = hub_keys(config)
+                self.hub.reload(config.hub, classes)
+                if self._agents.reload_allowed_keys():
+                    self.hub.disconnected()
+                catalogue.start_counting(config, "hub")
+        except ConfigError as error:
+            log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults are the whole message
+        self._notifier.ready()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._inner.close()
+        self._agents.close()
+        self._memory.close()
+
+    def _receive_messages(self) -> None:
+        with suppress(zmq.Again):
+            for _ in range(MAX_MESSAGES_PER_TURN):
+                frames = self._agents.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                if len(frames) == 2:  # noqa: PLR2004 - route and message
+                    route, message = frames
+                    # ZAP gives the key and the address of the connection, whatever the message claims.
+                    key, address = str(message.get("User-Id")).encode(), str(message.get("Peer-Address"))
+                    self.hub.receive(route.bytes, key, address, message.bytes)
+
+    def _receive_requests(self) -> None:
+        with suppress(zmq.Again):
+            while True:
+                client, *frames = self._inner.socket.recv_multipart(zmq.NOBLOCK)
+                try:
+                    self.hub.request(client, self._decoder.decode(b"".join(frames)))
+                except msgspec.DecodeError as error:
+                    log.warning("hub.request_malformed", error=str(error))
+
+    def _send(self, route: bytes, message: bytes) -> bool:
+        """Send to an agent; return False where its connection has ended, or it does not read."""
+        try:
+            self._agents.socket.send_multipart([route, message], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def _reply(self, client: bytes, answer: Answer, values: bytes) -> None:
+        # A client that has gone asks again.
+        with suppress(zmq.ZMQError):
+            self._inner.socket.send_multipart([client, self._encoder.encode(answer), values], zmq.NOBLOCK)
+
+    def _free(self) -> None:
+        """End all connections; end the process where that is not enough."""
+        used = self._memory.nbytes()
+        reason = f"{used >> 20} MiB of memory are used, the limit is {self._max_resident >> 20} MiB"
+        log.error("hub.overloaded", reason=reason, action="all agents were disconnected; they connect again by themselves")
+        catalogue.HUB_OVERLOADS.inc()
+        with spare_descriptors():
+            self._agents.reopen()
+        self.hub.disconnected()
+        if (still := self._memory.nbytes()) > self._max_resident:
+            log.critical("hub.ended", reason=f"{still >> 20} MiB of memory are still used; the hub is started again")
+            raise SystemExit(OVERLOADED_EXIT_CODE)
+
+
+def run(load: Callable[[], Config], clock: Clock, notifier: Notifier, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
+    """Serve agents until stopping() is true; read the keys again when reloading() is.
+
+    Raises ConfigError, TokiodError for a socket that can't be opened.
+    """
+    limit_descriptors(MAX_DESCRIPTORS)
+    process = HubProcess(load, clock, notifier)
+    limit_data(MAX_DATA_BYTES)
+    try:
+        process.serve(stopping, reloading)
+    finally:
+        process.close()
+    log.info("hub.stopped")
