@@ -159,7 +159,9 @@ def feed(
 def hub(
     config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, log_format: log.Form | None
 ) -> None:
-    """Run the hub alone, to which the agents of compute nodes connect. `tokiod run` starts it where the configuration has [hub].
+    """Run the hub alone, which asks compute nodes.
+
+    Their agents connect to it. `tokiod run` starts it where [hub] has an endpoint.
 
     Exit 0 stopped, 1 used too much memory: start it again, 2 could not start.
     """

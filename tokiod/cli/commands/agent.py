@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print one line of JSON.")
 @clock_option
 def agent_command(config_path: str, root: str, seconds: float | None, clock: Clock, *, is_once: bool, is_json: bool) -> None:
-    """Report what the sensors of this node measure to the hub until SIGTERM (docs/nodes.md), or print it with --once.
+    """Report what this node measures to the hub.
+
+    It runs until SIGTERM (docs/nodes.md); with --once it prints what it would report, and ends.
 
     Sensors that find nothing to read are listed with the reason (docs/sensors.md). `python -m tokiod.agent` does the same without any
     package but pyzmq. Exit 0 printed or stopped, 2 for errors in the configuration.

@@ -26,10 +26,10 @@ CONNECTED = "connected"
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @config_option
 def nodes_command(config_path: Path, *, only_missing: bool, as_json: bool) -> None:
-    """List the compute nodes that have greeted the hub since it started, and whether they answer.
+    """List compute nodes, and whether they answer.
 
-    dropped: rows and messages that were refused, by reason; a clock is shown where it differs by more than 0.1 s. Only the daemon's user may
-    ask the hub. Exit 0 listed, 2 no hub answers.
+    These are the nodes that have greeted the hub since it started. dropped: rows and messages that were refused, by reason; a clock is
+    shown where it differs by more than 0.1 s. Only the daemon's user may ask the hub. Exit 0 listed, 2 no hub answers.
     """
     config = configuration.load(config_path)
     if config.hub.endpoint is None:

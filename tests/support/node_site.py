@@ -1,0 +1,178 @@
+"""A cluster in a simulation's time: the daemon with a hub, a proxy as its network, and agents as connections of a few processes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from keyed import Keyring
+from node_agents import METRICS, STEP, value
+
+import tokiod
+from tokiod.clock import SimulatedClock
+from tokiod.config import load as configuration
+from tokiod.errors import TokiodError
+from tokiod.ledger.ledger import Ledger
+from tokiod.runtime.process_setup import python_command
+from tokiod.simulator.sources import free_port
+from tokiod.tts.schema import missing
+
+CONFIG = """\
+timezone = "UTC"
+secrets = "keys"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[bus]
+endpoint = "ipc://{directory}/run/bus"
+[feed]
+endpoint = "ipc://{directory}/feed"
+[hub]
+endpoint = "tcp://127.0.0.1:{port}"
+secret_key_file = "server.key_secret"
+clients = "clients"
+classes = {{ compute = ["nid*"] }}
+gather = "{gather}s"
+rows_per_second = {rows_per_second}
+[[source]]
+name = "nodes"
+kind = "nodes"
+system = "cluster.nodes"
+metrics = [{metrics}]
+recount = ["5m", "15m", "30m", "45m"]
+"""
+BEGAN = 1_800_057_600
+"""00:00 UTC of a day."""
+PROXY = """
+import asyncio, sys
+async def pipe(reader, writer):
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+async def main():
+    async def client(reader, writer):
+        try:
+            up, down = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(pipe(reader, down), pipe(up, writer))
+    async with await asyncio.start_server(client, "127.0.0.1", int(sys.argv[1]), backlog=4096) as server:
+        await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+class NodeSite:
+    """rate: how many times as fast time runs as the machine's. The simulation begins 10 minutes after midnight."""
+
+    def __init__(self, directory, nodes, processes, rate, *, gather=90, rows_per_second=2000, metrics=METRICS):
+        self.directory, self.nodes, self.rate = directory, [f"nid{number:05}" for number in range(nodes)], rate
+        self.ring = Keyring(directory / "keys")
+        self.ring.allowed("compute")
+        (directory / "run").mkdir(mode=0o700)
+        self.port, self.network = free_port(), free_port()
+        self.path = directory / "tokiod.toml"
+        names = ", ".join(f'"{metric.name}"' for metric in metrics)
+        options = {"gather": gather, "rows_per_second": rows_per_second, "metrics": names}
+        self.path.write_text(CONFIG.format(directory=directory, port=self.port, **options))
+        self.config = configuration.load(self.path)
+        self.began = BEGAN + 600
+        self.clock = SimulatedClock(float(self.began), time.time(), rate)
+        self.log = directory / "log"
+        self.agents = [self._agents(self.nodes[number::processes]) for number in range(processes)]
+        self.proxy = self._proxy()
+        self.daemon = self._start("tokiod.cli.tokiod", "run", "--config", str(self.path), "--clock", str(self.clock))
+
+    def _start(self, module, *arguments):
+        with self.log.open("ab") as log:
+            return subprocess.Popen(python_command(module, *arguments), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def _proxy(self):
+        return subprocess.Popen([sys.executable, "-c", PROXY, str(self.network), str(self.port)])
+
+    def _agents(self, names):
+        keys = self.ring.directory
+        line = [
+            sys.executable, str(Path(__file__).with_name("node_agents.py")), "--endpoint", f"tcp://127.0.0.1:{self.network}",
+            "--hub-key", str(keys / "server.key"), "--key", str(keys / "compute.key_secret"), "--clock", str(self.clock),
+            "--began", str(self.began), "--rates", str(self.directory / "rates"), "--names", ",".join(names),
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            return subprocess.Popen(line, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(Path(tokiod.__file__).parents[1])})
+
+    def kill(self, what):
+        """SIGKILL the hub, the writer, the collectors or the daemon's network; return whether it ran."""
+        if what == "network":
+            self.proxy.kill()
+            self.proxy.wait()
+            self.proxy = self._proxy()
+            return True
+        for pid in Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if what.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                    os.kill(int(pid), signal.SIGKILL)
+                    return True
+        return False
+
+    def stored_until(self):
+        """Return until when all windows are stored, from the first whole one on."""
+        try:
+            with Ledger.open_readonly(self.config.archive.ledger) as ledger:
+                spans = ledger.stored("nodes")
+        except (TokiodError, OSError):
+            return 0
+        return max((end for start, end in spans if start <= self.first), default=0)
+
+    @property
+    def first(self):
+        """The begin of the first row that agents have whole."""
+        return -(-self.began // STEP) * STEP
+
+    def wrong(self, until):
+        """Compare every cell before `until` with what was measured; return how many were compared, are lost, and differ."""
+        compared = lost = different = 0
+        with tokiod.open("cluster.nodes", self.first, until, config=str(self.path)) as archive:
+            for metric in METRICS:
+                cells, columns = archive.array(f"nodes/{metric.name}"), archive.columns(f"nodes/{metric.name}")
+                expected = np.array(
+                    [
+                        [np.nan if (of := value(node, start, metric.name)) is None else of for node in self.nodes]
+                        for start in range(self.first, until, STEP)
+                    ]
+                )
+                found = np.full(expected.shape, np.nan)
+                place = {node: index for index, node in enumerate(self.nodes)}
+                found[:, [place[name] for name in columns]] = cells
+                assert not (~np.isnan(found) & missing(found)).any()
+                compared += expected.size
+                lost += int((np.isnan(found) & ~np.isnan(expected)).sum())
+                different += int((~np.isnan(found) & (found != expected)).sum())
+        return compared, lost, different
+
+    def rates(self):
+        """Return the dials and the answers of all agents in each second of the machine."""
+        seconds = {}
+        with contextlib.suppress(OSError):
+            for line in (self.directory / "rates").read_text().splitlines():
+                second, dials, answers = map(int, line.split())
+                before = seconds.get(second, (0, 0))
+                seconds[second] = before[0] + dials, before[1] + answers
+        return seconds
+
+    def close(self):
+        """End all processes."""
+        self.daemon.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.daemon.wait(30)
+        for process in (self.daemon, self.proxy, *self.agents):
+            process.kill()
+            process.wait()
