@@ -33,7 +33,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 PAGE   ?=
 
-.PHONY: help demo nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
+.PHONY: help demo agent nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture soak fuzz
 .PHONY: read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -64,6 +64,7 @@ help:
 	@echo "make agent-jobs  JOBS=1000: short jobs in this kernel's cgroup v2 (as root); CPU seconds by the agent equal getrusage within 10 ms"
 	@echo "make agent-cost  SECONDS=60: share of a core of the agent at 1 Hz with 8 jobs (as root); memory and descriptors flat over a day accelerated"
 	@echo "make nodes     NODES=2000 KILLS=100: agents with real sockets and keys while hub, writer, collectors and network are killed; every cell compared"
+	@echo "make agent     the agent of compute nodes alone: a relocatable tar and a Debian package, in dist"
 	@echo "make deb rpm   a wheel, an sdist and the packages, in dist"
 	@echo "make packages  both, tried: on a bare Debian 12 without a network, in a booted systemd, as process 1 of a container (as root; long)"
 	@echo "make constraints  pin all dependencies with hashes in config/constraints.txt"
@@ -119,6 +120,10 @@ docs: install
 	@mkdir -p docs/man5 && $(BIN)/python -m docs.generate.configuration --man > docs/man5/tokiod.toml.5
 	@$(BIN)/python -m docs.generate.openapi > docs/web/openapi.json
 	@echo docs/cli.md docs/man docs/json docs/configuration.md docs/man5 docs/web/openapi.json
+
+agent: install
+	@mkdir -p dist
+	@PYTHON=$(BIN)/python sh packaging/build-agent.sh dist
 
 nodes: install
 	@$(BIN)/python -m tests.hub --nodes $(NODES) --kills $(KILLS) $(if $(SEED),--seed $(SEED))

@@ -34,6 +34,7 @@ done
 
 install -d "$root/lib/systemd/system" "$root/usr/lib/sysusers.d" "$root/usr/lib/tmpfiles.d" "$root/etc/tokiod"
 for unit in systemd/*.service systemd/*.socket systemd/*.target; do
+    [ "$(basename "$unit")" != tokiod-agent.service ] || continue   # of the package of nodes: build-agent.sh
     sed "s|/opt/tokiod/|$lib/|g" "$unit" > "$root/lib/systemd/system/$(basename "$unit")"
 done
 install -m 0644 systemd/tokiod.sysusers.conf "$root/usr/lib/sysusers.d/tokiod.conf"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import struct
 from typing import TYPE_CHECKING, Protocol
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from tokiod.agent import wire
 
@@ -25,6 +25,8 @@ CONNECT_SECONDS = 30.0
 """Limit for a dial with its handshake."""
 MAX_ASKED_ROWS = 1440
 """Of one message: no hub asks for more than is in memory."""
+_EVENT = struct.Struct("=H")
+"""The first bytes of a message of a monitor. pyzmq's own parser imports asyncio, which costs a node 10 MB."""
 _KEEPALIVE = ((zmq.TCP_KEEPALIVE, 1), (zmq.TCP_KEEPALIVE_IDLE, 20), (zmq.TCP_KEEPALIVE_INTVL, 10), (zmq.TCP_KEEPALIVE_CNT, 4))
 _ENDED = (
     zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
@@ -133,7 +135,7 @@ class Link:
     def _watch(self, now: float) -> None:
         """Follow the connection's events."""
         while self._monitor is not None and int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
+            event = _EVENT.unpack_from(self._monitor.recv_multipart(zmq.NOBLOCK)[0])[0]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._is_connected, self.state = True, "connected"
                 self._hello_at = now

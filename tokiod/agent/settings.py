@@ -1,6 +1,6 @@
 """The agent's configuration: a flat TOML file of a few keys. Python 3.9 has no parser of TOML, and a node gets no package for it.
 
-The file has the keys `hub`, `hub_key_file`, `key_file`, `node` and `without`; config/agent.toml is an example.
+The file has the keys `hub`, `hub_key_file`, `key_file`, `node` and `without`; config/agent/agent.toml is an example.
 """
 
 from __future__ import annotations
