@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import random
+import resource
 import select
 import sys
 import time
@@ -58,6 +59,7 @@ def main():
     parser.add_argument("--began", type=float, default=0.0)
     parser.add_argument("--rates", type=Path)
     given = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     clock, context = SimulatedClock.parse(given.clock), zmq.Context()
     context.max_sockets = 65_536
     keys = read_keys(given.hub_key, given.key)

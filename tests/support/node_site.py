@@ -47,7 +47,8 @@ recount = ["5m", "15m", "30m", "45m"]
 BEGAN = 1_800_057_600
 """00:00 UTC of a day."""
 PROXY = """
-import asyncio, sys
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 async def pipe(reader, writer):
     try:
         while data := await reader.read(65536):

@@ -1,0 +1,86 @@
+"""The agent's configuration and keys: every error at once with its line, and no secret that other users can read."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keyed import Keyring
+
+from tokiod.agent.keys import read_keys
+from tokiod.agent.settings import Settings, SettingsError, _parse, read_settings
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "agent" / "agent.toml"
+KNOWN = "hub, hub_key_file, key_file, node, without"
+SENSORS = frozenset({"cpu", "ipmi"})
+WHOLE = 'hub = "tcp://a:1"\nhub_key_file = "h.key"\nkey_file = "/k/c.key_secret"\n'
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def read(text, host="nid7.example.org"):
+        (tmp_path / "agent.toml").write_text(text)
+        return read_settings(str(tmp_path / "agent.toml"), host, SENSORS)
+
+    return read
+
+
+def test_paths_are_relative_to_the_file_and_the_name_is_that_of_the_host(settings, tmp_path):
+    assert settings(WHOLE) == Settings("tcp://a:1", str(tmp_path / "h.key"), "/k/c.key_secret", "nid7", ())
+
+
+def test_the_example_is_read_with_and_without_its_comments(settings):
+    text = EXAMPLE.read_text()
+    assert settings(text).hub == "tcp://10.0.0.1:5561"
+    uncommented = text.replace("# node =", "node =").replace("# without =", "without =")
+    found = settings(uncommented)
+    assert (found.node, found.without) == ("nid001234", ("ipmi",))
+    assert tomllib.loads(uncommented)["without"] == ["ipmi"]
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        ("", ["hub: missing", "hub_key_file: missing", "key_file: missing"]),
+        ('hubb = "x"\nnode = 3\n', [f":1: unknown key hubb; known: {KNOWN}", ":2: node: expected a text"]),
+        ("hub tcp\n", [':1: expected NAME = "VALUE" on one line']),
+        ("hub = tcp://a:1\n", [':1: hub: expected a text in double quotes, or a list of them, as in ["ipmi"]']),
+        (WHOLE + 'hub = "tcp://b:1"\n', [":4: hub is there twice"]),
+        (WHOLE + 'without = ["ipim"]\n', ["without: unknown sensor ipim; known: cpu, ipmi"]),
+        (WHOLE + 'without = "ipmi"\n', [":4: without: expected a list of texts"]),
+        (WHOLE + 'node = "a/b"\n', ['node: expected letters, digits, ".", "_" and "-", got "a/b"']),
+        (WHOLE.replace("tcp://a:1", "ipc://x"), ['hub: expected "tcp://HOST:PORT", got "ipc://x"']),
+    ],
+)  # fmt: skip
+def test_each_error_has_its_place(settings, tmp_path, text, errors):
+    with pytest.raises(SettingsError) as found:
+        settings(text)
+    path = str(tmp_path / "agent.toml")
+    assert str(found.value).splitlines() == [f"{path}{error}" if error[0] == ":" else f"{path}: {error}" for error in errors]
+
+
+@given(st.text(st.characters(blacklist_categories=["Cs"]), max_size=60))
+def test_what_is_read_as_a_text_is_what_toml_reads(text):
+    line = 'node = "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if not text.isprintable():
+        return
+    found = {}
+    assert list(_parse("f", [line], found)) == []
+    assert found["node"] == tomllib.loads(line)["node"] == text
+
+
+def test_keys_are_those_of_keygen_and_a_secret_that_others_can_read_is_refused(tmp_path):
+    ring = Keyring(tmp_path / "keys")
+    allowed = ring.allowed("compute")
+    hub, own = (str(ring.directory / name) for name in ("server.key", "compute.key_secret"))
+    found = read_keys(hub, own)
+    assert (found.hub, found.public, found.secret) == (ring.server.public, allowed.own.public, allowed.own.secret)
+    assert found.secret.decode() not in repr(found)
+    with pytest.raises(SettingsError, match="contains no secret key"):
+        read_keys(hub, str(ring.directory / "compute.key"))
+    with pytest.raises(SettingsError, match="No such file"):
+        read_keys(hub + "x", own)
+    Path(own).chmod(0o640)
+    with pytest.raises(SettingsError, match="other users can read it"):
+        read_keys(hub, own)

@@ -1,0 +1,53 @@
+"""Messages from the hub: whatever comes, the agent goes on."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokiod.agent import wire
+from tokiod.hub import messages
+
+
+def test_what_an_agent_sends_is_what_the_hub_reads():
+    sent = wire.row("nid1", "s", 60, 130.5, 0.25, [1, None, 2.5], {"cpu: malformed": 2})
+    version, row = messages.decode(sent)
+    assert version == wire.VERSION
+    assert (row.node, row.start, row.time, row.ahead, row.values, row.dropped) == (
+        "nid1",
+        60,
+        130.5,
+        0.25,
+        [1.0, None, 2.5],
+        {"cpu: malformed": 2},
+    )
+    assert messages.decode(wire.row("nid1", "s", 60, 1.0, 0.0, None, {}))[1].values is None
+
+
+def test_what_the_hub_sends_is_what_an_agent_reads():
+    assert wire.from_hub(messages.ask(wire.VERSION, 0, 120, 7.5, 3.0)) == wire.Ask(0, 120, 7.5, 3.0)
+    assert wire.from_hub(messages.refuse(wire.VERSION, "class")) == wire.Refused("class")
+
+
+def test_fields_that_a_reader_does_not_know_are_ignored():
+    message = json.loads(messages.ask(wire.VERSION, 0, 60, 1.0, 2.0))
+    message[1]["more"] = [1]
+    assert wire.from_hub(json.dumps(message).encode()) == wire.Ask(0, 60, 1.0, 2.0)
+    row = json.loads(wire.row("nid1", "s", 60, 1.0, 0.0, [1], {}))
+    row[1]["jobs"] = {"a": 1}
+    assert messages.decode(json.dumps(row).encode())[1].values == [1.0]
+
+
+json_values = st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda of: st.lists(of) | st.dictionaries(st.text(), of))
+
+
+@given(st.binary() | json_values.map(lambda of: json.dumps([wire.VERSION, of]).encode()))
+def test_anything_else_is_a_value_error(message):
+    with pytest.raises(ValueError):  # noqa: PT011 - any text: it is shown as it is
+        wire.from_hub(message)
+
+
+def test_another_version_is_named():
+    with pytest.raises(ValueError, match="the hub speaks version 9"):
+        wire.from_hub(messages.ask(9, 0, 60, 1.0, 2.0))
