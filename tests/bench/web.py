@@ -48,6 +48,8 @@ url = "sqlite:///none"
 
 VIEWERS, IDLE_VIEWERS, FASTER, TURN_SECONDS = 100, 10, 20, 20
 MIDNIGHT = 1_517_184_000
+DATASET, PIXEL_SECONDS = "datatargets/readbytes", 10
+LINES = (DATASET, "mdtargets/opens,mdtargets/closes", "dataservers/cpuload&across=max", "mdservers/cpuload&across=max")
 
 
 def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
@@ -134,22 +136,29 @@ def _audience(address: Path) -> Iterator[None]:
 
 
 async def _viewer(address: Path, number: int) -> None:
-    dataset, head = "datatargets/readbytes", f"Host: localhost\r\nX-Forwarded-For: 10.0.0.{number}\r\n\r\n"
+    """Follow the events as the page does: of each change of its dataset it fetches the pixels, and those of the lines below the map."""
+    head = f"Host: localhost\r\nX-Forwarded-For: 10.0.0.{number}\r\n\r\n"
     reader, writer = await asyncio.open_unix_connection(address)
     writer.write(f"GET /api/v1/events HTTP/1.0\r\n{head}".encode())
     if number < IDLE_VIEWERS:
         await asyncio.sleep(3600)
     async for line in reader:
         change = json.loads(line[6:]) if line.startswith(b"data: {") and b"span" in line else {}
-        if change.get("span") and change["dataset"] == dataset:
+        if change.get("span") and change["dataset"] == DATASET:
             first, last = change["span"]
-            strip, sender = await asyncio.open_unix_connection(address)
-            path = f"/api/v1/matrix?system={change['system']}&dataset={dataset}&start={first}&end={last + 1}"
-            sender.write(f"GET {path} HTTP/1.0\r\n{head}".encode())
-            if not (await strip.read()).startswith(b"HTTP/1.0 200"):
-                raise RuntimeError(f"no pixels for {path}")
-            sender.close()
+            where = f"start={first}&end={last + 1}&width={-(-(last + 1 - first) // PIXEL_SECONDS)}"
+            for path in (f"matrix?dataset={DATASET}", *(f"line?dataset={line}" for line in LINES)):
+                await _fetch(address, f"GET /api/v1/{path}&system={change['system']}&{where} HTTP/1.0\r\n{head}")
     raise RuntimeError("the events ended")
+
+
+async def _fetch(address: Path, request: str) -> None:
+    reader, writer = await asyncio.open_unix_connection(address)
+    writer.write(request.encode())
+    answer = await reader.read()
+    writer.close()
+    if not answer.startswith(b"HTTP/1.0 200"):
+        raise RuntimeError(f"{answer[:200]!r} for {request}")
 
 
 def _days(address: Path, days: int) -> tuple[float, float]:

@@ -1,6 +1,10 @@
 """What happens while a page is open: afterwards each of its cells looks as the files and the ledger say, and as in a page opened then."""
 
+import calendar
 import json
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from expected_pixels import LOST as LOST_LOOK
 from page import colours, drawn, faults, heal, publish, show, store, text, wait
 from selenium import webdriver
 from selenium.webdriver.common.by import By
-from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, values
+from web_site import COLUMNS, COUNTER, DAY, FAILED, GAUGE, LOST, NOW, ROWS, START, STEP, values, window
 
 from tokiod.bus.feed import Feed
 from tokiod.ledger.ledger import Ledger
@@ -43,21 +47,27 @@ def picture(browser):
     return browser.execute_script("return document.getElementById('picture').toDataURL()")
 
 
-def check(browser, site, *, days=(DAY,), first=0, columns=COLUMNS, due=START + ROWS * STEP):
-    """Compare each cell on the screen with the files, and all pixels with a page that is opened now.
-
-    first: the row of the first day that the picture begins with; due: the time from which on windows are not due.
-    """
-    rows = ROWS + 12
-    cells = read([site.file.parent.parent / day / "fs.hdf5" for day in days], GAUGE, columns, first, rows)
-    places = [(row, column) for row in range(rows) for column in range(len(columns))]
-    found = iter(colours(browser, *places, rows=rows, columns=len(columns)))
-    shown = [[{tuple(map(int, one.split(","))) for one in next(found)} for _ in columns] for _ in range(rows)]
-    assert list(differences(cells, states(site, first, rows, due), shown)) == []
+def check(browser, site, **where):
+    """Compare each cell on the screen with the files, and all pixels with a page that is opened now."""
+    check_cells(browser, site, **where)
     followed = picture(browser)
     browser.refresh()
     wait(lambda: drawn(browser), "nothing is drawn")
     assert picture(browser) == followed
+
+
+def check_cells(browser, site, *, days=(DAY,), first=0, rows=ROWS + 12, columns=COLUMNS, due=START + ROWS * STEP, until=None):
+    """Compare each cell on the screen with the files.
+
+    first: the row of the first day that the picture begins with; due: the time from which on windows are not due; until: rows of the file
+    before which cells are compared.
+    """
+    compared = rows if until is None else until - first
+    cells = read([site.file.parent.parent / day / "fs.hdf5" for day in days], GAUGE, columns, first, compared)
+    places = [(row, column) for row in range(compared) for column in range(len(columns))]
+    found = iter(colours(browser, *places, rows=rows, columns=len(columns)))
+    shown = [[{tuple(map(int, one.split(","))) for one in next(found)} for _ in columns] for _ in range(compared)]
+    assert list(differences(cells, states(site, first, compared, due), shown)) == []
 
 
 def states(site, first, rows, due):
@@ -209,3 +219,62 @@ def test_a_pixel_that_is_wrong_is_found(browser, site):
     site.write(cells)
     with pytest.raises(AssertionError, match=r"\(200, 1, "):
         check(browser, site)
+
+
+def requests(browser):
+    """The starts and widths of the pictures that were asked for."""
+    script = "return performance.getEntriesByType('resource').map(({name}) => name).filter((name) => name.includes('/matrix'))"
+    found = [parse_qs(urlsplit(one).query) for one in browser.execute_script(script)]
+    return [(int(one["start"][0]), int(one["width"][0])) for one in found]
+
+
+def test_of_what_changes_the_pixels_alone_are_fetched(browser, site):
+    opened(browser, site)
+    publish(site, 0, 12)
+    wait(lambda: text(browser, "state").startswith("live"), "the page does not follow the feed")
+    before = len(requests(browser))
+    heal(site, FAILED, 7.0)
+    wait(lambda: is_healed(browser), "the gap is not filled")
+    assert (START + FAILED[0] * STEP, FAILED[1] - FAILED[0]) in requests(browser)[before:]
+    check(browser, site)
+
+
+def shown_span(browser):
+    """The first row of the picture, and how many it has, by its title."""
+    begin, end = (
+        calendar.timegm(time.strptime(one, "%Y-%m-%d %H:%M:%S")) for one in re.findall(r"[0-9-]{10} [0-9:]{8}", text(browser, "title"))
+    )
+    return (begin - START) // STEP, (end - begin) // STEP
+
+
+def test_a_page_that_follows_the_present_moves_on_with_what_is_stored(browser, web_site):
+    with web_site.served(clock=f"{NOW}@{time.time()}x1"):
+        opened(browser, web_site, where=f"?system=fs&dataset={GAUGE}&live=1200")
+        before, rows = shown_span(browser)
+        assert rows == 240
+        check_cells(browser, web_site, first=before, rows=rows, until=ROWS)
+        web_site.write(np.vstack((values(), np.full((12, len(COLUMNS)), 5.0))))
+        with Ledger.open(web_site.config.archive.ledger) as ledger:
+            web_site.store(ledger, ROWS, ROWS + 12)
+        publish(web_site, ROWS, ROWS + 12)
+        wait(lambda: is_shown(browser, ROWS + 11), "the new window is not drawn")
+        first, rows = shown_span(browser)
+        assert (rows, first > before) == (240, True)
+        check_cells(browser, web_site, first=first, rows=rows, until=ROWS + 12)
+        assert faults(browser) == []
+
+
+def is_shown(browser, row):
+    """Whether a row of the first target has a value on the screen."""
+    first, rows = shown_span(browser)
+    (found,) = colours(browser, (row - first, 0), rows=rows) if row < first + rows else ([],)
+    return len(found) == 1 and found != ["255,255,255"]
+
+
+def test_a_gap_that_is_lost_becomes_red_though_no_cell_changes(browser, site):
+    opened(browser, site)
+    with Ledger.open(site.config.archive.ledger) as ledger:
+        ledger.lost("one", window(*FAILED), "NoData", "too old", NOW)
+    publish(site, 0, 12)
+    wait(lambda: "200,16,46" in colours(browser, (sum(FAILED) // 2, 1))[0], "the lost window is not red")
+    check(browser, site)

@@ -1,6 +1,6 @@
 // The heat map and the lines below it, on one time axis.
 
-import { matrix, stateOf, valueOf } from "./api.js";
+import { json, matrix, NOT_DUE, stateOf, valueOf } from "./api.js";
 import { counted, drawCursor, drawLine, drawPicture, drawSelection, drawSwatch, fitted, range, topOf } from "./draw.js";
 import { LONG, lineOf, pictureOf } from "./pictures.js";
 import { amount, at, duration, local, make, table, ticks, zoneName } from "./words.js";
@@ -11,7 +11,9 @@ const canvas = at("picture");
 const overlay = make("canvas", { id: "overlay", ariaHidden: "true" });
 canvas.after(overlay);
 
-let picture = null, cursor = null, drag = null, number = 0, page = null;
+let picture = null, cursor = null, drag = null, page = null;
+// number: of the last load; loading: that load; draws: of pictures; pending: a span of which cells changed and that is not fetched yet.
+let number = 0, loading = Promise.resolve(), draws = 0, pending = null, isUpdating = false;
 
 // given: view() and go(changes) of the URL, systems(), fail(error).
 export function startMap(given) {
@@ -26,12 +28,17 @@ export function span() {
 
 export const isShown = () => Boolean(picture);
 
-export async function loadMap() {
+// Fetch the picture and the lines of the view.
+export function loadMap() {
+  return (loading = load());
+}
+
+async function load() {
   const now = page.view(), mine = ++number, isCurrent = () => mine === number;
   at("map").classList.toggle("empty", !now.dataset);
   if (!now.dataset) return page.fail(new Error(page.systems().systems.find((one) => one.name === now.system)?.fault || "The archive has no file of this system yet."));
   const what = { system: now.system, dataset: now.dataset }, width = Math.min(4096, Math.max(64, canvas.clientWidth));
-  const time = page.systems().time, wanted = now.live ? { start: time - now.live, end: time } : now;
+  const time = page.systems().time, wanted = now.live ? follow(now, time, width) : { ...now, width };
   const shown = (found) => {
     picture = found;
     draw();
@@ -46,16 +53,84 @@ export async function loadMap() {
       }, isCurrent);
       if (isCurrent()) shown(whole);
     } else {
-      const found = await matrix({ ...what, width, ...(now.live ? { start: `-${now.live}s` } : { start: now.start, end: now.end }) });
+      const found = await matrix({ ...what, start: wanted.start, end: wanted.end, width: wanted.width });
       if (isCurrent()) shown(found);
     }
     if (!isCurrent()) return;
     page.fail(null);
-    canvas.dataset.drawn = String(mine);
+    canvas.dataset.drawn = String(++draws);
     await loadLines(now, isCurrent);
     if (isCurrent()) canvas.dataset.complete = String(mine);
   } catch (error) {
     if (isCurrent()) page.fail(error);
+  }
+}
+
+// The span up to a time, on a grid of pixels that is the same for all viewers: they ask for the same strips, which are read once.
+function follow({ live, system, dataset }, time, width) {
+  const { step } = page.systems().systems.find((one) => one.name === system).datasets.find((one) => one.name === dataset);
+  const seconds = step * Math.ceil(live / step / width), pixels = Math.ceil(live / seconds), end = Math.ceil(time / seconds) * seconds;
+  return { start: end - pixels * seconds, end, width: pixels };
+}
+
+// ---- what changes
+
+// Fetch the pixels of changed rows alone, and move on to the end of the span if the page follows the present.
+export async function updateMap(from, to) {
+  pending = pending ? [Math.min(pending[0], from), Math.max(pending[1], to)] : [from, to];
+  if (isUpdating) return;
+  isUpdating = true;
+  await loading; // it may have begun before the change
+  while (pending) {
+    const span = pending;
+    pending = null;
+    await update(...span).catch(loadMap); // which reports what is wrong
+  }
+  isUpdating = false;
+}
+
+async function update(from, to) {
+  const mine = number, now = page.view(), isCurrent = () => mine === number;
+  if (!picture || at("map").hidden || picture.system !== now.system || picture.dataset !== now.dataset) return;
+  if (now.live && to > span()[1]) shift(Math.ceil((to - span()[1]) / picture.seconds));
+  // What was not due yet may be missing now.
+  const first = Math.max(0, Math.floor((Math.min(from, picture.due) - picture.start) / picture.seconds));
+  const last = Math.min(picture.pixels, Math.ceil((to - picture.start) / picture.seconds));
+  if (last <= first) return;
+  const strip = { start: picture.start + first * picture.seconds, end: picture.start + last * picture.seconds, width: last - first };
+  const part = await matrix({ system: now.system, dataset: now.dataset, ...strip });
+  if (!isCurrent()) return;
+  if (!fits(part, strip) || part.columns.join() !== picture.columns.join()) return loadMap();
+  picture.levels.set(part.levels, first * picture.columns.length);
+  picture.flags.set(part.flags, first * picture.columns.length);
+  picture.why = [...picture.why.filter((one) => one.end <= strip.start || strip.end <= one.start), ...part.why];
+  picture.due = Math.max(picture.due, part.due);
+  draw();
+  canvas.dataset.drawn = String(++draws);
+  await Promise.all([...at("lines").children].filter((figure) => figure.line).map(async (figure) => {
+    const line = await json("/api/v1/line", { system: now.system, ...figure.about, ...strip });
+    if (!isCurrent()) return;
+    if (!fits({ ...line, pixels: line.values.length }, strip)) return loadMap();
+    figure.line.values.splice(first, line.values.length, ...line.values);
+    figure.line.missing.splice(first, line.missing.length, ...line.missing);
+    showLine(figure);
+  }));
+}
+
+const fits = (part, { start, width }) => part.start === start && part.seconds === picture.seconds && part.pixels === width;
+
+// Move the picture and the lines on by some pixels, of which nothing is known yet.
+function shift(by) {
+  const columns = picture.columns.length, count = Math.min(by, picture.pixels);
+  for (const cells of [picture.levels, picture.flags]) cells.copyWithin(0, count * columns);
+  picture.levels.fill(0, (picture.pixels - count) * columns);
+  picture.flags.fill(NOT_DUE, (picture.pixels - count) * columns);
+  picture.start += by * picture.seconds;
+  if (cursor) cursor.pixel = Math.max(0, cursor.pixel - by);
+  for (const { line } of at("lines").children) {
+    if (!line) continue;
+    line.values.splice(0, count), line.values.push(...Array(count).fill(null));
+    line.missing.splice(0, count), line.missing.push(...Array(count).fill(0));
   }
 }
 
@@ -85,22 +160,25 @@ async function loadLines(now, isCurrent) {
     const figure = place.children[index];
     try {
       const line = await lineOf({ system: now.system, ...about }, picture, isCurrent);
-      if (!isCurrent()) return;
-      // What is not due yet is not missing.
-      line.missing = line.missing.map((count, index) => (picture.start + index * picture.seconds < picture.due ? count : 0));
-      const known = line.values.filter((value) => value !== null), lacking = line.missing.some(Boolean);
-      const largest = known.reduce((one, two) => Math.max(one, two), 0), cut = largest > topOf(line.values) ? `, cut at ${amount(topOf(line.values), line.units)}` : "";
-      const most = known.length ? `at most ${amount(largest, line.units)} in ${picture.step} s${cut}` : "no value";
-      figure.querySelector("figcaption").textContent = `${title}: ${most}${lacking ? "; hatched below: cells are missing" : ""}`;
-      figure.querySelector("canvas").ariaLabel = figure.querySelector("figcaption").textContent;
-      figure.line = line;
-      drawLine(figure.querySelector("canvas"), line);
+      if (isCurrent()) showLine(Object.assign(figure, { about, line }));
     } catch (error) {
       figure.remove();
       if (about.column) failures.push(error);
     }
   }));
   if (isCurrent() && failures.length) page.fail(failures[0]);
+}
+
+function showLine(figure) {
+  const { line, dataset: { title } } = figure;
+  // What is not due yet is not missing.
+  line.missing = line.missing.map((count, index) => (picture.start + index * picture.seconds < picture.due ? count : 0));
+  const known = line.values.filter((value) => value !== null), lacking = line.missing.some(Boolean);
+  const largest = known.reduce((one, two) => Math.max(one, two), 0), cut = largest > topOf(line.values) ? `, cut at ${amount(topOf(line.values), line.units)}` : "";
+  const most = known.length ? `at most ${amount(largest, line.units)} in ${picture.step} s${cut}` : "no value";
+  figure.querySelector("figcaption").textContent = `${title}: ${most}${lacking ? "; hatched below: cells are missing" : ""}`;
+  figure.querySelector("canvas").ariaLabel = figure.querySelector("figcaption").textContent;
+  drawLine(figure.querySelector("canvas"), line);
 }
 
 // ---- drawing

@@ -3,14 +3,14 @@
 import { json } from "./api.js";
 import { showCalendar } from "./calendar.js";
 import { drawGaps, showGaps } from "./gaps.js";
-import { draw, isShown, loadMap, middle, move, numbers, span, startMap, zoom } from "./map.js";
+import { draw, isShown, loadMap, middle, move, numbers, span, startMap, updateMap, zoom } from "./map.js";
 import { showStages } from "./stages.js";
 import { at, button, duration, make, options, setZone, table } from "./words.js";
 
 const VIEWS = ["map", "calendar", "systems", "sources", "gaps", "stages"];
-const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000; // ms
+const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000, START = 500; // ms
 
-let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, isFirst = true;
+let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, known = "", starting = null;
 
 // ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of gaps days; of stages since=SECONDS and source
 
@@ -114,7 +114,8 @@ async function show() {
   document.body.dataset.shown = now.view;
 }
 
-async function refresh() {
+// Fetch the state of the systems and show everything again; of the map only what time has changed, if all changes were heard.
+async function refresh(isAll = true) {
   try {
     systems = await json("/api/v1/systems");
     isAnswered = true;
@@ -124,37 +125,49 @@ async function refresh() {
     return showState();
   }
   setZone(systems.timezone);
-  await show();
+  const before = known;
+  known = reasons();
+  if (isAll || view().view !== "map" || !isShown() || known !== before) return show();
+  showState();
+  await updateMap(systems.time, systems.time);
+}
+
+// What changes with the reasons for missing cells: no event reports those.
+function reasons() {
+  return JSON.stringify(systems.sources.map((one) => [one.name, one.trouble, one.gaps.lost, one.last_error]));
 }
 
 // The other views and the state of the sources change with each window of each dataset: once in a while is enough.
 function refreshSlowly() {
-  waiting ??= setTimeout(() => ((waiting = null), refresh()), SLOWLY);
+  waiting ??= setTimeout(() => ((waiting = null), refresh(false)), SLOWLY);
+}
+
+// Show everything: once the events are heard, so that none is missed, or soon without them.
+function start() {
+  clearTimeout(starting);
+  return refresh().catch((error) => (fail(error), setTimeout(() => location.reload(), AGAIN)));
 }
 
 function follow() {
   events?.close();
   events = new EventSource("/api/v1/events");
   const on = (name, action) => events.addEventListener(name, ({ data }) => ((heard = Date.now()), action(JSON.parse(data))));
-  on("hello", (state) => {
-    feed = state.feed;
-    // The page has just been loaded: what changed since is fetched by and by.
-    isFirst ? (showState(), refreshSlowly()) : refresh();
-    isFirst = false;
-  });
-  on("feed", (state) => ((feed = state.feed), refresh()));
-  on("reset", refresh);
+  on("hello", (state) => ((feed = state.feed), start()));
+  on("feed", (state) => ((feed = state.feed), systems && refresh()));
+  on("reset", () => systems && refresh());
   on("changed", (change) => {
+    if (!systems) return;
     const now = view();
     if (now.view !== "map" || (change.system === now.system && change.dataset === "")) return refreshSlowly();
     if (change.system !== now.system || change.dataset !== now.dataset) return;
-    if (!isShown() || !change.span || now.live || (change.span[0] < span()[1] && span()[0] <= change.span[1])) loadMap();
+    if (!isShown() || !change.span) loadMap();
+    else if (now.live || (change.span[0] < span()[1] && span()[0] <= change.span[1])) updateMap(change.span[0], change.span[1] + 1);
     refreshSlowly();
   });
   // The browser connects again by itself, but not after an answer that is no stream, such as that of a proxy without its server.
   events.addEventListener("error", () => {
     if (events.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
-    refresh(); // says whether there is a server
+    if (systems) refresh(); // says whether there is a server
   });
 }
 
@@ -165,7 +178,7 @@ function tick() {
   if (isWoken) {
     heard = now;
     follow();
-  } else if (now - heard > (systems && view().view === "stages" ? SLOWLY : QUIET)) {
+  } else if (systems && now - heard > (view().view === "stages" ? SLOWLY : QUIET)) {
     heard = now;
     const wasAnswered = isAnswered;
     refresh().then(() => !wasAnswered && isAnswered && follow());
@@ -207,4 +220,5 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 setInterval(tick, TICK);
 
 startMap({ view, go, systems: () => systems, fail });
-refresh().then(follow).catch((error) => (fail(error), setTimeout(() => location.reload(), AGAIN)));
+follow();
+starting = setTimeout(start, START);
