@@ -8,7 +8,7 @@ import { showStages } from "./stages.js";
 import { at, button, duration, make, options, setZone, table } from "./words.js";
 
 const VIEWS = ["map", "calendar", "systems", "sources", "gaps", "stages"];
-const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000, START = 500; // ms
+const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000, START = 2_000; // ms
 
 let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, known = "", starting = null;
 
@@ -167,7 +167,7 @@ function follow() {
   // The browser connects again by itself, but not after an answer that is no stream, such as that of a proxy without its server.
   events.addEventListener("error", () => {
     if (events.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
-    if (systems) refresh(); // says whether there is a server
+    start(); // says whether there is a server
   });
 }
 
