@@ -34,7 +34,7 @@ from tokiod.writer.admission import Admission
 from tokiod.writer.loop import Heartbeat, Writer
 from tokiod.writer.maintenance import Maintenance
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
-from tokiod.writer.sink_options import max_rates, steps, units
+from tokiod.writer.sink_options import max_open, max_rates, steps, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,8 +129,8 @@ class WriterProcess:
         heartbeat = Heartbeat(self._receiver, self._feed, host.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
         self._sink = TtsSink(DayFiles(
-            layout, clock, host.files, host.executor, max_columns=columns, units=units(config), steps=steps(config),
-            max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
+            layout, clock, host.files, host.executor, max_columns=columns, max_open=max_open(config),
+            units=units(config), steps=steps(config), max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
         ))  # fmt: skip
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, host.files)

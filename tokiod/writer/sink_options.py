@@ -18,6 +18,11 @@ def steps(config: Config) -> dict[str, dict[str, set[int]]]:
     return found
 
 
+def max_open(config: Config) -> int:
+    """Return how many day files stay open: of each system a day and those around it, and as many as a backfill of a few days needs."""
+    return max(8, 3 * len({source.system for source in config.source}))
+
+
 def units(config: Config) -> dict[str, Mapping[str, str]]:
     """Return the units that the configured kinds declare, by kind."""
     return {source.kind: source.units for source in config.source}
