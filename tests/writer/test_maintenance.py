@@ -381,12 +381,13 @@ def test_a_day_whose_sealing_raises_anything_is_named_and_holds_up_no_other(tmp_
     assert site.look_now() == [("sealed", "2018-01-29", "IndexError")]
 
 
-def test_tomorrows_file_that_can_not_be_made_after_a_truncated_one_stops_nothing(tmp_path):
+def test_tomorrows_file_that_can_not_be_made_after_an_overwritten_one_stops_nothing(tmp_path):
+    """Of its size, so that the scan reads it no more: a truncated one is in no slot at the next scan."""
     site = Site(tmp_path)
     site.store(0, 23)
     site.look(22.5)
     with site.path().open("r+b") as file:
-        file.truncate(5000)
+        file.write(bytes(5000))
     assert set(site.look(23.5)) == {("made", "2018-01-30", "NotLive")}
 
 

@@ -35,7 +35,7 @@ def test_what_can_not_be_had_again_has_every_transaction_of_the_ledger_synced(tm
 
     monkeypatch.setattr(Ledger, "open_or_quarantine", opened)
     archive = ArchiveConfig(path=f"{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5")
-    config = SimpleNamespace(archive=archive, source=sources, run=tmp_path)
+    config = SimpleNamespace(archive=archive, source=sources, run=tmp_path, stages=tmp_path)
     with pytest.raises(InterruptedError):
         writing.run(lambda: config, SimpleNamespace(time=lambda: 0.0), Notifier(), lambda: True, lambda: False)
     assert asked == [full]
@@ -50,7 +50,11 @@ def test_a_writer_whose_ledger_is_out_of_reach_ends_as_one_that_is_to_be_started
         holder.execute("BEGIN EXCLUSIVE")
         with capture_logs() as logs, pytest.raises(SystemExit) as ended:
             writing.run(
-                lambda: SimpleNamespace(archive=archive, source=(), run=tmp_path), FakeClock(0), Notifier(), lambda: True, lambda: False
+                lambda: SimpleNamespace(archive=archive, source=(), run=tmp_path, stages=tmp_path),
+                FakeClock(0),
+                Notifier(),
+                lambda: True,
+                lambda: False,
             )
     assert ended.value.code == writing.RESTART_EXIT_CODE != EXIT_NEEDS_OPERATOR
     assert [log["event"] for log in logs] == ["writer.failed"]
