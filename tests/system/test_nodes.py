@@ -23,7 +23,7 @@ def test_no_kill_of_hub_writer_collectors_or_network_loses_a_cell(tmp_path):
     seed = random.randrange(10**6)
     print("seed", seed)
     chance = random.Random(seed)
-    site = NodeSite(tmp_path, 30, 2, 30.0)
+    site = NodeSite(tmp_path, 30, 2, 10.0, gather=20)
     try:
         until(lambda: site.stored_until() > site.first)
         for victim in chance.sample(VICTIMS, 4):

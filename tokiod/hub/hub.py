@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 MAX_CLOCK_SECONDS = 2.0
 """Difference of an agent's clock to the hub's, above which its rows are refused: they are aligned to its clock."""
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 20.0
 """For the last answers, after the time over which they are spread."""
 MIN_SPREAD_SECONDS = 0.5
 KEPT_SECONDS = 3700
