@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tokiod.ranges import Ranges
+
 if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
@@ -22,6 +24,8 @@ class Applied:
     """The result of storing a window: how many cells were assigned, how many were dropped by reason, and which converted cells changed.
 
     changes: gauge batches; a cell that became missing again has the value NaN.
+    computed: spans of the system whose cells were computed, by this window and since the one before, epoch seconds: whether they changed or
+    not, so that a window that comes again after a kill has the same.
     unreported: datasets of the system of which earlier changes were dropped together with a quarantined file; some of these cells are in
     the files, so subscribers must read them there.
     """
@@ -30,6 +34,7 @@ class Applied:
     dropped: Counter[str]
     changes: list[Batch] = field(default_factory=list)
     unreported: set[str] = field(default_factory=set)
+    computed: Ranges = field(default_factory=Ranges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tokiod.tts.schema import ABSENT
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class OpenDayFile:
     compare: bool = True
     is_joined: bool = False
     _counters: dict[str, DayCounter] = field(default_factory=dict)
+    _computed: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     _mappings: dict[str, _BatchMapping] = field(default_factory=dict)
 
     def store(self, cells: Cells) -> Batch | None:
@@ -79,8 +80,15 @@ class OpenDayFile:
     def counter(self, dataset: str) -> DayCounter:
         """Return the counter dataset's samples with its cells."""
         if dataset not in self._counters:
-            self._counters[dataset] = DayCounter.of(self.file, dataset)
+            self._counters[dataset] = DayCounter.of(self.file, dataset, self._computed.setdefault(self.file.spec.step(dataset), set()))
         return self._counters[dataset]
+
+    def take_computed(self) -> Iterator[tuple[int, int]]:
+        """Yield the spans in which cells of counters were computed since the last call, epoch seconds."""
+        for step, rows in self._computed.items():
+            for first, stop in rows:
+                yield self.slot.start + first * step, self.slot.start + stop * step
+            rows.clear()
 
     def names(self, dataset: str) -> tuple[str, ...]:
         """Return the columns of a counter, empty if the file has no such dataset."""

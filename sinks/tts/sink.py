@@ -17,6 +17,7 @@ from sinks.tts.reopened_days import IDLE_SECONDS
 from sinks.tts.seams import Seams
 from tokiod.archive.layout import FileSlot
 from tokiod.errors import Refusal
+from tokiod.ranges import Ranges
 from tokiod.selection import Cells, Selection
 from tokiod.sink import Applied, FileChange, UnsyncedFile
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, SyncFailed
@@ -45,6 +46,7 @@ class TtsSink:
     _seams: Seams = field(init=False)
     _readable_seams: Seams = field(init=False)
     _changes: defaultdict[str, list[Batch]] = field(default_factory=lambda: defaultdict(list), init=False)
+    _computed: defaultdict[str, Ranges] = field(default_factory=lambda: defaultdict(Ranges), init=False)
     _unreported: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set), init=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +64,8 @@ class TtsSink:
             return self._apply(collected)
         except (OSError, NotLive) as error:
             raise Refusal(f"{collected.meta.system}: {error}", "retry") from error
+        finally:
+            self._keep_computed()
 
     def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
         """Sync all files with new cells, one fdatasync each, and names that are not durable; return the files where that failed."""
@@ -131,7 +135,15 @@ class TtsSink:
         """Drop the changed cells of a system: some are gone with a quarantined file, others are in the files of the days around it."""
         self._unreported[system].update(batch.dataset for batch in self._changes.pop(system, []))
 
+    def _keep_computed(self) -> None:
+        """Keep what was computed until a window of the system is stored: it is in the files also where this window is refused."""
+        for day in self.days.open_files:
+            for start, end in day.take_computed():
+                self._computed[day.slot.system].add(start, end)
+
     def _report_changes(self, system: str, applied: Applied) -> None:
+        self._keep_computed()
+        applied.computed = self._computed.pop(system, applied.computed)
         applied.changes += self._changes.pop(system, [])
         applied.unreported |= self._unreported.pop(system, set())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from tokiod.batch import Batch
 from tokiod.bus import wire
 from tokiod.bus.pieces import pieces
 from tokiod.clock import SystemClock
+from tokiod.ledger import changes
+from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.schema import DATASETS
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
@@ -115,6 +118,8 @@ def commits(directory: Path, *, quick: bool) -> Iterator[Row]:
             _commit(sink, place, datasets, 9000),
             "at most 2, 5 ms",
         )
+        pair = _logged(sink, place, datasets, ROWS // 2)
+        yield timed(f"a commit of {what}, with the ledger, to one without its change log", "ms", 1e3, pair, "at most 1.02")
         if datasets[-1][1] == "gauge":
             yield timed("10,000 strewn cells into a full day, synced", "ms", 1e3, _strewn(sink, place), "60 ms")
         sink.close()
@@ -155,6 +160,26 @@ def _commit(sink: TtsSink, place: Path, datasets: list[tuple[str, str]], first: 
     pair = paired(floor, ours, 30)
     os.close(fd)
     return pair
+
+
+def _logged(sink: TtsSink, place: Path, datasets: list[tuple[str, str]], first: int) -> tuple[float, float, float]:
+    """Against the same commit without the change log."""
+    span = range(first, first + 420 * HEIGHT, HEIGHT)
+    windows = iter([window([changed(batch(d, row, HEIGHT, form)) for d, form in datasets], row, HEIGHT) for row in span])
+
+    with Ledger.open(place / "ledger.sqlite3") as ledger:
+
+        def commit() -> None:
+            one = next(windows)
+            applied = sink.apply(one)
+            assert sink.commit() == []
+            ledger.store([StoredEntry(one.meta, applied.cells, computed=tuple(applied.computed))], START)
+
+        def floor() -> None:
+            with mock.patch.object(changes, "record", lambda *_: None):  # noqa: PT008 - a mock costs more than the log
+                commit()
+
+        return paired(floor, commit, 200)
 
 
 def changed(part: Batch) -> Batch:

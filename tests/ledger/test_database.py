@@ -99,7 +99,7 @@ def test_a_ledger_of_a_newer_tokiod_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as sql:
         sql.execute("PRAGMA user_version = 99")
     sql.close()
-    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this version reads up to 8\)"):
+    with pytest.raises(TokiodError, match=r"written by a newer tokiod \(format 99, this version reads up to 9\)"):
         Ledger.open_or_quarantine(path, NOW)
     assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.sqlite3"]
 
@@ -151,10 +151,10 @@ def test_what_must_be_durable_at_once_fails_where_the_log_can_not_be_synced(path
 
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(sqlite3.Error, match="the ledger can't be synced"):
-        ledger.forget("cscratch", Window(0, 60))
+        ledger.forget("cscratch", Window(0, 60), NOW)
     monkeypatch.undo()
     Path(f"{path}-wal").rename(path.with_name("elsewhere"))
-    assert ledger.forget("cscratch", Window(0, 60)) is not None
+    assert ledger.forget("cscratch", Window(0, 60), NOW) is not None
 
 
 def test_a_reader_sees_what_the_writer_records_while_it_runs_and_writes_nothing(path, ledger):

@@ -58,7 +58,7 @@ def test_any_sequence_of_operations_equals_sets_of_integers_in_maximal_ranges(op
                 unstored[source] -= touched
                 lost[source] -= touched
             elif operation == "forget":
-                gone = [ledger.forget("cscratch", Window(*span), source=source).get(source, []) for span in spans]
+                gone = [ledger.forget("cscratch", Window(*span), NOW, source=source).get(source, []) for span in spans]
                 assert {i for windows in gone for w in windows for i in range(w.start, w.end)} == touched & stored[source]
                 stored[source] -= touched
             elif operation == "failed":
@@ -137,9 +137,9 @@ def test_there_is_no_watermark_while_nothing_is_stored_from_the_time_on_from_whi
 
 def test_forgetting_a_system_forgets_its_sources_and_no_others(ledger):
     ledger.store([entry(0, 100, "a"), entry(0, 100, "b"), entry(0, 100, "c", system="other")], NOW)
-    assert ledger.forget("cscratch", Window(50, 200)) == {"a": [Window(50, 100)], "b": [Window(50, 100)]}
+    assert ledger.forget("cscratch", Window(50, 200), NOW) == {"a": [Window(50, 100)], "b": [Window(50, 100)]}
     assert [list(ledger.stored(s)) for s in "abc"] == [[(0, 50)], [(0, 50)], [(0, 100)]]
-    assert ledger.forget("cscratch", Window(50, 200)) == {}
+    assert ledger.forget("cscratch", Window(50, 200), NOW) == {}
 
 
 # ---- what is not stored, and why
@@ -243,7 +243,7 @@ def act(ledger):
     yield
     ledger.set_state("lmt", "fatal", "no permission", NOW)
     yield
-    ledger.forget("cscratch", Window(30, 150))
+    ledger.forget("cscratch", Window(30, 150), NOW)
     yield
 
 

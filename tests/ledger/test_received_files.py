@@ -109,6 +109,6 @@ def test_the_contents_with_samples_in_a_lost_window_and_those_of_unknown_spans_a
         for digest, spans in (("before", [Window(0, 100)]), ("inside", [Window(0, 50), Window(150, 160)]), ("unknown", [])):
             received.record(file(tmp_path, digest), digest, "collected", "", 1.0, spans)
         received.record(file(tmp_path, "bad"), "bad", "rejected", "no such thing", 1.0)
-    ledger.forget("s", Window(100, 200))
+    ledger.forget("s", Window(100, 200), 0.0)
     outcomes = [[ledger.received_files(name).outcome(d) for d in ("before", "inside", "unknown", "bad")] for name in ("spool", "other")]
     assert outcomes == [["collected", None, None, "rejected"], ["collected", "collected", "collected", "rejected"]]

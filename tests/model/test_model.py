@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from followed_archive import Cells, FollowedArchive, cells_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from manual_executor import ManualExecutor
 from model_archive import Model, Reading, bits, right_bits
-from model_site import EVERYTHING, NAMES, NIGHTS, Site
+from model_site import EVERYTHING, NAMES, NIGHTS, STEP, Site
 
 from collectors.lmt.config import Config as LmtConfig
 from sinks.tts.day_files import DayFiles
@@ -34,12 +35,13 @@ from tokiod.archive.layout import daily
 from tokiod.bus.header import Piece
 from tokiod.bus.reassembly import Arrived
 from tokiod.config.load import ArchiveConfig, Config
+from tokiod.ledger.changes import KEEP_SECONDS
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files, sweep
 from tokiod.units import Duration
-from tokiod.window import Calendar
+from tokiod.window import Calendar, Window
 from tokiod.writer.loop import Heartbeat, Writer
 from tokiod.writer.maintenance import Maintenance
 
@@ -166,6 +168,9 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.in_flight: list[Collected] = []
         self.asides: set[Path] = set()
         self.misfortunes: list[str] = []
+        site = self.systems[0].site
+        everything = Window(site.days[0].start, site.days[-1].end)
+        self.followed = FollowedArchive(self.cells_in, [one.site.system for one in self.systems], everything)
         self.boot()
         self.fill(seed)
 
@@ -195,6 +200,11 @@ class ArchiveMachine(RuleBasedStateMachine):
             )
         )
         self.ledger = Ledger.open_or_quarantine(self.ledger_path, self.clock.time())
+        self.ledger.changes.newest_rows, self.ledger.changes.merged_rows = 3, 6
+        if self.ledger.changes.state() is None:
+            self.ledger.changes.begin_epoch(self.clock.time())
+        else:
+            self.ledger.changes.begin_run()
         heartbeat = Heartbeat(self.mailbox, self.mailbox, self.clock.monotonic)
         self.maintenance = Maintenance(self.config, layout, self.sink, self.ledger, self.clock, self.files)
         self.maintenance.forget_missing_files()
@@ -306,6 +316,16 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.meet(fate)
         if self.executor is not None:
             self.alive(self.executor.run_all)
+
+    @rule(changes=st.integers(1, 20))
+    def follow(self, changes: int) -> None:
+        """A sink reads what changed, and the cells from the files."""
+        self.followed.follow(self.ledger, changes)
+
+    @rule(is_month_later=st.booleans())
+    def tidy(self, *, is_month_later: bool) -> None:
+        """The change log is merged, or trimmed: a sink was away for a month."""
+        self.ledger.changes.tidy(self.clock.time() + is_month_later * (KEEP_SECONDS + 1))
 
     @rule()
     def restart(self) -> None:
@@ -487,8 +507,26 @@ class ArchiveMachine(RuleBasedStateMachine):
                     self.work()
             one.model.check_in_the_end([self.held(one, day) for day in range(len(one.paths))])
             self.check_bits(one)
+        self.check_followed()
         if self.seal_in_the_end:
             self.check_sealed()
+
+    def check_followed(self) -> None:
+        """Who took each change that was logged has every cell, and no other."""
+        while not self.followed.is_current(self.ledger):
+            self.followed.follow(self.ledger, 100)
+        self.followed.follow(self.ledger, 1)
+        for one in self.systems:
+            assert self.followed.cells[one.site.system] == self.cells_in(one.site.system, self.followed.everything)
+
+    def cells_in(self, system: str, window: Window) -> Cells:
+        """Return what the files of a system hold in a window."""
+        one = next(one for one in self.systems if one.site.system == system)
+        found: Cells = {}
+        for number, day in enumerate(one.site.days):
+            if day.start < window.end and window.start < day.end and (held := self.held(one, number)) is not None:
+                found |= cells_of(held, day.start, STEP, window)
+        return found
 
     def check_sealed(self) -> None:
         """Sealed files are, byte for byte, those of a run that nothing disturbed."""

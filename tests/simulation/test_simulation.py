@@ -170,7 +170,7 @@ def test_a_power_loss_keeps_what_the_ledger_has_synced_and_no_part_of_a_transact
         disk = LedgerDisk(path)
         with Ledger.open(path, sqlite=ProcessSqlite(disk, lambda: None)) as ledger:
             store(ledger, 0, 4)
-            ledger.forget("fs", Window(0, 60))  # synced
+            ledger.forget("fs", Window(0, 60), 0.0)  # synced
             store(ledger, 4, 8)
             held = disk.hold()
         disk.lose_power(held, random.Random(seed))

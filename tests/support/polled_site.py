@@ -111,7 +111,7 @@ class Site:
         self.ledger.store([StoredEntry(WindowMeta("lmt", "lmt", "cscratch", Window(until - hours * HOUR, until)), 0)], 0.0)
 
     def has_not(self, start, end):
-        self.ledger.forget("cscratch", Window(start, end))
+        self.ledger.forget("cscratch", Window(start, end), 0.0)
 
     @property
     def status(self):

@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import archive_model as model
 import numpy as np
@@ -28,6 +29,8 @@ from tokiod.config.load import ArchiveConfig, Config
 from tokiod.errors import Refusal
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.ledger import Ledger
+from tokiod.ranges import Ranges
+from tokiod.sink import FileChange
 from tokiod.subscribe.subscriber import Gap, Reader, Update
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles
@@ -35,7 +38,7 @@ from tokiod.units import Duration
 from tokiod.window import Window
 from tokiod.window_data import Collected, WindowMeta
 from tokiod.writer.admission import Admission
-from tokiod.writer.loop import Heartbeat, Writer
+from tokiod.writer.loop import Heartbeat, NoUpkeep, Writer
 
 EPOCH = "this-run"
 SAMPLES = {name: {row: 100 * row + i + 1 for row in range(DAYS * model.ROWS)} for i, name in enumerate(NAMES)}
@@ -260,6 +263,31 @@ def test_while_the_ledger_fails_nothing_is_acknowledged_and_once_it_is_well_ever
     assert filled(held(site.tts)) == cells_of(SAMPLES, 0, 12)
 
 
+def test_the_change_log_has_each_cell_that_changed_around_a_window_also_if_it_was_refused_or_comes_again(site):
+    def logged_after(seq):
+        spans = Ranges((one.window.start, one.window.end) for one in site.ledger.changes.after(seq, 100))
+        return {row for row in range(DAYS * model.ROWS) if spans.covers(Window(*span(row, row + 1)))}
+
+    def head():
+        return site.ledger.changes.state().head
+
+    site.ledger.changes.begin_epoch(model.EPOCH)
+    site.store(rows(0, 8), rows(9, 12))
+    before, seq = held(site.tts), head()
+    assert logged_after(0) == set(range(12))
+    site.ledger._database.sql.execute("PRAGMA query_only = 1")
+    late = rows(8, 9)
+    assert site.store(late) == [rejected(late, "ledger: attempt to write a readonly database", retry=True)]
+    site.ledger._database.sql.execute("PRAGMA query_only = 0")
+    changed = {row for key, column in held(site.tts).items() for row, value in column.items() if before[key].get(row) != value}
+    assert (changed, logged_after(seq)) == ({7, 8}, set())
+    site.store(rows(20, 21))
+    assert logged_after(seq) >= {7, 8, 20}
+    seq = head()
+    assert site.store(late, attempt=2) == [ack(8, 9, attempt=2)]
+    assert {7, 8} <= logged_after(seq) <= {6, 7, 8, 9, 10, 11}
+
+
 def test_a_file_that_is_lost_while_the_ledger_fails_is_forgotten_as_soon_as_the_ledger_is_well(site):
     site.store(rows(0, 8), rows(30, 34))
     next(site.tts.rglob("2018-01-29/fs.hdf5")).unlink()
@@ -317,6 +345,16 @@ def test_a_fault_of_our_own_refuses_its_window_and_disturbs_no_other(site, monke
     assert answers == [rejected(bad, "a fault in the writer, see its log: ZeroDivisionError: a bug", retry=True), ack(8, 12)]
     assert [log["times"] for log in logs if log["event"] == "window.failed"] == [1]
     assert site.stored() == [span(8, 12)]
+
+
+def test_a_file_that_was_sealed_is_noted_and_one_that_was_not_is_not(site, monkeypatch):
+    noted = []
+    monkeypatch.setattr(site.writer, "upkeep", NoUpkeep())
+    monkeypatch.setattr(NoUpkeep, "note_sealed", lambda _self, path: noted.append(path))
+    done = [FileChange("sealed", Path("a")), FileChange("made", Path("b")), FileChange("sealed", Path("c"), OSError("full"))]
+    monkeypatch.setattr(type(site.sink), "run_maintenance", lambda _self: done)
+    site.writer.turn(0)
+    assert noted == [Path("a")]
 
 
 def test_a_stopping_writer_stores_what_has_arrived(site):

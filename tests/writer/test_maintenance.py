@@ -21,6 +21,7 @@ from tokiod.archive.seal_marker import mark, marked_files
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.config.watched_folder import watched
 from tokiod.errors import Refusal
+from tokiod.ledger.changes import Change
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.testing.clock import FakeClock
@@ -110,6 +111,18 @@ def test_a_day_is_sealed_once_it_is_whole_and_the_next_days_first_window_is_stor
     site.store(24, 25)
     assert site.look(24.6) == sealed()
     assert (site.form(), site.look(24.7)) == ("sealed", [])
+
+
+def test_the_change_log_has_a_sealed_day(tmp_path):
+    site = Site(tmp_path)
+    site.ledger.changes.begin_epoch(model.EPOCH)
+    site.store(0, 25)
+    assert site.look(24.6) == sealed()
+    head = site.ledger.changes.state().head
+    site.maintenance.note_sealed(site.path())
+    site.maintenance.note_sealed(tmp_path / "another.hdf5")
+    day = Window(model.EPOCH, model.EPOCH + 24 * HOUR)
+    assert site.ledger.changes.after(head, 9) == [Change(head + 1, "fs", "", day, "sealed", site.clock.time())]
 
 
 def test_what_is_lost_is_not_waited_for(tmp_path):

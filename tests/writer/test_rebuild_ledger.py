@@ -8,6 +8,7 @@ import pytest
 from rebuilt_site import HOUR, SAMPLES, Now, Past, Site
 from structlog.testing import capture_logs
 
+from tokiod.ledger.changes import LOST_NUMBERS
 from tokiod.ledger.integrity import GENERATION_SECONDS
 from tokiod.ledger.ledger import Ledger, StoredEntry
 from tokiod.tts.sealed.seal import seal
@@ -102,6 +103,30 @@ def test_yesterdays_copy_of_the_ledger_is_found_to_be_old_and_told_the_rest(site
     assert [(log["event"], log["reason"]) for log in logs] == [("ledger.rebuilt", "it was older than the files")]
     with capture_logs() as logs, closing(one.at(31).start()):
         assert logs == []
+
+
+def test_a_ledger_that_was_lost_or_is_older_than_the_files_begins_an_epoch_of_the_change_log_and_no_other_does(site, tmp_path):
+    one = site()
+
+    def epoch_and_head():
+        with closing(one.start()) as ledger:
+            one.store(ledger, 0, 1)
+            return ledger.changes.state().epoch, ledger.changes.state().head
+
+    epoch, head = epoch_and_head()
+    again = epoch_and_head()
+    assert (again[0], again[1] > head + LOST_NUMBERS) == (epoch, True)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(10).start()) as ledger:
+        for hour in range(10, 30):
+            one.at(hour).store(ledger, hour, hour + 1)
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    restored = epoch_and_head()
+    one.lose()
+    lost = one.at(31), *epoch_and_head()
+    assert epoch < restored[0] < lost[1]
+    assert again[1] < restored[1] < lost[2]
 
 
 def test_what_an_old_copy_calls_stored_is_asked_for_again_where_the_file_has_gone_since(site, tmp_path):

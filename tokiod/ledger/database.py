@@ -16,7 +16,7 @@ from tokiod.window import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 8
+VERSION = 9
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's transaction."""
 
@@ -63,6 +63,11 @@ CREATE TABLE IF NOT EXISTS file (
     path TEXT PRIMARY KEY, system TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stamp (number INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS changes (
+    seq INTEGER PRIMARY KEY, system TEXT NOT NULL, source TEXT NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL, kind TEXT NOT NULL,
+    time REAL NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS change_log (epoch INTEGER NOT NULL, trimmed INTEGER NOT NULL, first INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS received_content ON received (source, digest);
 CREATE INDEX IF NOT EXISTS job_unfinished ON job (source) WHERE state IN ('queued', 'running');
 PRAGMA user_version = {VERSION};

@@ -7,18 +7,21 @@
     received   the files of watched folders
     file       the archive's files
     job        backfills
+    changes    which spans changed, in their order: what sinks read
 
-Only the writer records what is stored (store, forget); only the collectors record why something is not (register, set_state, failed, lost,
-empty); any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole transactions, and a power
-loss takes at most the last of them. Their windows are collected again: the files were synced first, so the ledger never records a window
-that is not in its file. Where a window can't be collected again (a source that is not replayable), `full` syncs every transaction.
+Only the writer records what is stored (store, forget, changes); only the collectors record why something is not (register, set_state,
+failed, lost, empty); any process may read. The file is SQLite in WAL mode: a reader never waits, a killed process leaves whole
+transactions, and a power loss takes at most the last of them. Their windows are collected again: the files were synced first, so the
+ledger never records a window that is not in its file. Where a window can't be collected again (a source that is not replayable), `full`
+syncs every transaction.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from tokiod.ledger import counts, received_files, sources, spans
+from tokiod.ledger import changes, counts, received_files, sources, spans
+from tokiod.ledger.changes import ChangeLog
 from tokiod.ledger.counts import Counts
 from tokiod.ledger.database import SQLITE, Database, LedgerCorrupt, LedgerError, LedgerNotReady, quarantine
 from tokiod.ledger.integrity import Generation
@@ -28,6 +31,7 @@ from tokiod.ledger.published_copy import PublishedCopy
 from tokiod.ledger.received_files import ReceivedFiles
 from tokiod.ledger.sources import SourceRow
 from tokiod.ledger.spans import StoredEntry, Unstored, UnstoredState
+from tokiod.ranges import Ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
 
     from tokiod.collector import SourceConfig
     from tokiod.ledger.database import Sqlite
-    from tokiod.ranges import Ranges
     from tokiod.window import Window
 
 __all__ = ["Ledger", "LedgerCorrupt", "LedgerError", "LedgerNotReady", "SourceRow", "StoredEntry", "Unstored"]
@@ -46,7 +49,8 @@ class Ledger:
 
     sqlite: what they take from the machine.
     Every public method is one transaction and raises LedgerError where the file can't be read or written at present (a full disk).
-    quarantined: where open_or_quarantine() renamed a corrupt predecessor. jobs: backfills; generation: tells it from an older copy.
+    quarantined: where open_or_quarantine() renamed a corrupt predecessor. jobs: backfills; generation: tells it from an older copy;
+    changes: what changed in the files.
     """
 
     def __init__(self, database: Database, quarantined: Path | None = None) -> None:
@@ -54,6 +58,7 @@ class Ledger:
         self.quarantined = quarantined
         self.jobs = Jobs(database)
         self.generation = Generation(database)
+        self.changes = ChangeLog(database)
         self._database = database
 
     @classmethod
@@ -119,24 +124,31 @@ class Ledger:
     # ---- the writer records what is stored
 
     def store(self, entries: Iterable[StoredEntry], now: float) -> None:
-        """Record windows as stored, in one transaction; a second time changes only the last window's cells."""
+        """Record windows as stored, and as changes, in one transaction; a second time changes only the last window's cells."""
+        self.changes.tidy_if_due(now)
+        recorded = 0
         with self._database.transaction() as sql:
             for entry in entries:
                 source, window = entry.meta.source, entry.meta.window
+                spans_changed = Ranges([(window.start, window.end), *entry.computed])
+                changes.record(sql, entry.meta.system, source, spans_changed, "rows", now)
+                recorded += len(spans_changed)
                 sources.count(sql, entry, now, first=not spans.covers(sql, source, window))
                 if entry.meta.is_whole:
                     spans.add(sql, source, window)
                     spans.cut(sql, source, window)
                     counts.replace(sql, entry, now)
         self.generation.advance_if_due(now)
+        self.changes.note_recorded(recorded)
 
-    def forget(self, system: str, window: Window, *, source: str | None = None) -> dict[str, list[Window]]:
+    def forget(self, system: str, window: Window, now: float, *, source: str | None = None) -> dict[str, list[Window]]:
         """Record a window of a system, or of one of its sources, as not stored; return what was stored of it, by source.
 
         Received files with samples in the window count as new, so that they are collected again.
         Durably: another file may be created under the lost one's name next, and then nothing else would show the loss.
         """
         with self._database.durable_transaction() as sql:
+            changes.record(sql, system, source or "", [(window.start, window.end)], "set_aside", now)
             names = [name for name in sources.names(sql, system) if source in (None, name)]
             for name in names:
                 received_files.forget_window(sql, name, window)

@@ -26,12 +26,13 @@ UnstoredState = Literal["failed", "rejected", "lost", "empty"]
 class StoredEntry(msgspec.Struct, frozen=True):
     """A window that is synced in its file. cells: assigned; meta.dropped: by the collector and by the sink.
 
-    is_empty: the source had no sample for it.
+    is_empty: the source had no sample for it. computed: spans outside of it whose cells were computed again, epoch seconds.
     """
 
     meta: WindowMeta
     cells: int
     is_empty: bool = False
+    computed: tuple[tuple[int, int], ...] = ()
 
 
 class Unstored(msgspec.Struct, frozen=True):

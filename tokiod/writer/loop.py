@@ -8,7 +8,7 @@ which it may come again; an acknowledged window is on the disk and in the ledger
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +20,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.ledger.integrity import raise_if_corrupt
 from tokiod.ledger.ledger import StoredEntry
 from tokiod.metrics import catalogue, stages
+from tokiod.ranges import Ranges
 from tokiod.runtime.log import Repeats
 from tokiod.sink import QuarantinedFile, UnsyncedFile
 from tokiod.writer.admission import NotCovered
@@ -96,6 +97,10 @@ class Upkeep(Protocol):
         """Note that the windows of a file are no longer recorded as stored. Raises LedgerError."""
         ...
 
+    def note_sealed(self, path: Path) -> None:
+        """Record in the change log that a file was sealed."""
+        ...
+
 
 class Checks(Protocol):
     """What decides whether a window may be stored: tokiod.writer.admission.Admission."""
@@ -125,6 +130,9 @@ class NoUpkeep:
     def note_forgotten(self, path: Path) -> None:
         """Do nothing."""
 
+    def note_sealed(self, path: Path) -> None:
+        """Do nothing."""
+
 
 @dataclass(slots=True)
 class Writer:
@@ -143,6 +151,7 @@ class Writer:
     _last: str = field(default="")
     _unrecorded: list[QuarantinedFile] = field(default_factory=list)
     _unpublished: dict[str, set[str]] = field(default_factory=dict)
+    _unrecorded_spans: defaultdict[str, Ranges] = field(default_factory=lambda: defaultdict(Ranges))
     _repeats: Repeats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,13 +187,14 @@ class Writer:
             with commit.stage("ledger", [one.piece for one, _ in stored]):
                 self._forget()
                 self.upkeep.note_stored(one.collected.meta for one, _ in stored)
-                self.ledger.store([_entry(one, done) for one, done in stored], self.clock.time())
+                self.ledger.store([self._entry(one, done) for one, done in stored], self.clock.time())
         except (LedgerError, OSError) as error:
             self._report_ledger_failure(error)
             for one, done in applied:
                 self._refuse(one, done, f"ledger: {error}")
             return
         for one, done in stored:
+            self._unrecorded_spans.pop(one.collected.meta.system, None)
             self.receiver.ack(one, done.cells, _dropped(one, done))
             with commit.stage("feed", [one.piece]):
                 self._publish(one, done)
@@ -218,6 +228,8 @@ class Writer:
             catalogue.count_file_change(done)
             if done.error is None:
                 log.info(_DONE[done.change], path=str(done.path))
+                if done.change == "sealed":
+                    self.upkeep.note_sealed(done.path)
             elif times := self._repeats((done.change, done.path, str(done.error))):
                 log.warning(_NOT_DONE[done.change], path=str(done.path), error=str(done.error), times=times)
 
@@ -277,14 +289,22 @@ class Writer:
     def _forget(self) -> None:
         """Forget the windows of quarantined files in the ledger; if that fails, before any other window is recorded."""
         for one in (one for one in self._unrecorded if not one.salvaged):
-            self.ledger.forget(one.system, one.window)
+            self.ledger.forget(one.system, one.window, self.clock.time())
             self.upkeep.note_forgotten(Path(one.path))
         if self._unrecorded:
             self._unrecorded.clear()
             self.receiver.reload()
 
+    def _entry(self, one: Arrived, done: Applied) -> StoredEntry:
+        """Return a window as the ledger records it, with the spans of windows of its system that were applied and not recorded."""
+        meta = one.collected.meta
+        computed = (*done.computed, *self._unrecorded_spans.get(meta.system, ()))
+        return StoredEntry(replace(meta, dropped=_dropped(one, done)), done.cells, one.collected.is_empty, computed)
+
     def _refuse(self, one: Arrived, done: Applied, message: str) -> None:
         self.receiver.refuse(one, Refusal(message, "retry"))
+        for span in done.computed:
+            self._unrecorded_spans[one.collected.meta.system].add(*span)
         self._note_unpublished(one, done)
 
     def _publish(self, one: Arrived, done: Applied) -> None:
@@ -326,10 +346,6 @@ def _unstored_reason(one: Arrived, quarantined: list[QuarantinedFile], unsynced:
     if _is_in(quarantined, one):
         return "its file was quarantined"
     return next((f"not synced yet: {later.reason}" for later in unsynced if _is_in([later], one)), "")
-
-
-def _entry(one: Arrived, done: Applied) -> StoredEntry:
-    return StoredEntry(replace(one.collected.meta, dropped=_dropped(one, done)), done.cells, one.collected.is_empty)
 
 
 def _dropped(one: Arrived, done: Applied) -> dict[str, int]:

@@ -138,6 +138,12 @@ class Maintenance:
         if (one := self._known_files.at(path)) is not None:
             self._known_files.remove(one)
 
+    def note_sealed(self, path: Path) -> None:
+        """Record in the change log that a file was sealed."""
+        with self._units.unit(f"note that {path} was sealed"):
+            if (one := self._known_files.at(path)) is not None:
+                self.ledger.changes.note(one.system, one.window, "sealed", self.clock.time())
+
     def _scan_is_complete(self) -> bool:
         """Begin a scan if it is time to, or go on with it; return whether it just ended."""
         now = self.clock.monotonic()
@@ -189,7 +195,7 @@ class Maintenance:
         if one.window.end > self._passed_time(one.system) - retention:
             log.error("file.gone", path=str(one.path), reason="the file is missing; its windows are collected again")
             self.sink.miss(one.path)
-            self.ledger.forget(one.system, one.window)
+            self.ledger.forget(one.system, one.window, self.clock.time())
             self._has_forgotten = True
         self._known_files.remove(one)
 

@@ -167,7 +167,9 @@ class WriterProcess:
     def stop(self) -> None:
         """Seal the reopened days, after the last turn."""
         self._notifier.stopping()
-        self._sink.seal_reopened()
+        for done in self._sink.seal_reopened():
+            if done.change == "sealed" and done.error is None:
+                self._maintenance.note_sealed(done.path)
         self._publish_ledger(self._published.refresh)
 
     def _must_stop(self, stopping: Callable[[], bool], reloading: SignalFlag) -> bool:

@@ -36,6 +36,10 @@ def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
     After a kill the next start begins again. Raises LedgerError.
     """
     begun, doubt = time.monotonic(), ledger.generation.doubt()
+    if doubt or ledger.changes.state() is None:
+        ledger.changes.begin_epoch(clock.time())
+    else:
+        ledger.changes.begin_run()
     if doubt:
         ledger.generation.begin_rebuild()
         found = proof(config, clock.time())
@@ -72,7 +76,7 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
     # The window in which the retention ends can't be queried any more: what an older ledger records of it stays as it is.
     since = calendar.window(int(now - source.retention) - 1, source.window).end
     # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
-    _forget_unproven(ledger, source, found.stored[name], since, until)
+    _forget_unproven(ledger, source, found.stored[name], (since, until), now)
     stored, known = found.stored[name], ledger.stored(name)
     if source.replayable:
         newest = max((end for _, end in stored), default=0)
@@ -87,10 +91,10 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
         _record_lost(ledger, source, since, until, now)
 
 
-def _forget_unproven(ledger: Ledger, source: SourceConfig, proven: Ranges, since: int, until: int) -> None:
+def _forget_unproven(ledger: Ledger, source: SourceConfig, proven: Ranges, span: tuple[int, int], now: float) -> None:
     """Forget the windows that an older ledger records and no file proves."""
-    for hole in proven.holes(since, until) if since < until else []:
-        ledger.forget(source.system, hole, source=source.name)
+    for hole in proven.holes(*span) if span[0] < span[1] else []:
+        ledger.forget(source.system, hole, now, source=source.name)
 
 
 def _entries(source: SourceConfig, stored: Ranges, calendar: Calendar) -> Iterator[StoredEntry]:

@@ -54,7 +54,7 @@ def test_where_nothing_is_missing_it_says_so_with_exit_0(path):
 
 
 def test_every_hole_is_told_with_its_reason_oldest_first(path, ledger):
-    ledger.forget("fs", window(-50, -20), source="one")
+    ledger.forget("fs", window(-50, -20), NOON, source="one")
     ledger.lost("one", window(-50, -45), "Past", "gone for ever", NOON)
     for minute in (-40, -39):
         ledger.failed("one", window(minute, minute + 1), "Transient", "no route to host", 3, NOON + 90 + minute, NOON)
@@ -94,8 +94,8 @@ def test_without_a_ledger_it_says_where_there_should_be_one(path):
 
 
 def test_only_gaps_that_overlap_a_given_span_are_listed(path, ledger):
-    ledger.forget("fs", window(-50, -20), source="one")
-    ledger.forget("fs", window(-10, -5), source="one")
+    ledger.forget("fs", window(-50, -20), NOON, source="one")
+    ledger.forget("fs", window(-10, -5), NOON, source="one")
     assert told(path, "--start", "15m")[1] == [("one", -10, -5, "due")]
     assert told(path, "--end", "2018-01-29T11:45:00Z")[1] == [("one", -50, -20, "due")]
     done = run(path, "--start", "now", "--end", "1h")

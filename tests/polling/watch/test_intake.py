@@ -439,7 +439,7 @@ def test_the_files_of_a_lost_day_are_collected_again_and_no_others(site):
     async def scenario():
         async with site.running() as intake:
             await site.until(Totals(2, 0))
-            site.ledger.forget("s", Window(NOON - 12 * 3600, NOON + 12 * 3600))
+            site.ledger.forget("s", Window(NOON - 12 * 3600, NOON + 12 * 3600), NOON)
             intake.reload()
             assert site.totals == Totals(1, 0)
             await site.until(Totals(2, 0))

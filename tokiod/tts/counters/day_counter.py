@@ -62,7 +62,8 @@ class DayCounter:
 
     cells: f8 [N, columns]. raw: i8 [N + 1, columns]. span: i8 [2, columns], per column the row of the first nonzero and of the last sample
     of the day, NO_ROW without one. begin: i8 [5, columns], a state of difference_rule. keep: an earlier sealing dropped raw samples, so a
-    filled cell is neither emptied because samples are absent, nor replaced without Evidence.
+    filled cell is neither emptied because samples are absent, nor replaced without Evidence. computed: takes the rows [first, stop) of
+    cells that are computed, whether they change or not.
 
     The state after the last row is not in the file: it follows from raw and begin, is computed when it is first needed, and is kept with
     each update. Samples after all others are computed from it. Any other update recomputes from rows before it that determine the state
@@ -78,13 +79,24 @@ class DayCounter:
     after a power loss begin may be newer than these cells.
     """
 
-    def __init__(self, cells: Matrix, raw: Matrix, span: Matrix, begin: Matrix, rule: Rule, *, keep: bool = False) -> None:  # noqa: PLR0913 - what a file holds
+    def __init__(  # noqa: PLR0913 - what a file holds
+        self,
+        cells: Matrix,
+        raw: Matrix,
+        span: Matrix,
+        begin: Matrix,
+        rule: Rule,
+        *,
+        keep: bool = False,
+        computed: set[tuple[int, int]] | None = None,
+    ) -> None:
         self._cells = cells
         self._raw = raw
         self._span = span
         self._begin = begin
         self._rule = rule
         self._keep = keep
+        self._computed = set() if computed is None else computed
         self._writer = CellWriter(cells, keep=keep)
         self._empty = EmptyRun()
         self._end: Int | None = None
@@ -94,10 +106,10 @@ class DayCounter:
         """How many of the samples that were stored made an implausible difference."""
 
     @classmethod
-    def of(cls, file: LiveFile, dataset: str) -> DayCounter:
+    def of(cls, file: LiveFile, dataset: str, computed: set[tuple[int, int]] | None = None) -> DayCounter:
         """Return a counter of a live file. One file may have several of it only while nothing is stored in it."""
         matrices = (file.cells[dataset], file.raw[dataset], file.span[dataset], file.begin[dataset])
-        return cls(*matrices, file.spec.rule(dataset), keep=file.sealed_raw)
+        return cls(*matrices, file.spec.rule(dataset), keep=file.sealed_raw, computed=computed)
 
     def store(self, row: Int, column: NDArray[np.integer], value: Int, *, compare: bool = True) -> Changes:
         """Assign samples by raw row and column, recompute and write the cells they can affect, and return those that changed.
@@ -131,6 +143,7 @@ class DayCounter:
             if steps is not None:
                 self._empty.shrink(first, stop)
                 self._raw.write_rows(first, block)
+                self._computed.add((first - 1, stop))
                 return self._writer.write_rows(first - 1, steps.astype(np.float64), compare=compare)
             row, column = grid(*block.shape)
             return self.store(row + first, column, block.ravel(), compare=compare)
@@ -141,6 +154,7 @@ class DayCounter:
         cells, implausible = differences.feed(block)
         self.implausible += implausible.shape[1]
         top = max(first, 1)
+        self._computed.add((top - 1, stop))
         changes = [self._writer.write_rows(top - 1, cells[top - first :], compare=compare)] if top < stop else []
         self._end = differences.state
         return Changes.joined(changes + self._close(np.arange(block.shape[1]), compare=compare))
@@ -259,6 +273,7 @@ class DayCounter:
         columns = columns[next_first[0, columns] != ABSENT]
         if not len(columns):
             return []
+        self._computed.add((self.rows - 1, self.rows))
         cells, _ = Differences(self._end_state()[:, columns], self.rows, self._rule).feed(next_first[:, columns])
         return [self._writer.write(self.rows - 1, columns, cells, compare=compare)]
 
@@ -273,6 +288,7 @@ class DayCounter:
         else:
             differences = Differences(begin[:, columns], self._search_back(update), self._rule)
         stop, changes, implausible = self._search_on(update), [], [np.empty((2, 0), np.int64)]
+        self._computed.add((max(update.start - 1, 0), stop))
         for top, cells, far in self._feed(update, differences, stop):
             implausible.append(far)
             if len(cells):
