@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import growth
 import pytest
 
 from tokiod.analysis.slurm import FIELDS, SEPARATOR, NoSuchJob, SacctFailed, jobs_of, parsed
@@ -43,6 +44,12 @@ def test_line_breaks_and_bars_in_names_end_no_record_and_one_with_too_many_field
     names = ["a|b\nc", f"x\n8{SEPARATOR}8", "\xe9\u2028 "]
     found = parsed(text(*({"JobName": name} for name in names)), ZONE)
     assert [job.name for job in found] == [names[0], names[2]]
+
+
+def test_the_time_grows_with_the_text_and_not_with_its_square():
+    """Lines without a separator belong to one record: a user's text, or the output of another program."""
+    header, line = text().partition("\n")[0], "x" * 20 + "\n"
+    growth.check(lambda n: parsed(f"{header}\n{line * n}", ZONE), 10_000, 40_000)
 
 
 @pytest.mark.parametrize(("start", "end"), [("Unknown", "Unknown"), ("None", ""), ("", "Unknown")])

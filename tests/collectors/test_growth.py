@@ -8,8 +8,10 @@ import json
 import tarfile
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
+import growth
 import lmt_database
 import pytest
 
@@ -115,10 +117,6 @@ async def collected(kind, options, path):
         await collector.close()
 
 
-ROUNDS, MAX_SECONDS = 8, 5.0
-"""A square takes sixteen times as long in each of them; so much processor time shows it in fewer."""
-
-
 @pytest.fixture
 def no_garbage_collection():
     """A collection passes over every object that earlier tests left in this process."""
@@ -128,23 +126,15 @@ def no_garbage_collection():
     gc.enable()
 
 
-def seconds(kind, options, path):
-    begun = time.process_time()
+def read(kind, options, path):
     with contextlib.suppress(TokiodError):
         asyncio.run(collected(kind, options, path))
-    return time.process_time() - begun
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
 @pytest.mark.parametrize(("kind", "options", "n", "text"), [pytest.param(*one, id=name) for name, *one in SLOW])
 def test_four_times_the_input_takes_less_than_eight_times_as_long(tmp_path, kind, options, n, text):
-    """The shortest of some rounds counts: other processes slow some of them."""
     short, long = tmp_path / "short", tmp_path / "long"
     short.write_bytes(text(n))
     long.write_bytes(text(4 * n))
-    took = []
-    while len(took) < ROUNDS and sum(b for _, b in took) < MAX_SECONDS:
-        took.append((seconds(kind, options, short), seconds(kind, options, long)))
-        if min(b for _, b in took) < 8 * max(min(a for a, _ in took), 0.02):
-            return
-    pytest.fail(f"seconds of n and 4n: {took}")
+    growth.check(partial(read, kind, options), short, long)

@@ -115,14 +115,15 @@ def _printed(command: list[str], zone: dt.tzinfo) -> str:
 
 def _records(lines: Iterator[str], count: int) -> Iterator[list[str]]:
     """Yield the fields of each record. A record with too many, of a user's text with a separator, is left out."""
-    record = ""
+    parts: list[str] = []
+    separators = 0
     for line in lines:
-        record += line
-        if record.count(SEPARATOR) >= count - 1:
-            fields = record.rstrip("\n").split(SEPARATOR)
-            if len(fields) == count:
-                yield fields
-            record = ""
+        parts.append(line)
+        separators += line.count(SEPARATOR)
+        if separators >= count - 1:
+            if separators == count - 1:
+                yield "".join(parts).rstrip("\n").split(SEPARATOR)
+            parts, separators = [], 0
 
 
 def _job(record: dict[str, str], zone: dt.tzinfo) -> SlurmJob:

@@ -18,8 +18,8 @@ PERIOD_SECONDS, DEADLINE_SECONDS = 60.0, 30.0
 """Controllers take a second for an answer, some hang at times, and asking them often makes some fail."""
 
 _POWER = gauge("node_power", "W", "power of the whole node, as its management controller measures it")
-_READING = re.compile(rb"^\s*Instantaneous power reading\s*:\s*(\d+) Watts", re.MULTILINE)
-_STATE = re.compile(rb"^\s*Power reading state is\s*:\s*(\w+)", re.MULTILINE)
+_READING = re.compile(rb"^[ \t]*Instantaneous power reading\s*:\s*(\d+) Watts", re.MULTILINE)
+_STATE = re.compile(rb"^[ \t]*Power reading state is\s*:\s*(\w+)", re.MULTILINE)
 
 
 class Ipmi(Sensor):

@@ -29,7 +29,6 @@ PERIOD_SECONDS, DEADLINE_SECONDS = 60.0, 50.0
 
 _TARGET = re.compile(rb"^(?:obdfilter|mdt)\.([^\n]{1,256})\.job_stats=", re.MULTILINE)
 _BLOCK = b"\n- job_id:"
-_JOB = re.compile(rb'\s*("(?:[^"\\\n]|\\.)*"|[^\n]*)\n')
 _OPERATION = re.compile(rb"^  (\w+):\s+\{ samples:\s*(\d+), unit:\s*(\w+)(?:[^}\n]*?sum:\s*(\d+))?", re.MULTILINE)
 _START = re.compile(rb"^  start_time:\s+(\d+)", re.MULTILINE)
 
@@ -110,10 +109,10 @@ class LustreJobs(Sensor):
 
 
 def _job(block: bytes) -> bytes:
-    match = _JOB.match(block)
-    if match is None:
-        raise ValueError("a block without a job_id")
-    return match[1].strip(b'"')
+    line, end, _ = block.partition(b"\n")
+    if not end:
+        raise ValueError("a block without the end of its job_id")
+    return line.strip().strip(b'"')
 
 
 def _parse(readings: Readings, job: str, target: str, block: bytes) -> None:
