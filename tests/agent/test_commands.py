@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tokiod.agent import command as command_module
 from tokiod.agent.command import Command, CommandFailed
 from tokiod.agent.sensor import Readings
 from tokiod.agent.sensors.ipmi import Ipmi
@@ -73,6 +74,13 @@ def test_failures_have_reasons(tmp_path):
     with pytest.raises(CommandFailed, match="exit status 3") as failed:
         ended(Command(script(tmp_path, "echo half; exit 3"), 1.0, 1.0))
     assert failed.value.reason == "command failed"
+
+
+def test_an_output_without_end_ends_its_command_and_no_part_of_it_is_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(command_module, "MAX_OUTPUT_BYTES", 1 << 20)
+    with pytest.raises(CommandFailed, match="at most 1048576 bytes") as failed:
+        ended(Command(script(tmp_path, "exec yes"), period=60.0, deadline=30.0))
+    assert failed.value.reason == "output too long"
 
 
 @pytest.mark.parametrize(
