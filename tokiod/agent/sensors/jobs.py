@@ -30,6 +30,9 @@ MAX_DEPTH = 8
 MAX_JOBS = 4096
 """Of a node. A scheduler that leaves its cgroups must not use up the descriptors."""
 
+FIRST_USER = 1000
+"""The first uid that systems give to people. Their cgroups may have any name, also that of another one's job."""
+
 _V2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _V1 = ("sys/fs/cgroup", "dev/oar_cgroups_links")
 
@@ -137,12 +140,24 @@ class Jobs(Sensor):
     def _meet(self, readings: Readings, now: float, version: int, directory: str) -> None:
         if directory in self.jobs or directory in _V2:
             return
-        if (found := job_of(directory)) is None:
+        found = job_of(directory)
+        if self._is_of_user(directory):
+            if found:
+                readings.drop("cgroup of a user", directory)
+        elif found is None:
             self._enter(readings, now, version, directory)
         elif len(self.jobs) >= MAX_JOBS:
             readings.drop("too many jobs", directory)
         else:
             self._add(readings, now, version, directory, ":".join(found))
+
+    def _is_of_user(self, directory: str) -> bool:
+        """Return whether a user owns a cgroup, as those below user@UID.service: a scheduler's belong to the system."""
+        try:
+            owner = os.stat(self.tree.path(directory)).st_uid
+        except OSError:
+            return False
+        return owner >= FIRST_USER and owner != os.geteuid()
 
     def _add(self, readings: Readings, now: float, version: int, directory: str, job: str) -> None:
         if version == 2:  # noqa: PLR2004 - cgroup v2
