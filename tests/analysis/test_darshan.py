@@ -5,6 +5,7 @@ vpicio.darshan: a run of vpicio_uni that writes one file; ior.darshan: a run of 
 
 import importlib.util
 import json
+import os
 import random
 import signal
 import sys
@@ -180,6 +181,15 @@ def test_what_is_no_log_is_a_sentence_and_the_others_count(tmp_path):
         f"tokioctl: {tmp_path}/absent: No such file or directory",
     ]
     assert badost(tmp_path / "other").exit_code == 2
+
+
+def test_a_pipe_among_the_logs_is_an_error_of_its_own_and_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(darshan_log, "find_spec", lambda _: object())
+    monkeypatch.setattr(darshan_log, "python_command", lambda *_: [sys.executable, "-c", "print('{')"])
+    os.mkfifo(tmp_path / "pipe.darshan")
+    pipe, other = read_logs([tmp_path / "pipe.darshan", VPICIO])
+    assert str(pipe) == f"{tmp_path}/pipe.darshan: not a regular file"
+    assert str(other).startswith(f"{VPICIO} is no Darshan log")
 
 
 @needs_darshan

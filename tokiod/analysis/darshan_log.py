@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import os
+import stat
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,10 +143,15 @@ async def _all(paths: list[Path]) -> list[DarshanLog | NotDarshan]:
 
 
 def _checked(path: Path) -> str:
-    """Return the absolute path of a file that can be read. Raises NotDarshan."""
+    """Return the absolute path of a file that can be read. Raises NotDarshan; a pipe among the logs is not waited for."""
     try:
-        with path.open("rb") as file:
-            file.read(1)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise NotDarshan(f"{path}: not a regular file")
+            os.read(fd, 1)
+        finally:
+            os.close(fd)
     except OSError as error:
         raise NotDarshan(f"{path}: {error.strerror or error}") from error
     return str(path.resolve())
