@@ -117,6 +117,18 @@ def test_a_slot_of_which_a_kill_left_any_part_is_none_and_harms_no_other(tmp_pat
         assert ring.next_number() == 2 * SLOT_BYTES + 1
 
 
+def test_work_of_a_kind_that_this_version_does_not_know_is_passed_over(tmp_path):
+    """A newer version wrote to the file before this one: a new kind, or a new outcome of an open piece of work."""
+    with opened(tmp_path / "r") as ring:
+        put(ring, ring.next_number())
+        for kind, outcome in ((len(KINDS), 0), (1, len(stage_ring.OUTCOMES))):
+            ring.write([ring.next_number(), *[9] * MARKS, 8, 60, 7, 60, 3, ring.place_of("a"), kind, outcome])
+    assert read_ring(tmp_path / "r").works == [work(1)]
+    with opened(tmp_path / "r") as ring:
+        put(ring, 4)
+        assert read_ring(tmp_path / "r").works == [work(1), work(4)]
+
+
 def test_a_name_of_which_a_kill_left_a_part_is_no_name(tmp_path):
     with opened(tmp_path / "r") as ring:
         put(ring, ring.next_number(), "first")

@@ -225,11 +225,13 @@ def _used(content: bytes) -> list[bytes]:
 
 
 def _whole(slots: list[bytes]) -> Iterator[tuple[int, ...]]:
-    """Yield the fields of each slot that is whole."""
+    """Yield the fields of each slot that is whole, and of a kind that this version knows: a newer one may have recorded before it."""
     for slot in slots:
         body = slot[: _BODY.size]
         if slot[_BODY.size :] == _CRC.pack(crc32(body)):
-            yield _BODY.unpack(body)
+            fields = _BODY.unpack(body)
+            if fields[-2] < len(KINDS) and fields[-1] < len(OUTCOMES):
+                yield fields
 
 
 def _mapped(path: Path) -> tuple[int, mmap.mmap]:
