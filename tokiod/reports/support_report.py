@@ -106,6 +106,8 @@ def _content(member: Member) -> str:
         return member.content()
     except (OSError, TokiodError, subprocess.SubprocessError) as error:
         return f"not available: {error}"
+    except Exception as error:  # noqa: BLE001 - a report is made where something is at fault: each other part is still wanted
+        return f"not available: {type(error).__name__}: {error}"
 
 
 def _versions() -> Member:
@@ -160,7 +162,11 @@ def _json(value: object) -> str:
 
 def _files(root: Path) -> str:
     usage = shutil.disk_usage(root)
-    found = sorted(((path.lstat(), path) for path in chain([root], root.rglob("*"))), key=lambda one: -one[0].st_mtime)
+    found = []
+    for path in chain([root], root.rglob("*")):
+        with suppress(FileNotFoundError):  # the daemon replaced or removed it meanwhile
+            found.append((path.lstat(), path))
+    found.sort(key=lambda one: -one[0].st_mtime)
     lines = [f"{usage.free >> 20} MiB of {usage.total >> 20} MiB are free; mode, owner, bytes, last change"]
     for one, path in found[:MAX_FILES]:
         lines.append(f"{stat.filemode(one.st_mode)} {one.st_uid}:{one.st_gid} {one.st_size:>14} {iso(int(one.st_mtime))} {path}")

@@ -5,11 +5,14 @@ import stat
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
+from sqlite3 import OperationalError as LedgerError
 
 import pytest
 from click.testing import CliRunner
 
 from tokiod.cli.tokioctl import main
+from tokiod.reports import support_report
 
 SECRET = "correct-horse-battery"
 CONFIG = """\
@@ -35,6 +38,25 @@ def directory(tmp_path, monkeypatch):
     (tmp_path / "password").chmod(0o600)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_part_that_fails_in_any_way_is_named_and_stops_no_other(directory, monkeypatch):
+    """A damaged ledger, and a file that the daemon removes while the archive is listed."""
+
+    def damaged(*_):
+        raise LedgerError("database disk image is malformed")
+
+    (directory / "tts" / "kept.hdf5").touch()
+    (directory / "tts" / "gone.hdf5").touch()
+    lstat = Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda path: lstat(directory / "absent" if path.name == "gone.hdf5" else path))
+    monkeypatch.setattr(support_report.gaps, "gaps", damaged)
+    monkeypatch.setattr(support_report, "readable_ledger", damaged)
+    assert report(directory).exit_code == 0
+    found = contents(directory / "tokiod-report-2018-01-29T080000Z.tar.gz")
+    assert found["gaps.json"] == "not available: OperationalError: database disk image is malformed\n"
+    assert "kept.hdf5" in found["files.txt"]
+    assert "gone.hdf5" not in found["files.txt"]
 
 
 def report(directory, *options):
