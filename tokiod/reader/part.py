@@ -17,6 +17,7 @@ import numpy as np
 from tokiod.reader.cells import Cells, Damaged, KeptChunks
 from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NotTts
+from tokiod.reader.kept_results import kept
 from tokiod.reader.span import Span
 from tokiod.tts.layout import NotLive, column_names, dataset_names, form_of, unreadable
 from tokiod.tts.schema import GROUPS, UNITS, group_of
@@ -366,6 +367,6 @@ def _names_of(dataset: Any) -> tuple[str, ...]:
     return _decoded(columns.tobytes(), max(1, columns.dtype.itemsize))
 
 
-@lru_cache(maxsize=256)
+@kept(lambda names, size: len(names) // size)
 def _decoded(names: bytes, size: int) -> tuple[str, ...]:
     return tuple(name.decode(errors="replace") for name in np.frombuffer(names, f"S{size}").tolist() if name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from tokiod.reader.derived import Recipe, derivable, recipes
 from tokiod.reader.errors import NoData, NoSuchColumn, NoSuchDataset, NotTts, StepChanged
+from tokiod.reader.kept_results import kept
 from tokiod.reader.part import DAY_SECONDS, OpenParts, Part, Shape
 from tokiod.reader.span import Span
 from tokiod.tts.schema import UNITS, group_of, natural_key
@@ -337,14 +338,14 @@ def _empty(first: int, rows: int, start: int) -> Iterator[Stretch]:
 
 
 # Files share their tuples, and most days have the same one: a span costs one union, and thousands of jobs cost a few.
-@lru_cache(maxsize=256)
+@kept(lambda columns: sum(map(len, columns)))
 def _union(columns: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     """Return all names in natural order."""
     ordered = tuple(sorted({name for names in columns for name in names}, key=natural_key))
     return columns[0] if columns[0] == ordered else ordered
 
 
-@lru_cache(maxsize=256)
+@kept(lambda names, columns: len(names) + len(columns))
 def _positions(names: tuple[str, ...], columns: tuple[str, ...]) -> Columns:
     places = {name: i for i, name in enumerate(columns)}
     found = np.array([places[name] for name in names], np.intp)
