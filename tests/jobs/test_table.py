@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from tokiod.errors import Refusal
+from tokiod.jobs import table as jobs_table
 from tokiod.jobs.rows import read, table_files, windows
 from tokiod.jobs.table import MERGE_WINDOWS, JobTable, directory_of
 from tokiod.jobs.table_file import NotAJobTable
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
+from tokiod.tts.live.files import Files
 from tokiod.window import Calendar, Window
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key
 
@@ -162,6 +164,62 @@ def test_a_damaged_file_stops_no_other_day_and_is_named_to_the_reader(site):
     assert not merged.is_window
     with pytest.raises((NotAJobTable, ValueError), match=path.name):
         all_rows(site.place)
+
+
+def test_what_fails_in_one_day_stops_no_other_and_is_tried_again_a_day_later(site, monkeypatch):
+    def damaged(paths, target, files):
+        if target.parent == site.place:
+            raise RuntimeError("unable to get group info")
+        merge(paths, target, files)
+
+    merge = jobs_table.merge
+    monkeypatch.setattr(jobs_table, "merge", damaged)
+    (site.table.root / "fs" / "README").parent.mkdir(parents=True)
+    for stray in ("README", "fs/README"):
+        (site.table.root / stray).touch()
+    site.store(0)
+    other = WindowMeta("jobs", "lustre_jobstats", "fs", Window(DAY + 86400, DAY + 86460))
+    site.table.apply(Collected(other, (), [rows(DAY + 86405, ("1",), **{"open.samples": 1})]))
+    site.table.commit()
+    site.clock.jump(4 * 86400)
+    site.run(2)
+    place = directory_of(site.table.root, "fs", DATE + dt.timedelta(days=1))
+    assert [file.is_window for where in (site.place, place) for file in table_files(where)] == [True, False]
+    monkeypatch.setattr(jobs_table, "merge", merge)
+    site.run()
+    assert table_files(site.place)[0].is_window
+    asyncio.run(site.clock.advance(86400))
+    site.run()
+    assert [file.is_window for file in table_files(site.place)] == [False]
+
+
+def test_a_window_that_is_stored_again_during_a_merge_stays_where_its_inode_returns(site):
+    class FilesOfOneInode(Files):
+        def stat(self, path):
+            found = super().stat(path)
+            return SimpleNamespace(st_ino=1, st_size=found.st_size, st_mtime_ns=found.st_mtime_ns)
+
+    site.table.files = FilesOfOneInode()
+    for number in range(MERGE_WINDOWS):
+        site.store(number)
+    site.clock.jump(3600)
+    asyncio.run(site.clock.advance(60))
+    site.table.run()
+    site.store(3, jobs=("9",))
+    site.table.run()
+    assert len(all_rows(site.place, "9")) == 2
+    assert len(table_files(site.place)) == 2
+
+
+def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_place(site):
+    site.store(0)
+    left = site.place / ".1-2.jobs.tmp"
+    left.write_bytes(b"half a merge")
+    site.table.apply(collected(1, rows(DAY + 65, ("1",), **{"open.samples": 1})))
+    site.run()
+    assert not left.exists()
+    assert site.table.commit() == []
+    assert len(list(windows(site.place))) == 2
 
 
 def test_rows_of_another_table_and_batches_are_refused(site):

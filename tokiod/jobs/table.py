@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from tokiod.errors import Refusal, TokiodError
+from tokiod.errors import Refusal
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.rows import SUFFIX, table_files
 from tokiod.jobs.table_file import Index, narrow, write
 from tokiod.sink import Applied, UnsyncedFile
-from tokiod.tts.layout import NotLive
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE
 
@@ -54,9 +53,13 @@ def directory_of(root: Path, system: str, date: dt.date) -> Path:
     return root / system / date.isoformat()
 
 
+Identity = tuple[int, int, int]
+"""Of a file: inode, bytes, ns of its last change. The inode alone returns as soon as a file is replaced."""
+
+
 @dataclass(slots=True)
 class _Merge:
-    inputs: dict[Path, int]
+    inputs: dict[Path, Identity]
     target: Path
     done: Future[None]
 
@@ -80,6 +83,7 @@ class JobTable:
     _merging: _Merge | None = field(default=None, init=False)
     _checked: float = field(default=float("-inf"), init=False)
     _failed: dict[Path, float] = field(default_factory=dict, init=False)
+    _swept: set[Path] = field(default_factory=set, init=False)
 
     def apply(self, collected: Collected) -> Applied:
         """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored."""
@@ -117,8 +121,8 @@ class JobTable:
         if self._merging is not None:
             if not self._merging.done.done():
                 return
-            self._end(self._merging)
-            self._merging, self._checked = None, float("-inf")
+            merged, self._merging, self._checked = self._merging, None, float("-inf")
+            self._end(merged)
         now = self.clock.monotonic()
         if now - self._checked >= CHECK_SECONDS:
             self._checked = now
@@ -137,20 +141,56 @@ class JobTable:
         return directory_of(self.root, meta.system, day.date) / f"{window.start}-{window.end}@{meta.source}{SUFFIX}"
 
     def _begin_one(self, now: float) -> None:
-        """Begin the first merge that is due, the oldest day first."""
+        """Begin the first merge that is due, the oldest day first. What fails in a day is logged, and tried again a day later."""
         for directory in self._directories():
-            found = table_files(directory)
-            if found and self.retention is not None and max(file.end for file in found) <= now - self.retention:
-                self._remove(directory, found)
-            elif (inputs := self._due(found, now)) and now - self._failed.get(directory, float("-inf")) >= DAY_SECONDS:
-                self._begin(directory, inputs)
-                return
+            if self.clock.monotonic() - self._failed.get(directory, float("-inf")) < DAY_SECONDS:
+                continue
+            try:
+                if self._begin_day(directory, now):
+                    return
+            except Exception as error:  # noqa: BLE001 - no day holds up another one, or the writer
+                self._fail(directory, error)
+
+    def _begin_day(self, directory: Path, now: float) -> bool:
+        """Sweep, remove or merge the files of a day; return whether a merge was begun."""
+        self._sweep(directory)
+        found = table_files(directory)
+        if found and self.retention is not None and max(file.end for file in found) <= now - self.retention:
+            self._remove(directory, found)
+        elif inputs := self._due(found, now):
+            self._begin(directory, inputs)
+        return self._merging is not None
 
     def _directories(self) -> list[Path]:
+        """Return the directories of days, the oldest first. What else is below the root is not ours."""
         try:
-            return sorted((day for system in self.root.iterdir() for day in system.iterdir()), key=lambda day: day.name)
+            systems = [system for system in self.root.iterdir() if system.is_dir()]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            self._fail(self.root, error)
+            return []
+        found: list[Path] = []
+        for system in systems:
+            try:
+                found += [day for day in system.iterdir() if day.is_dir()]
+            except OSError as error:
+                self._fail(system, error)
+        return sorted(found, key=lambda day: day.name)
+
+    def _sweep(self, directory: Path) -> None:
+        """Remove what a killed process left in a directory, at the first look at it."""
+        if directory not in self._swept:
+            open_ones = {temporary_path(path).name for path in self._unsynced}
+            for name in self.files.listdir(directory):
+                if name.startswith(".") and name.endswith(".tmp") and name not in open_ones:
+                    self.files.unlink(directory / name)
+            self._swept.add(directory)
+
+    def _fail(self, directory: Path, error: Exception) -> None:
+        if self.clock.monotonic() - self._failed.get(directory, float("-inf")) >= DAY_SECONDS:
+            log.warning("jobs.not_merged", path=str(directory), error=str(error), reason="its files stay as they are")
+        self._failed[directory] = self.clock.monotonic()
 
     def _due(self, found: Sequence[TableFile], now: float) -> list[TableFile]:
         """Return the files of a day that are to be merged now."""
@@ -163,7 +203,7 @@ class JobTable:
         target = directory / f"{min(file.start for file in inputs)}-{max(file.end for file in inputs)}{SUFFIX}"
         paths = list(dict.fromkeys([*(file.path for file in inputs), *([target] if target.exists() else [])]))
         try:
-            inodes = {path: self.files.stat(path).st_ino for path in paths if path != target}
+            identities = {path: self._identity(path) for path in paths if path != target}
         except OSError:
             return
         if self.inline:
@@ -176,26 +216,30 @@ class JobTable:
         else:
             self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="jobs", initializer=_lower_priority)
             done = self._threads.submit(_replace, paths, target, self.files)
-        self._merging = _Merge(inodes, target, done)
+        self._merging = _Merge(identities, target, done)
 
     def _end(self, merged: _Merge) -> None:
         """Remove the files that were merged, except those that a window replaced meanwhile."""
         try:
             merged.done.result()
-            for path, inode in merged.inputs.items():
-                if self.files.stat(path).st_ino == inode:
+            for path, identity in merged.inputs.items():
+                if self._identity(path) == identity:
                     self.files.unlink(path)
             log.info("jobs.merged", path=str(merged.target), files=len(merged.inputs))
-        except (OSError, TokiodError, NotLive, ValueError) as error:
-            self._failed[merged.target.parent] = self.clock.time()
-            log.warning("jobs.not_merged", path=str(merged.target), error=str(error), reason="its files stay as they are")
+        except Exception as error:  # noqa: BLE001 - HDF5 raises anything for a damaged file
+            self._fail(merged.target.parent, error)
+
+    def _identity(self, path: Path) -> Identity:
+        found = self.files.stat(path)
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _remove(self, directory: Path, found: Sequence[TableFile]) -> None:
-        with suppress(OSError):
-            for file in found:
-                self.files.unlink(file.path)
-            directory.rmdir()
-            log.info("jobs.removed", path=str(directory), reason="its retention is over")
+        for file in found:
+            self.files.unlink(file.path)
+        directory.rmdir()
+        self._swept.discard(directory)
+        self._failed.pop(directory, None)
+        log.info("jobs.removed", path=str(directory), reason="its retention is over")
 
 
 def _replace(paths: Sequence[Path], target: Path, files: Files) -> None:
