@@ -351,6 +351,13 @@ def test_a_ledger_that_can_not_be_read_is_a_typed_error_and_the_process_stays(ow
     assert own_site.get("/healthz").body == b"degraded: the archive can't be read\n"
 
 
+def test_viewers_of_an_archive_that_can_not_be_read_do_not_fill_the_log(own_site):
+    own_site.config.archive.ledger.write_bytes(b"no ledger at all" * 1000)
+    for _ in range(40):
+        assert own_site.error(matrix()) == (503, "archive_unreadable")
+    assert (own_site.directory / "log").read_text().count("web.failed") == 1
+
+
 # ---- stages
 
 

@@ -17,10 +17,12 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
+from tokiod.clock import SystemClock
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.runtime.host_header import resolved_name
 from tokiod.runtime.http_server import LimitedServer, Limits
+from tokiod.runtime.log import Repeats
 from tokiod.web.client_limits import ClientLimits, client_of
 from tokiod.web.counts import Counts
 from tokiod.web.events import Stream
@@ -77,7 +79,7 @@ class WebServer:
         self.counts.feed_up.set_function(lambda: self.stream.is_up)
         self.server = LimitedServer(self._answer, lambda _reason: self.counts.ended.inc(), LIMITS)
         self._work = SharedWork(THREADS)
-        self._clients = ClientLimits()
+        self._clients, self._repeats = ClientLimits(), Repeats(SystemClock())
         self._operations = {one.path: one for one in OPERATIONS}
         self._handlers: dict[str, Handler] = {
             "systems": self._json_of(lambda _: self.views.systems()),
@@ -108,10 +110,12 @@ class WebServer:
         except Refused as error:
             response = _failed(error)
         except (TokiodError, LedgerError, OSError) as error:
-            log.warning("web.failed", path=path, reason=str(error))
+            if times := self._repeats((path, type(error))):
+                log.warning("web.failed", path=path, reason=str(error), times=times)
             response = _failed(Refused(ARCHIVE_UNREADABLE, f"the archive can't be read: {error}"))
         except Exception as error:
-            log.exception("web.failed", path=path, reason=str(error))
+            if times := self._repeats((path, type(error))):
+                log.exception("web.failed", path=path, reason=str(error), times=times)
             response = _failed(Refused(INTERNAL_ERROR, "internal error: see the log of tokiod web"))
         self.counts.requests.labels(path, str(response.status)).inc()
         if response.content_type != EVENTS_TYPE:
