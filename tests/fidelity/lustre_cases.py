@@ -25,7 +25,7 @@ HEADER = "UUID                   1K-blocks        Used   Available Use% Mounted 
 UUID = "8dbdc7f6-8f86-86ea-052f-357e2db2a7d9"
 SERVERS, TARGETS = 3, 6
 FULLNESS = ("fullness/bytes", "fullness/bytestotal")
-FAILOVER = "failover/datatargets"
+FAILOVER, SERVED = "failover/datatargets", "failover/dataservers"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Case(SpanCase):
         return self.start + (time - self.start) // self.step * self.step
 
     def _right(self) -> Cells:
-        """Return tokiod's cells: of rows with a header, the first of each target; 1 for each target away from home."""
+        """Return tokiod's cells: of rows with a header, the first of each target; 1 for each target away from home; OSTs of each server."""
         cells: Cells = defaultdict(dict)
         for listing in self.listings:
             row = self._row(listing.time)
@@ -118,6 +118,9 @@ class Case(SpanCase):
             for name, server in listing.served.items():
                 if name not in listing.down:
                     cells[FAILOVER, name][row] = float(server != homes[name])
+            counts = Counter(server for name, server in listing.served.items() if name not in listing.down)
+            for server, count in counts.items():
+                cells[SERVED, f"10.1.1.{server}@o2ib"][row] = float(count)
         return cells
 
     def _pytokio(self) -> dict[str, dict[str, dict[str, list[float]]]]:
@@ -149,6 +152,8 @@ class Case(SpanCase):
         dataset, name = column
         listings = [one for one in self.listings if self._row(one.time) == row]
         rows = [one for listing in listings for one in listing.rows if one.name == name]
+        if dataset == SERVED:
+            return "OSTs of each server"
         if not name.startswith("snx"):
             return "a file system not called snx..."
         if dataset in FULLNESS:
