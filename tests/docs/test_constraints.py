@@ -1,6 +1,8 @@
 """config/constraints.txt pins every dependency, with hashes, at a version that pyproject.toml permits."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,6 +12,41 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINNED = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / "config" / "constraints.txt").read_text(), re.MULTILINE))
+
+
+READER = tomllib.loads((ROOT / "reader" / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: texts for name, texts in PROJECT["optional-dependencies"].items() if name not in {"test", "release"}}
+OWN = {"tokiod", "collectors", "sinks"}
+DISTRIBUTIONS = {"zmq": "pyzmq"}
+"""Of modules with another name."""
+
+
+def imported():
+    """Return the top-level modules that the packages import, anywhere in a module, beside their own and the standard library's."""
+    found = set()
+    for path in (path for package in OWN for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found |= {module.partition(".")[0] for module in modules}
+    return found - OWN - sys.stdlib_module_names
+
+
+def test_every_import_is_declared():
+    declared = {Requirement(text).name.lower() for text in (*PROJECT["dependencies"], *(one for of in EXTRAS.values() for one in of))}
+    assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in imported()} - declared == set()
+
+
+@pytest.mark.parametrize("text", [*PROJECT["dependencies"], *(one for of in EXTRAS.values() for one in of)])
+def test_a_dependency_has_a_lower_bound(text):
+    assert [one.operator for one in Requirement(text).specifier] == [">="]
+
+
+def test_the_reader_alone_has_the_same_bounds():
+    for name, texts in READER["optional-dependencies"].items():
+        assert set(texts) <= set(EXTRAS[name])
+    bounds = {one.name: one.specifier for one in map(Requirement, PROJECT["dependencies"])}
+    assert [one.name for one in map(Requirement, READER["dependencies"]) if one.specifier != bounds[one.name]] == []
 
 
 @pytest.mark.parametrize("text", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["plot"]])
