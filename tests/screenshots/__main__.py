@@ -62,6 +62,7 @@ class Camera:
     def open(self, address: str, *, expected: bool = False) -> None:
         """Open a page and wait until it is ready. expected: whether it has a failed request."""
         self.driver.get("about:blank")
+        self.driver.get_log("browser")  # what the page before logged
         self.driver.get(address)
         try:
             wait_for(lambda: bool(self.driver.execute_script(READY)), 20, "not ready")
@@ -94,7 +95,7 @@ def main() -> int:
         else:
             for kind in given.only or KINDS:
                 with _scene(kind) as scene:
-                    with scene.served(f"{NOW}@0x0"):
+                    with scene.daemon(), scene.served(f"{NOW}@0x0"):
                         _all_views(camera, kind, scene.address)
                         if kind == "usual":
                             _other_looks(camera, scene.address)
@@ -130,7 +131,8 @@ def _with_troubles(camera: Camera, scene: Scene) -> None:
     """Show what the page does while a part of the installation fails."""
     camera.look(WIDTHS["middle"])
     with scene.served(f"{NOW}@0x0"):
-        camera.open(f"{scene.address}/{VIEWS['map']}", expected=True)
+        camera.open(f"{scene.address}/{VIEWS['map']}")
+        camera.take("trouble-daemon-down")
     time.sleep(3)
     camera.take("trouble-web-down")
     scene.feed.close()
@@ -152,9 +154,11 @@ def _with_troubles(camera: Camera, scene: Scene) -> None:
 
 
 def _documents(camera: Camera) -> None:
-    with _scene("usual") as scene, scene.served(f"{NOW}@0x0"):
+    with _scene("usual") as scene, scene.daemon(), scene.served(f"{NOW}@0x0"):
         for mode, suffix in (("light", ""), ("dark", "-dark")):
             camera.look(1100, mode)
+            camera.open(f"{scene.address}/{VIEWS['map']}")
+            wait_for(lambda: "live" in camera.driver.find_element("id", "state").text, 30, "not live")
             for view in ("map", *(() if suffix else ("stages", "calendar"))):
                 camera.open(f"{scene.address}/{VIEWS[view]}")
                 camera.take(f"{view}{suffix}")
@@ -163,11 +167,7 @@ def _documents(camera: Camera) -> None:
 @contextmanager
 def _scene(kind: str) -> Iterator[Scene]:
     with tempfile.TemporaryDirectory(prefix="tokiod-") as directory:
-        scene = Scene(Path(directory) / "site", kind)
-        try:
-            yield scene
-        finally:
-            scene.feed.close()
+        yield Scene(Path(directory) / "site", kind)
 
 
 @contextmanager

@@ -7,13 +7,17 @@ half      the same, with every second row of an hour, half of the targets and ha
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 from recorded_stages import save, work
 
 from tests.support.web_site import WebProcess
+from tokiod.archive.lock import ArchiveLock
+from tokiod.batch import Batch
 from tokiod.bus.feed import Feed
 from tokiod.config import load as configuration
 from tokiod.ledger.ledger import Ledger, StoredEntry
@@ -25,6 +29,7 @@ from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -79,12 +84,33 @@ class Scene(WebProcess):
         super().__init__(directory / "tokiod.toml", free_port(), directory / "log")
         self.path.write_text(CONFIG.format(directory, self.socket))
         self.config = configuration.load(self.path)
-        self.kind, self.feed = kind, Feed(self.config.feed.endpoint, "one")
+        self.kind = kind
         self.config.archive.private.mkdir(parents=True)
         for number, source in enumerate(self.config.source):
             self._file(source.system, np.random.default_rng(number))
         self._ledger()
         self._stages()
+
+    @contextmanager
+    def daemon(self) -> Iterator[None]:
+        """Hold the archive's lock and publish something every second, as a daemon does."""
+        stopping = threading.Event()
+
+        def publish() -> None:
+            batch = Batch("mdtargets/opens", "counter", STEP, ("MDT0000",), np.array([MIDNIGHT]), np.zeros(1, np.uint32), np.ones(1))
+            with Feed(self.config.feed.endpoint, "one") as feed:
+                while not stopping.wait(1):
+                    feed.poll()
+                    feed.publish("cscratch", batch, MIDNIGHT)
+
+        thread = threading.Thread(target=publish)
+        with ArchiveLock(self.config.archive.lock, owner=self.config.archive.owner):
+            thread.start()
+            try:
+                yield
+            finally:
+                stopping.set()
+                thread.join()
 
     @property
     def address(self) -> str:
