@@ -18,6 +18,7 @@ from tests.bench.web import CONFIG, web
 from tests.support.expected_pixels import TOLERANCE, colour, colour_range, levels
 from tokiod.batch import Batch
 from tokiod.bus.feed import Feed
+from tokiod.simulator.scene import wait_for
 from tokiod.simulator.sources import free_port
 from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
@@ -56,6 +57,8 @@ window.shown.length = 0;
 window.watched = [Math.ceil(from) + 1, 0, Math.max(1, Math.floor(to - from) - 3), height];
 """
 """Watch the pixels of some rows, given as parts of the width, without those that other rows have a part in."""
+COMPLETE = "const picture = document.getElementById('picture'); return !picture || 'complete' in picture.dataset"
+"""Whether the lines below the map are there too: the server works for them."""
 PLACE = "const at = document.getElementById('picture').getBoundingClientRect(); return [at.x, at.y, at.width, at.height]"
 
 
@@ -101,7 +104,8 @@ def _live(place: Path, today: int) -> LiveFile:
 
 
 def _first(browser: Chrome, address: str) -> float:
-    """Return the seconds from the request of a page until its picture is on the screen."""
+    """Return the seconds from the request of a page until its picture is on the screen, once the page before is complete."""
+    wait_for(lambda: bool(browser.execute_script(COMPLETE)), 120, "the page before is not complete")
     browser.get("about:blank")
     browser.get(address)
     while not (found := browser.execute_script("return window.shown.filter(([what]) => what === 'data-drawn').map((one) => one[1])[0]")):

@@ -153,7 +153,8 @@ function follow() {
   events = new EventSource("/api/v1/events");
   const on = (name, action) => events.addEventListener(name, ({ data }) => ((heard = Date.now()), action(JSON.parse(data))));
   on("hello", (state) => ((feed = state.feed), start()));
-  on("feed", (state) => ((feed = state.feed), systems && refresh()));
+  // What is published again may have begun anywhere; a silence changes nothing.
+  on("feed", (state) => ((feed = state.feed), systems && (feed ? refresh() : showState())));
   on("reset", () => systems && refresh());
   on("changed", (change) => {
     if (!systems) return;
