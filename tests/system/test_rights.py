@@ -19,8 +19,10 @@ from user_site import MIDNIGHT, UserSite
 from users import ENVIRONMENT, READERS, SERVICE, USERS, need_users, open_directory, python
 from waiting import PATIENCE, wait_for
 
+from tokiod.cli.commands.keygen import keygen_command
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
+from tokiod.simulator.sources import free_port
 
 pytestmark = pytest.mark.system
 
@@ -37,12 +39,32 @@ def cells(state):
 @pytest.fixture(scope="module")
 def site():
     need_users()
-    with open_directory() as directory, UserSite(directory).running() as made:
+    with open_directory() as directory, UserSite(directory, with_hub(directory)).running() as made:
         jobs = directory / "jobs.csv"
         jobs.write_text(f"jobid,start,end,system\n7,{SPAN[0]},{SPAN[1]},one\n")
         jobs.chmod(0o644)
         shutil.copyfile(Path(__file__).parents[1] / "data" / "ior.darshan", directory / "ior.darshan")
         yield made
+
+
+HUB = """\
+[hub]
+endpoint = "tcp://127.0.0.1:{1}"
+secret_key_file = "{0}/hub.key_secret"
+clients = "{0}/hub-clients"
+[hub.classes]
+compute = ["nid*"]
+"""
+
+
+def with_hub(directory):
+    """Make the keys of a hub, which only the daemon's user may read, and return its section."""
+    (directory / "hub-clients").mkdir()
+    for name, place in (("hub", directory), ("compute", directory / "hub-clients")):
+        keygen_command.main([str(place), name], standalone_mode=False)
+    secret = directory / "hub.key_secret"
+    os.chown(secret, SERVICE, READERS)
+    return HUB.format(directory, free_port())
 
 
 @pytest.fixture
@@ -89,6 +111,7 @@ ENDLESS = {
     "tokiod run": "collectors.ready",
     "tokiod writer": "writer.ready",
     "tokiod feed": "feed.ready",
+    "tokiod hub": "hub.ready",
     "tokiod web": "web.ready",
     "tokiod collectors": "",
 }

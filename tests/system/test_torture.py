@@ -220,7 +220,7 @@ def test_what_was_ever_stored_must_be_there_and_explained_also_when_the_ledger_s
     sound = {one: one.read_bytes() for one in (path, ledger)}
     try:
         with Ledger.open(ledger) as opened:
-            opened.forget(LUSTRE.system, Window(end - 3600, end))
+            opened.forget(LUSTRE.system, Window(end - 3600, end), float(end))
         plant(path, -0.0, LUSTRE.shown)
         score.check(scene, determined=False, stored=its.kept)
         assert (score.lost, score.different) == (1, 0)
