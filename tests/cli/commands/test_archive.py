@@ -213,7 +213,7 @@ def test_an_input_that_is_missing_or_no_database_is_a_sentence_that_names_it(tmp
     assert wrong == (2, "", f"main: {text} is not a SQLite file: archive lmt reads copies of LMT databases in SQLite\n")
 
 
-@pytest.mark.parametrize(("kind", "way_out"), [("lnt", ", did you mean lmt?"), ("nonsense", "; known kinds: ")])
+@pytest.mark.parametrize(("kind", "way_out"), [("lnt", ", did you mean lmt?"), ("xylophone", "; known kinds: ")])
 def test_an_unknown_kind_is_told_with_the_nearest_known_one(kind, way_out, out):
     code, text, err = run(kind, "file", "--output", out)
     assert (code, text) == (2, "")
