@@ -28,17 +28,22 @@ class RemovedChildren:
         self._tree, self._directory = tree, directory
         self._name, self._parse = cpu_parser(version)
         self.seconds: Value | None = None
+        self._read_seconds: Value | None = None
+
+    def read(self, known: set[str]) -> None:
+        """Read the number for growth(). known: names of children that were there, of which no removal was reported yet.
+
+        Raises ChildRemoved if one of them is gone, or a child was removed meanwhile: the number has what it used, so its removal must be
+        known too. The caller waits for its event, and reads again. The same holds if an event comes before the caller calls growth().
+        """
+        self._read_seconds = self._read(known)
 
     def growth(self) -> Value | None:
-        """Return by how much the number grew since the last call; None for the first one, or if the parent is removed too.
+        """Return by how much the number that was read grew since the last call; None for the first, or if the parent is removed too."""
+        before, self.seconds = self.seconds, self._read_seconds
+        return None if before is None or self.seconds is None else self.seconds - before
 
-        Raises ChildRemoved if one of the children was removed meanwhile: the caller must know of all of them, and then calls again.
-        """
-        seconds = self._read()
-        before, self.seconds = self.seconds, seconds
-        return None if before is None or seconds is None else seconds - before
-
-    def _read(self) -> Value | None:
+    def _read(self, known: set[str]) -> Value | None:
         first = self._of_children()
         try:
             own = self._of(self._directory)
@@ -46,7 +51,7 @@ class RemovedChildren:
             # It was removed with its last child.
             return None
         last = self._of_children()
-        if first.keys() != last.keys():
+        if first.keys() != last.keys() or not known <= first.keys():
             raise ChildRemoved
         return own - (sum(first.values()) + sum(last.values())) / 2
 

@@ -86,7 +86,7 @@ class Jobs(Sensor):
             elif self._is_blind or not self.tree.exists(path):
                 # Otherwise inotify is about to report it.
                 self._remove(path)
-        self._settle(readings)
+        self._settle(readings, now)
 
     def heed(self, readings: Readings, now: float) -> None:
         """Take what inotify reports: it must be called soon after `fileno()` becomes readable."""
@@ -94,16 +94,22 @@ class Jobs(Sensor):
             self._begin(readings, now)
             return
         for _ in range(MAX_SETTLING):
-            for number, mask, name in self._inotify.events():
-                if mask & OVERFLOW:
-                    readings.drop("events lost", "inotify's queue was full")
-                    self._scan(readings, now)
-                elif number in self._populations:
-                    self._heed_population(readings, number, mask)
-                elif number in self._directories:
-                    self._heed_directory(readings, now, number, mask, name)
-            if self._settle(readings):
+            self._take_events(readings, now)
+            if self._settle(readings, now):
                 return
+
+    def _take_events(self, readings: Readings, now: float) -> bool:
+        """Take the events that are there; return whether there was any."""
+        events = list(self._inotify.events()) if self._inotify is not None else []
+        for number, mask, name in events:
+            if mask & OVERFLOW:
+                readings.drop("events lost", "inotify's queue was full")
+                self._scan(readings, now)
+            elif number in self._populations:
+                self._heed_population(readings, number, mask)
+            elif number in self._directories:
+                self._heed_directory(readings, now, number, mask, name)
+        return bool(events)
 
     def close(self) -> None:
         for job in self.jobs.values():
@@ -219,17 +225,17 @@ class Jobs(Sensor):
         if (parent := os.path.dirname(path)) in self._parents:
             self._removed.setdefault(parent, []).append(job)
 
-    def _settle(self, readings: Readings) -> bool:
+    def _settle(self, readings: Readings, now: float) -> bool:
         """Report the jobs that are removed; return whether all are.
 
         If one of those removed together was not read after its end, its parent knows what it used; of several it knows the sum alone.
+        Those that were removed until the parent was read are removed together: their events are taken before the sum is divided.
         """
-        for parent, removed in list(self._removed.items()):
-            try:
-                growth = self._parents[parent].growth()
-            except ChildRemoved:
-                continue
-            del self._removed[parent]
+        read = [parent for parent in self._removed if self._read_removed(parent)]
+        if read and self._take_events(readings, now):
+            return False
+        for parent in read:
+            growth, removed = self._parents[parent].growth(), self._removed.pop(parent)
             missed = [job for job in removed if job is None or not job.is_exact]
             if growth is not None and len(missed) == 1 and missed[0] is not None:
                 known = sum(job.last[CPU] for job in removed if job is not None and job.is_exact)
@@ -241,6 +247,15 @@ class Jobs(Sensor):
             if not self.tree.exists(parent):
                 del self._parents[parent]
         return not self._removed
+
+    def _read_removed(self, parent: str) -> bool:
+        """Read what the removed children of a parent have used; return False if one was removed whose event is still to come."""
+        known = {os.path.basename(path) for path in self.jobs if os.path.dirname(path) == parent}
+        try:
+            self._parents[parent].read(known)
+        except ChildRemoved:
+            return False
+        return True
 
     def _end(self, readings: Readings, job: JobCgroup) -> None:
         job.close()
