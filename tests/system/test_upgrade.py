@@ -157,8 +157,9 @@ def test_verify_names_a_sealed_day_whose_cells_follow_the_older_rule_and_a_force
     assert sum(sum(counts.values()) for one in told["differing"] for counts in one["datasets"].values()) == 2
     assert len(told["outdated"]) == 1
     scene.start_daemon()
+    wait_for(lambda: '"collectors.ready"' in scene.log.read_text(), 60, "the daemon does not start")
     done = tokioctl(scene, *command[1:])
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + scene.log.read_text()
     assert scene.stop_daemon() == 0
     assert not is_of_0_1_0(yesterday)
     done = tokioctl(scene, "verify", "demo-lmt", start, end, *clock)
