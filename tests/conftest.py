@@ -22,8 +22,8 @@ settings.register_profile("explore", deadline=None, print_blob=True)
 settings.register_profile("unshrunk", deadline=None, derandomize=True, report_multiple_bugs=False, phases=[Phase.explicit, Phase.generate])
 settings.load_profile("tokiod")
 
-# The shipped suite is not below tests/: its failures show the compared values too.
-pytest.register_assert_rewrite("tokiod.testing.collector_contract")
+# The shipped suites are not below tests/: their failures show the compared values too.
+pytest.register_assert_rewrite("tokiod.testing.collector_contract", "tokiod.testing.sink_contract")
 
 # A shell that starts pytest in the background makes it ignore SIGINT, and so do the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,14 +11,15 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 import msgspec
 
+from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
 from tokiod.config import plugins
 from tokiod.config.load import Config
 from tokiod.config.watched_folder import Watched
 from tokiod.units import Duration, DurationOrNever, Size
 
-RELOAD, RESTARTING = "reload", "reload (the processes restart)"
-"""What makes a change take effect: of a source, of all other keys."""
+RELOAD, RESTARTING, SINK = "reload", "reload (the processes restart)", "reload of the sink"
+"""What makes a change take effect: of a source, of most other keys, of a sink."""
 _HEAD = """\
 # Configuration
 
@@ -107,22 +108,34 @@ class Section:
 
 def sections() -> list[Section]:
     """Return all tables, in the order of the page. Raises KeyError for a key without an explanation."""
-    tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name != "source"}
-    found = [Section("Top level", "", entries(Config, RESTARTING, skip={*filter(tables.get, tables), "source"}))]
+    tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name not in {"source", "sink"}}
+    found = [Section("Top level", "", entries(Config, RESTARTING, skip={*filter(tables.get, tables), "source", "sink"}))]
     found += [Section(f"[{name}]", _TABLES[name], entries(struct, RESTARTING)) for name, struct in tables.items() if struct]
-    common = {field.name: field for field in msgspec.structs.fields(SourceConfig)}
+    common = {field.name for field in msgspec.structs.fields(SourceConfig)}
     text = "One section for each source. Several sources may fill one system, each with its own datasets."
     found.append(Section("[[source]]", text, entries(SourceConfig, RELOAD)))
-    for kind in plugins.kinds():
-        struct = plugins.load(kind).Config
-        same = {field.name for field in msgspec.structs.fields(struct) if field.name in common and field.type == common[field.name].type}
-        text = f"In addition to the keys of every source; config/{kind}.toml is an example section."
-        found.append(Section(f'[[source]] of kind = "{kind}"', text, entries(struct, RELOAD, skip=same)))
+    found += _of_kinds("source", SourceConfig, plugins.SOURCES, RELOAD)
     text = (
         "A section with `watch` collects files of its kind instead. It has the keys name, kind and system, those below, and the options of "
         "`tokioctl archive KIND` as keys. See docs/watch.md."
     )
-    return [*found, Section("[[source]] of a watched folder", text, entries(Watched, RELOAD, skip=set(common)))]
+    found.append(Section("[[source]] of a watched folder", text, entries(Watched, RELOAD, skip=common)))
+    found.append(
+        Section("[[sink]]", "One section for each sink, which `tokiod sink NAME` runs. See docs/sinks.md.", entries(SinkConfig, SINK))
+    )
+    return found + _of_kinds("sink", SinkConfig, plugins.SINKS, SINK)
+
+
+def _of_kinds(name: str, common: type[msgspec.Struct], family: plugins.Family, effect: str) -> list[Section]:
+    """Return the sections of the own keys of each kind of source, or of sink. common: what their structs add to."""
+    directory = "config/sinks" if name == "sink" else "config"
+    known, found = {field.name: field for field in msgspec.structs.fields(common)}, []
+    for kind in family.kinds():
+        struct = family.load(kind).Config
+        same = {field.name for field in msgspec.structs.fields(struct) if field.name in known and field.type == known[field.name].type}
+        text = f"In addition to the keys of every {name}; {directory}/{kind}.toml is an example section."
+        found.append(Section(f'[[{name}]] of kind = "{kind}"', text, entries(struct, effect, skip=same)))
+    return found
 
 
 def entries(struct: type[msgspec.Struct], effect: str, skip: set[str] = frozenset()) -> list[Entry]:  # type: ignore[assignment]

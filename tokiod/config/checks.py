@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
+    from tokiod.change_sink import SinkConfig
     from tokiod.collector import SourceConfig
     from tokiod.config.toml_lines import Key
 
@@ -223,6 +224,21 @@ def sources(configs: Mapping[Key, SourceConfig], whole: Container[Key]) -> Itera
             yield from _rivals(one, two, first, second)
             if first in whole and second in whole:
                 yield from _out_of_step(one, two, first, second)
+
+
+def sinks(configs: Mapping[Key, SinkConfig], systems: AbstractSet[str]) -> Iterator[Fault]:
+    """Check the sinks: that their names differ, that their systems exist, and the checks of their kinds. systems: those that are known."""
+    for key, config in configs.items():
+        if not NAME.fullmatch(config.name):
+            yield Fault((*key, "name"), f"expected letters, digits, '_', '.' and '-', a letter or digit first, got {config.name!r}")
+        for system in config.systems:
+            if system not in systems:
+                yield Fault((*key, "systems"), f"no source fills the system {system!r}{nearest(system, systems)}")
+        for fault in config.faults():
+            yield _of_plugin(fault, type(config).__struct_fields__, key)
+    for (first, one), (second, two) in combinations(configs.items(), 2):
+        if one.name == two.name:
+            yield Fault((*second, "name"), "another sink has the same name", (*first, "name"))
 
 
 def _exists(zone: str) -> bool:

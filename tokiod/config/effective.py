@@ -26,14 +26,16 @@ def lines(path: Path, text: str, config: Config) -> Iterator[str]:
     """Yield the lines. path, text: of the file that the configuration was read from."""
     known = toml_lines.places(text)
     tables = {name: value for name in config.__struct_fields__ if isinstance(value := getattr(config, name), msgspec.Struct)}
-    plain = [name for name in config.__struct_fields__ if name not in tables and name != "source" and getattr(config, name) is not None]
+    sections = {"source": config.source, "sink": config.sink}
+    plain = [name for name in config.__struct_fields__ if name not in tables and name not in sections and getattr(config, name) is not None]
     for name in plain:
         yield _line(path, known, (name,), getattr(config, name))
     for name, table in tables.items():
         yield from ("", f"[{name}]", *(_line(path, known, (name, key), getattr(table, key)) for key in _set_keys(table)))
-    for index, source in enumerate(config.source):
-        yield from ("", "[[source]]")
-        yield from (_line(path, known, ("source", index, key), getattr(source, key)) for key in _set_keys(source))
+    for name, of_kinds in sections.items():
+        for index, section in enumerate(of_kinds):
+            yield from ("", f"[[{name}]]")
+            yield from (_line(path, known, (name, index, key), getattr(section, key)) for key in _set_keys(section))
 
 
 def _set_keys(table: msgspec.Struct) -> Iterator[str]:

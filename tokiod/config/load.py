@@ -2,16 +2,17 @@
 
     tokiod.toml:14: source cscratch-lmt: window: expected a time span, written like "30s", "5m", "1h" or "90d", got 30
 
-The struct of a [[source]] section comes from the plugin of its `kind`, so a new kind changes nothing here.
+The struct of a [[source]] or [[sink]] section comes from the plugin of its `kind`, so a new kind changes nothing here.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
 from tokiod.config import checks, plugins, site
 from tokiod.config import convert as shape
@@ -26,12 +27,13 @@ from tokiod.units import Duration, Size
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tokiod.config.convert import Fault
     from tokiod.config.toml_lines import Key
     from tokiod.window import Day
 
+T = TypeVar("T")
 
 CONTROL_SOCKET, FEED_INNER_SOCKET, HUB_INNER_SOCKET = "control", "feed.in", "hub"
 """Names of the daemon's sockets in the directory of the bus."""
@@ -267,6 +269,15 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     web: WebConfig = WebConfig()
     site: SiteConfig = SiteConfig()
     source: tuple[SourceConfig, ...] = ()
+    sink: tuple[SinkConfig, ...] = ()
+    sink_state: Annotated[
+        Path,
+        option(
+            "The directory in which each sink has a directory of its name, for its cursor and its state.",
+            values="an absolute path",
+            effect="restart of the sinks",
+        ),
+    ] = Path("/var/lib/tokiod-sinks")
     secrets: Annotated[
         Path,
         option(
@@ -324,6 +335,10 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
 _NOT_POLLED = "a source with `watch` collects files and is not polled"
 
 
+class _UnknownSinkKind(SinkConfig, frozen=True):
+    """A section with an unknown kind: options of its kind are ignored."""
+
+
 class _UnknownKind(SourceConfig, frozen=True):
     """A section with an unknown kind: options of its kind are ignored, and it fills no dataset."""
 
@@ -343,14 +358,22 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     """Return the text and the content of a configuration file, see load()."""
     text, document = places.read(path)
     sources: dict[Key, SourceConfig] = {}
+    sinks: dict[Key, SinkConfig] = {}
 
-    def sections(value: Any, key: Key) -> shape.Shaped:
-        faults = _sources(value, key, sources)
+    def source_sections(value: Any, key: Key) -> shape.Shaped:
+        faults = _sections(value, key, _source, sources)
         return tuple(sources.values()), faults
 
-    values, faults = shape.fields(document, Config, (), {"source": sections})
+    def sink_sections(value: Any, key: Key) -> shape.Shaped:
+        faults = _sections(value, key, _sink, sinks)
+        return tuple(sinks.values()), faults
+
+    values, faults = shape.fields(document, Config, (), {"source": source_sections, "sink": sink_sections})
     whole = sources.keys() - {fault.key[:2] for fault in faults}
     faults += _meaning(values, sources, whole)
+    faults += checks.sinks(sinks, {one.system for one in sources.values()} | values.get(site.KEY, SiteConfig()).systems)
+    if not (state := values.get("sink_state", Path("/"))).is_absolute():
+        faults.append(shape.Fault(("sink_state",), f"expected an absolute path, got {str(state)!r}"))
     if faults:
         raise ConfigError(_lines(path, text, document, faults))
     config = Config(**values)
@@ -379,20 +402,38 @@ def warnings(config: Config) -> list[str]:
             found.append(f"source {source.name}: no agents can connect: set endpoint, secret_key_file, clients and classes in [hub]")
         size = checks.size_warning(source, config.archive.max_columns)
         found += [f"source {source.name}: {warning}" for warning in (*source.warnings(), *filter(None, [size]))]
-    return found
+    return found + [f"sink {sink.name}: {warning}" for sink in config.sink for warning in sink.warnings()]
 
 
-def _sources(sections: object, key: Key, sources: dict[Key, SourceConfig]) -> list[Fault]:
+def _sections(sections: object, key: Key, convert: Callable[[Any, Key], tuple[T | None, list[Fault]]], found: dict[Key, T]) -> list[Fault]:
+    """Convert the sections of sources, or of sinks, into `found`."""
     if not isinstance(sections, list):
-        return [shape.Fault(key, f"write [[source]], with two brackets: one section for each source (got {shape.toml_type(sections)})")]
+        (name,) = key
+        return [shape.Fault(key, f"write [[{name}]], with two brackets: one section for each {name} (got {shape.toml_type(sections)})")]
     faults: list[Fault] = []
     for index, section in enumerate(sections):
         at = (*key, index)
-        config, wrong = _source(section, at)
+        config, wrong = convert(section, at)
         faults += wrong
         if config is not None:
-            sources[at] = config
+            found[at] = config
     return faults
+
+
+def _sink(section: Any, key: Key) -> tuple[SinkConfig | None, list[Fault]]:
+    """Convert a section by its kind, as _source() does."""
+    faults = list(shape.secrets_in_urls(section, key))
+    struct: type[SinkConfig] = _UnknownSinkKind
+    if isinstance(section, dict) and isinstance(section.get("kind"), str):
+        try:
+            struct = plugins.load_sink(section["kind"]).Config
+        except ConfigError as error:
+            faults += [shape.Fault((*key, "kind"), fault) for fault in error.faults]
+    if struct is _UnknownSinkKind and isinstance(section, dict):
+        section = {name: section[name] for name in section if name in SinkConfig.__struct_fields__}
+    values, wrong = shape.fields(section, struct, key)
+    config, refused = shape.build(struct, values, key)
+    return config, [*faults, *(wrong or refused)]
 
 
 def _source(section: Any, key: Key) -> tuple[SourceConfig | None, list[Fault]]:
@@ -461,8 +502,8 @@ def _where(document: dict[str, Any], key: Key) -> str:
     """Format a key for a message: `source cscratch-lmt: window: `."""
     head, rest = key[:1], key[1:]
     words = [shape.label(head)]
-    if head == ("source",) and rest:
-        words = [f"source {_name(document['source'][rest[0]], rest[0])}"]
+    if head in {("source",), ("sink",)} and rest:
+        words = [f"{head[0]} {_name(document[head[0]][rest[0]], rest[0])}"]
         rest = rest[1:]
     return "".join(f"{word}: " for word in [*words, shape.label(rest)] if word)
 

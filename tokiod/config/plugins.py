@@ -1,11 +1,12 @@
 """The kinds of sources: the packages in collectors/, and the entry points `tokiod.collectors` of other distributions.
 
-Nothing lists the kinds. An entry point names a module (or an object) with the same parts as a package in collectors/:
+The kinds of sinks are found in the same way: the packages in sinks/, and the entry points `tokiod.sinks`. Nothing lists the
+kinds. An entry point names a module (or an object) with the same parts as a package in collectors/:
 
     [project.entry-points."tokiod.collectors"]
     ost_files = "tokiod_ost_files"
 
-A kind that can't be loaded is an error for the sources of that kind alone.
+A kind that can't be loaded is an error for the sources, or the sinks, of that kind alone.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import collectors
+import sinks
 from tokiod.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tokiod.change_sink import SinkPlugin
     from tokiod.collector import Plugin, RawSource, Site, SourceConfig
 
-ENTRY_POINTS = "tokiod.collectors"
-_PARTS = ("Config", "Saved", "live", "saved")
 _is_kind = re.compile(r"[A-Za-z][A-Za-z0-9_]*").fullmatch
 
 
@@ -50,32 +53,73 @@ class Provider:
         return loaded
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What has kinds. package: whose modules are kinds, but for `others`; parts: that the module of a kind has."""
+
+    noun: str
+    package: ModuleType
+    entry_points: str
+    parts: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    def kinds(self) -> list[str]:
+        """Return the known kinds in alphabetical order, without importing them."""
+        return sorted(self._providers())
+
+    def load(self, kind: str) -> Any:
+        """Return the plugin of a kind.
+
+        Raises ConfigError for an unknown kind, one that several distributions provide, one that can't be imported, and one that lacks a
+        part of a plugin.
+        """
+        known, noun = self._providers(), self.noun
+        if kind not in known:
+            raise ConfigError([f"unknown {noun} kind {kind!r}{_instead(kind, sorted(known))}"])
+        provider, *others = known[kind]
+        if others:
+            raise ConfigError([f"{noun} kind {kind!r} is provided more than once, by {' and '.join(map(str, known[kind]))}: uninstall one"])
+        if not _is_kind(kind):
+            raise ConfigError([f"{noun} kind {kind!r} of {provider}: its name must be letters, digits and underscores"])
+        try:
+            plugin = provider.load()
+        except Exception as error:  # a plugin is foreign code: any error of its import is reported and stops nothing else
+            raise ConfigError([f"{noun} kind {kind!r} of {provider} cannot be imported: {type(error).__name__}: {error}"]) from error
+        if missing := [part for part in self.parts if not hasattr(plugin, part)]:
+            raise ConfigError([f"{noun} kind {kind!r} of {provider} is not a plugin: it has no {', '.join(missing)}"])
+        return plugin
+
+    def _providers(self) -> dict[str, list[Provider]]:
+        """Return who provides each kind."""
+        found: dict[str, list[Provider]] = {}
+        places = tuple((place, _changed(place)) for place in sys.path)
+        for provider in (*self._built_in(), *_from_distributions(self.entry_points, places)):
+            found.setdefault(provider.kind, []).append(provider)
+        return found
+
+    def _built_in(self) -> list[Provider]:
+        names = [module.name for module in pkgutil.iter_modules(self.package.__path__) if not module.name.startswith("_")]
+        return [Provider(name, f"{self.package.__name__}.{name}") for name in names if name not in self.others]
+
+
+SOURCES = Family("source", collectors, "tokiod.collectors", ("Config", "Saved", "live", "saved"))
+SINKS = Family("sink", sinks, "tokiod.sinks", ("Config", "sink"), others=("tts",))
+"""sinks.tts is the archive, which the writer fills."""
+
+
 def kinds() -> list[str]:
-    """Return the known kinds in alphabetical order, without importing them."""
-    return sorted(_providers())
+    """Return the known kinds of sources in alphabetical order, without importing them."""
+    return SOURCES.kinds()
 
 
 def load(kind: str) -> Plugin:
-    """Return the plugin of a kind.
+    """Return the plugin of a kind of source. Raises as Family.load()."""
+    return cast("Plugin", SOURCES.load(kind))
 
-    Raises ConfigError for an unknown kind, one that several distributions provide, one that can't be imported, and one that lacks a part
-    of a plugin.
-    """
-    known = _providers()
-    if kind not in known:
-        raise ConfigError([f"unknown source kind {kind!r}{_instead(kind, sorted(known))}"])
-    provider, *others = known[kind]
-    if others:
-        raise ConfigError([f"source kind {kind!r} is provided more than once, by {' and '.join(map(str, known[kind]))}: uninstall one"])
-    if not _is_kind(kind):
-        raise ConfigError([f"source kind {kind!r} of {provider}: its name must be letters, digits and underscores"])
-    try:
-        plugin = provider.load()
-    except Exception as error:  # a plugin is foreign code: any error of its import is reported and stops nothing else
-        raise ConfigError([f"source kind {kind!r} of {provider} cannot be imported: {type(error).__name__}: {error}"]) from error
-    if missing := [part for part in _PARTS if not hasattr(plugin, part)]:
-        raise ConfigError([f"source kind {kind!r} of {provider} is not a plugin: it has no {', '.join(missing)}"])
-    return cast("Plugin", plugin)
+
+def load_sink(kind: str) -> SinkPlugin:
+    """Return the plugin of a kind of sink. Raises as Family.load()."""
+    return cast("SinkPlugin", SINKS.load(kind))
 
 
 def raw_source(config: SourceConfig, site: Site) -> RawSource:
@@ -86,19 +130,6 @@ def raw_source(config: SourceConfig, site: Site) -> RawSource:
     return cast("RawSource", make(config, site))
 
 
-def _providers() -> dict[str, list[Provider]]:
-    """Return who provides each kind."""
-    found: dict[str, list[Provider]] = {}
-    for provider in (*_built_in(), *_from_distributions(tuple((place, _changed(place)) for place in sys.path))):
-        found.setdefault(provider.kind, []).append(provider)
-    return found
-
-
-def _built_in() -> list[Provider]:
-    names = [module.name for module in pkgutil.iter_modules(collectors.__path__) if not module.name.startswith("_")]
-    return [Provider(name, f"{collectors.__name__}.{name}") for name in names]
-
-
 def _changed(place: str) -> int:
     """Return when a directory of sys.path changed, 0 where there is none: an installation changes it."""
     try:
@@ -107,20 +138,20 @@ def _changed(place: str) -> int:
         return 0
 
 
-@lru_cache(maxsize=1)
-def _from_distributions(places: tuple[tuple[str, int], ...]) -> list[Provider]:
+@lru_cache(maxsize=2)
+def _from_distributions(group: str, places: tuple[tuple[str, int], ...]) -> list[Provider]:
     """Return the entry points of the distributions in the directories of sys.path, each given with the time of its last change."""
-    if not any(_mentions_entry_points(path) for place, _ in places for path in Path(place).glob("*-info/entry_points.txt")):
+    if not any(_mentions(group, path) for place, _ in places for path in Path(place).glob("*-info/entry_points.txt")):
         return []
     from importlib.metadata import entry_points  # noqa: PLC0415 - 30 ms, for installations with other kinds
 
-    found = entry_points(group=ENTRY_POINTS)
+    found = entry_points(group=group)
     return [Provider(one.name, one.value, f"{one.dist.name} {one.dist.version}" if one.dist else "unknown") for one in found]
 
 
-def _mentions_entry_points(path: Path) -> bool:
+def _mentions(group: str, path: Path) -> bool:
     try:
-        return ENTRY_POINTS.encode() in path.read_bytes()
+        return group.encode() in path.read_bytes()
     except OSError:
         return False
 
