@@ -70,10 +70,11 @@ class _Bins:
 
     def of(self, stretch: Stretch, rows: slice) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the bins that rows of a stretch are in, and the first row of each within `rows`."""
-        times = stretch.start - self.matrix.start + self.matrix.step * np.arange(rows.start, rows.stop)
-        bins = times // self.seconds
-        edges = np.flatnonzero(np.diff(bins, prepend=-1))
-        return bins[edges], edges
+        first = stretch.start - self.matrix.start + self.matrix.step * rows.start
+        last = first + self.matrix.step * (rows.stop - 1 - rows.start)
+        # Arithmetic on bins, not on rows: a chunk has one bin where it has 720 rows. No bin is shorter than a row, so none is empty.
+        bins = np.arange(first // self.seconds, last // self.seconds + 1)
+        return bins, np.maximum(-((first - bins * self.seconds) // self.matrix.step), 0)
 
 
 def _folded(bins: _Bins, how: str) -> Values:
@@ -94,7 +95,7 @@ def _folded(bins: _Bins, how: str) -> Values:
         return at, fold.reduceat(cells, edges, axis=0) if needs_totals else None, found
 
     for columns, (at, total, found) in _pieces(bins.matrix, work):
-        place = np.ix_(at, columns)
+        place = at[:, np.newaxis], columns
         if total is not None:
             totals[place] = fold(totals[place], total)
         if found is not None:
