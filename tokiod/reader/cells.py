@@ -271,17 +271,24 @@ def _bands(width: int, chunk: int, columns: NDArray[np.intp] | None) -> Iterator
 
 
 _pool: ThreadPoolExecutor | None = None
+_threads = THREADS
+
+
+def use_one_thread() -> None:
+    """Read in the calling thread alone, in this process: one of several that share the cores."""
+    global _threads  # noqa: PLW0603 - threads are shared by all readers of a process
+    _threads = 1
 
 
 def in_threads(work: Callable[[Piece], T], pieces: list[Piece]) -> Iterator[T]:
     """Yield work(piece) in order, computed in THREADS threads where there is enough of it."""
-    if len(pieces) <= THREADS:
+    if _threads == 1 or len(pieces) <= _threads:
         return map(work, pieces)
     global _pool  # noqa: PLW0603 - threads are shared by all readers of a process, and a forked child has none
     if _pool is None:
-        _pool = ThreadPoolExecutor(THREADS, "tokiod-reader")
+        _pool = ThreadPoolExecutor(_threads, "tokiod-reader")
     # Several at once: to hand one over takes as long as to inflate a small one.
-    size = max(1, min(MAX_PIECES, len(pieces) // (2 * THREADS)))
+    size = max(1, min(MAX_PIECES, len(pieces) // (2 * _threads)))
     groups = [pieces[first : first + size] for first in range(0, len(pieces), size)]
     return chain.from_iterable(_pool.map(lambda group: [work(piece) for piece in group], groups))
 

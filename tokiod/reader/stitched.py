@@ -118,13 +118,14 @@ class Stitched:
         numbers, drops_rows = _selected(slice(None) if rows is Ellipsis else rows, self.rows)
         chosen, drops_columns = _selected(self._numbers(slice(None) if columns is Ellipsis else columns), len(self.columns))
         first, last = (int(min(numbers)), int(max(numbers)) + 1) if len(numbers) else (0, 0)
-        whole = isinstance(chosen, range) and chosen == range(len(self.columns))
-        distinct, inverse = np.unique(np.asarray(chosen, np.intp), return_inverse=True)
-        values = self.read(first, last, None if whole else distinct)
+        if isinstance(chosen, range) and chosen == range(len(self.columns)):
+            values = self.read(first, last)
+        else:
+            distinct, inverse = np.unique(np.asarray(chosen, np.intp), return_inverse=True)
+            values = self.read(first, last, distinct)
+            values = values if np.array_equal(inverse, np.arange(len(distinct))) else values[:, inverse]
         if not (isinstance(numbers, range) and numbers.step == 1):
             values = values[np.asarray(numbers, np.intp) - first]
-        if not whole and not np.array_equal(inverse, np.arange(len(distinct))):
-            values = values[:, inverse]
         values = values[:, 0] if drops_columns else values
         return values[0] if drops_rows else values
 
@@ -196,6 +197,8 @@ class Stitched:
 
     def _chosen(self, names: tuple[str, ...], columns: Columns | None) -> tuple[Columns, Columns | None]:
         """Return the places of a file's columns in the result, in order, and their numbers in the file (None: all, in the file's order)."""
+        if columns is None and names == self.columns:
+            return np.arange(len(names)), None
         places = self._places(names)
         if columns is not None:
             result = np.full(len(self.columns), -1, np.intp)

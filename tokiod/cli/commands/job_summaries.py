@@ -14,6 +14,7 @@ from tokiod.analysis.job import summarize_job
 from tokiod.cli.common.base import Failed
 from tokiod.errors import TokiodError
 from tokiod.reader.archive import Archive
+from tokiod.reader.cells import use_one_thread
 from tokiod.reader.part import OpenParts
 from tokiod.reader.span import Span
 
@@ -95,6 +96,7 @@ _of_process: list[_Summarizer] = []
 def _begin_process(summarizer: _Summarizer) -> None:
     # Ctrl-C reaches all processes; the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    use_one_thread()
     _of_process.append(summarizer)
 
 
