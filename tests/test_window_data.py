@@ -1,14 +1,11 @@
 """Data of a window that is not a matrix: rows of tables."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
 from tokiod.archive.layout import single
-from tokiod.bus.sender import Sender
 from tokiod.errors import Refusal
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Window
@@ -16,7 +13,7 @@ from tokiod.window_data import Collected, TableRows, WindowMeta
 
 ROWS = TableRows("jobs/operations", ("time", "writes"), (np.array([600, 601]), np.array([7, 8])))
 COLLECTED = Collected(WindowMeta("a", "jobstats", "fs", Window(600, 660)), [], [ROWS])
-SENTENCE = "kind 'jobstats' returned rows of a table (jobs/operations), which can't be stored yet"
+SENTENCE = "kind 'jobstats' returned rows of a table (jobs/operations), which TTS files don't hold"
 
 
 def test_rows_have_one_array_for_each_column():
@@ -35,15 +32,6 @@ def test_rows_have_one_array_for_each_column():
 def test_rows_that_do_not_fit_their_columns_are_refused(columns, lengths, sentence):
     with pytest.raises(ValueError, match=sentence):
         TableRows("jobs/operations", columns, tuple(np.arange(length) for length in lengths))
-
-
-def test_the_bus_refuses_a_window_with_rows_at_once_and_for_good(tmp_path):
-    async def main():
-        answer = await Sender(f"ipc://{tmp_path}/bus").submit(COLLECTED)
-        return answer.result()
-
-    refusal = asyncio.run(main())
-    assert (str(refusal), refusal.when) == (SENTENCE, "never")
 
 
 def test_a_sink_refuses_a_window_with_rows_and_creates_no_file(tmp_path):

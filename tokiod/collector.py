@@ -15,7 +15,7 @@ It has three parts that can be tested alone: fetch (awaitable: raw bytes or rows
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads annotations
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
@@ -66,6 +66,7 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     polled: collected window by window; False for watched folders, whose files are collected as they arrive.
     replayable: as in Collector. Data of other sources can't be collected again, so the ledger syncs each of its transactions.
     units: of the kind's datasets that it measures in other units than tokiod.tts.schema.UNITS.
+    tables: logical names of the tables that the kind fills; its windows then hold rows and no batches, and live polling alone fills them.
     selected_by: the kind's keys that select what is collected, which an administrator of an empty source should check.
     needs_hub: it asks the hub of the nodes, Site.hub.
     """
@@ -74,6 +75,7 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     polled: ClassVar[bool] = True
     replayable: ClassVar[bool] = True
     units: ClassVar[Mapping[str, str]] = {}
+    tables: ClassVar[frozenset[str]] = frozenset()
     selected_by: ClassVar[tuple[str, ...]] = ()
 
     name: Annotated[
@@ -175,10 +177,11 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
 class SavedOptions(msgspec.Struct, kw_only=True, frozen=True):
     """How to read a kind's saved files; each kind's Saved adds its own, as options of `archive` and as keys next to `watch`.
 
-    units: as in SourceConfig; example: inputs and own options of an example in the help of `archive`.
+    units, tables: as in SourceConfig; example: inputs and own options of an example in the help of `archive`.
     """
 
     units: ClassVar[Mapping[str, str]] = {}
+    tables: ClassVar[frozenset[str]] = frozenset()
     example: ClassVar[str] = ""
 
     @property
@@ -250,6 +253,15 @@ class Collector(Protocol):
 
     async def close(self) -> None:
         """Close connections and files; the collector is not used again."""
+        ...
+
+
+@runtime_checkable
+class NotesStored(Protocol):
+    """A collector that must know which of its windows are stored: what it returned in others, it returns in a later window again."""
+
+    def note_stored(self, window: Window) -> None:
+        """Take a window for stored, in the file and in the ledger."""
         ...
 
 
@@ -354,4 +366,4 @@ async def collect_window(
     async with asyncio.timeout(seconds):
         data = await collector.collect(window)
     meta = WindowMeta(origin.name, origin.kind, origin.system, window, data.records, data.dropped, extent)
-    return Collected(meta, data.batches, data.tables)
+    return Collected(meta, data.batches, data.tables, data.trouble)

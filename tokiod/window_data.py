@@ -26,13 +26,15 @@ JOB_TABLE = "jobs/operations"
 JOB_COLUMNS = ("time", "target", "job", "begin", "last", "ended")
 """Its first columns: i8 epoch seconds of the poll; S, the target or node; S, what job_key() returns; i8 epoch nanoseconds of the counts'
 begin (-1 if unknown) and of the job's last operation; i8 1 where the target removed the job. The others are counts, i8."""
-JOB_PARTS = ("job", "user", "command", "node")
+JOB_PARTS = ("job", "user", "command", "node", "id")
+"""Of a job: what its format names, and the whole id, printable; stored is a keyed hash of that, which keeps ids apart."""
 SEPARATOR = "\x1f"
 
 
 def job_key(*parts: str | None) -> bytes:
-    """Return what identifies a job on a target, from its JOB_PARTS: printable ASCII, joined."""
-    return SEPARATOR.join(part or "" for part in parts).encode("ascii")
+    """Return what identifies a job on a target, from its JOB_PARTS, the last of which may be left out: printable ASCII, joined."""
+    given = [part or "" for part in parts]
+    return SEPARATOR.join([*given, *[""] * (len(JOB_PARTS) - len(given))]).encode("ascii")
 
 
 def job_parts(key: bytes) -> dict[str, str]:
@@ -75,13 +77,15 @@ class WindowData:
     batches: at most one per dataset; no batch, or batches without cells, mean that the source is past this window and has no data.
     records: how many of the source's records were read, including the dropped ones, to be compared with Collector.count() later; None
     where the source can't count. dropped: records that gave no cell, by reason.
-    tables: rows of the tables that the kind declares, at most one TableRows of each; a window with rows is refused so far.
+    tables: rows of the tables that the kind declares (SourceConfig.tables), one TableRows of each, also without rows.
+    trouble: what is missing of it and why, in a sentence that status shows, while the rest is whole.
     """
 
     batches: Sequence[Batch] = ()
     records: int | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableRows] = ()
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,12 @@ class WindowMeta:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collected:
-    """One collected window of one source on its way into a sink."""
+    """One collected window of one source on its way into a sink. trouble: as in WindowData; it does not cross the bus."""
 
     meta: WindowMeta
     batches: Sequence[Batch]
     tables: Sequence[TableRows] = ()
+    trouble: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -134,6 +139,6 @@ class Collected:
 
 
 def tables_unstored(collected: Collected) -> Refusal:
-    """Return the refusal of a window that has rows of tables, which neither the bus nor a sink can store yet."""
+    """Return the refusal of a window that has rows of tables, by a sink that stores only matrices."""
     names = ", ".join(sorted({rows.table for rows in collected.tables}))
-    return Refusal(f"kind {collected.meta.kind!r} returned rows of a table ({names}), which can't be stored yet", "never")
+    return Refusal(f"kind {collected.meta.kind!r} returned rows of a table ({names}), which TTS files don't hold", "never")

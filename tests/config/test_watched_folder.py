@@ -42,7 +42,7 @@ def test_every_kind_can_be_watched_for_without_a_word_of_where_its_live_source_i
     assert isinstance(source, Watched)
     assert (source.watch, source.polled) == ("/var/spool/lmt", False)
     assert source.step == source.options.step >= 1
-    assert source.datasets()
+    assert source.datasets() or source.tables
     assert source.options == plugins.load(kind).Saved()
 
 

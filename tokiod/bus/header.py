@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 FRAMES = 6
 ROWS_FRAMES = 4
+TABLE_FRAMES = 3
 
 Frame = bytes | memoryview
 
@@ -32,6 +33,9 @@ Name = Annotated[str, msgspec.Meta(max_length=200)]
 """What _is_name matches; of a dataset, _is_dataset. Checked once, not per message."""
 Epoch = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=200)]
+ColumnName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9_.]*\Z", max_length=60)]
+Width = Annotated[int, msgspec.Meta(ge=0, le=4096)]
+"""Of a table's column: 0 for numbers, else the bytes of its text."""
 """These types bound an external client's header: valid file names, printable words, numbers that fit both a float and an int64, times
 before the end of the year 9999."""
 
@@ -84,6 +88,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: Rows | None = None
     piece: Piece | None = None
     stored: Stored | None = None
+    table: dict[ColumnName, Width] | None = None
 
 
 _json_to_header = msgspec.json.Decoder(Header).decode
@@ -104,8 +109,8 @@ def decode_header(frames: Sequence[Frame]) -> Header:
 
     Raises Malformed for an invalid number of frames, header, version or topic.
     """
-    if len(frames) not in (2, ROWS_FRAMES, FRAMES):
-        raise Malformed("frames", f"{len(frames)} frames, expected 2, {ROWS_FRAMES} or {FRAMES}")
+    if len(frames) not in (2, TABLE_FRAMES, ROWS_FRAMES, FRAMES):
+        raise Malformed("frames", f"{len(frames)} frames, expected 2, {TABLE_FRAMES}, {ROWS_FRAMES} or {FRAMES}")
     try:
         header = _json_to_header(frames[1])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -114,6 +119,8 @@ def decode_header(frames: Sequence[Frame]) -> Header:
         raise Malformed("version", f"version {header.version}, expected {VERSION}")
     if (header.rows is None) == (len(frames) == ROWS_FRAMES):
         raise Malformed("frames", f"{len(frames)} frames, expected {ROWS_FRAMES} with whole rows in the header, and only then")
+    if (header.table is None) == (len(frames) == TABLE_FRAMES):
+        raise Malformed("frames", f"{len(frames)} frames, expected {TABLE_FRAMES} for rows of a table, and only then")
     if header.piece is not None:
         _check_names(header.piece.source, header.piece.kind)
     if bytes(frames[0]) != checked_topic(header.system, header.dataset):

@@ -17,7 +17,7 @@ from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
 from tokiod.bus.header import Piece, decode_header
 from tokiod.errors import Malformed, Refusal
-from tokiod.window_data import MAX_WINDOW_BYTES
+from tokiod.window_data import MAX_WINDOW_BYTES, TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,9 +34,11 @@ MAX_REASONS = 1000
 
 def pieces(collected: Collected, attempt: int) -> Iterator[list[Frame]]:
     """Yield the frames of each message; a window without data is one message, too."""
-    meta, parts = collected.meta, _parts(collected.batches)
-    for part, batch in enumerate(parts):
-        yield wire.encode(meta.system, batch, Piece.of(meta, attempt, part, len(parts)))
+    meta, tables = collected.meta, [some for rows in collected.tables for some in cut_rows(rows)]
+    parts: Sequence[Batch | TableRows | None] = [*_parts(collected.batches), *tables] or [None]
+    for part, content in enumerate(parts):
+        piece = Piece.of(meta, attempt, part, len(parts))
+        yield wire.encode_rows(meta.system, content, piece) if isinstance(content, TableRows) else wire.encode(meta.system, content, piece)
 
 
 def refusal(collected: Collected) -> Refusal | None:
@@ -50,6 +52,8 @@ def refusal(collected: Collected) -> Refusal | None:
         decode_header(wire.encode(meta.system, None, Piece.of(meta, 1, 0, 1)))
         for batch in collected.batches:
             wire.check_dataset(meta.system, batch.dataset, batch.columns)
+        for rows in collected.tables:
+            _check_rows(meta.system, rows)
     except Malformed as error:
         return Refusal(f"source {meta.source}: {error}", "never")
     return None
@@ -66,6 +70,18 @@ def joined(batches: Iterable[Batch]) -> list[Batch]:
     return [_join(list(some)) for _, some in groupby(batches, key=lambda batch: (batch.dataset, batch.form, batch.step))]
 
 
+def joined_rows(parts: Iterable[TableRows]) -> list[TableRows]:
+    """Return the tables of a window from their pieces in order. Raises Malformed for pieces with other columns."""
+    return [_join_rows(list(some)) for _, some in groupby(parts, key=lambda rows: rows.table)]
+
+
+def cut_rows(rows: TableRows) -> Iterator[TableRows]:
+    """Yield the rows of a table in pieces that fit into a frame each; a table without rows is one piece."""
+    height = max(MAX_FRAME_BYTES // max(sum(array.dtype.itemsize for array in rows.values), 1), 1)
+    for first in range(0, max(len(rows), 1), height):
+        yield replace(rows, values=tuple(array[first : first + height] for array in rows.values))
+
+
 def cut(batch: Batch) -> Iterator[Batch]:
     """Yield a batch in pieces of which each array, and the names, fit into a frame."""
     groups = _column_groups(batch.columns)
@@ -76,13 +92,13 @@ def cut(batch: Batch) -> Iterator[Batch]:
         yield from _cut_rows(_columns(batch, first, end))
 
 
-def _parts(batches: Sequence[Batch]) -> Sequence[Batch | None]:
-    parts: list[Batch | None] = []
+def _parts(batches: Sequence[Batch]) -> Sequence[Batch]:
+    parts: list[Batch] = []
     latest: Batch | None = None
     for batch in batches:
         latest = _with_rows(batch, latest)
         parts += cut(latest)
-    return parts or [None]
+    return parts
 
 
 def _columns(batch: Batch, first: int, end: int) -> Batch:
@@ -169,3 +185,21 @@ def _joined_columns(some: list[Batch]) -> tuple[list[int], tuple[str, ...]]:
     if len(set(columns)) != len(columns):
         raise Malformed("columns", f"a column of {some[0].dataset} is in two pieces with different columns")
     return [begins[batch.columns] for batch in some], tuple(columns)
+
+
+def _join_rows(some: list[TableRows]) -> TableRows:
+    first = some[0]
+    if len(some) == 1:
+        return first
+    if any(rows.columns != first.columns for rows in some):
+        raise Malformed("columns", f"pieces of {first.table} with different columns")
+    values = zip(*(rows.values for rows in some), strict=True)
+    return replace(first, values=tuple(np.concatenate(arrays) for arrays in values))
+
+
+def _check_rows(system: str, rows: TableRows) -> None:
+    """Raise Malformed for rows that the writer would not decode."""
+    some = replace(rows, values=tuple(array[:0] for array in rows.values))
+    decode_header(wire.encode_rows(system, some, Piece(system, system, 0, 1, 1, 0, 1)))
+    if sum(array.dtype.itemsize for array in rows.values) > MAX_FRAME_BYTES:
+        raise Malformed("size", f"a row of {rows.table} is longer than a frame")

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tokiod.bus.pieces import joined, too_large
+from tokiod.bus.pieces import joined, joined_rows, too_large
 from tokiod.errors import Malformed
-from tokiod.window_data import Collected
+from tokiod.window_data import Collected, TableRows
 
 if TYPE_CHECKING:
     from tokiod.batch import Batch
@@ -39,15 +39,17 @@ class PartialWindow:
     peer: bytes
     meta: WindowMeta
     piece: Piece
-    batches: dict[int, Batch | None] = field(default_factory=dict)
+    contents: dict[int, Batch | TableRows | None] = field(default_factory=dict)
     nbytes: int = 0
 
     def completed(self) -> Arrived | None:
-        """Return the window if it has all of its parts, its batches in their order. Raises Malformed for pieces that don't fit together."""
-        if len(self.batches) < self.piece.parts:
+        """Return the window if it has all of its parts, in their order. Raises Malformed for pieces that don't fit together."""
+        if len(self.contents) < self.piece.parts:
             return None
-        in_order = (self.batches[part] for part in range(self.piece.parts))
-        return Arrived(Collected(self.meta, joined(batch for batch in in_order if batch is not None)), self.piece, self.peer)
+        in_order = [one for part in range(self.piece.parts) if (one := self.contents[part]) is not None]
+        batches = joined(one for one in in_order if not isinstance(one, TableRows))
+        tables = joined_rows(one for one in in_order if isinstance(one, TableRows))
+        return Arrived(Collected(self.meta, batches, tables), self.piece, self.peer)
 
 
 class Reassembly:
@@ -70,7 +72,7 @@ class Reassembly:
     def __len__(self) -> int:
         return len(self._partial)
 
-    def add(self, peer: bytes, header: Header, batch: Batch | None) -> Arrived | None:
+    def add(self, peer: bytes, header: Header, content: Batch | TableRows | None) -> Arrived | None:
         """Add a piece; return its window if it is complete now.
 
         Raises Malformed for a piece that contradicts itself or others, Refusal for one that makes its window too large.
@@ -86,10 +88,10 @@ class Reassembly:
             partial = self._partial[key] = PartialWindow(peer, meta, piece)
         if (meta.system, piece.kind, piece.parts) != (partial.meta.system, partial.meta.kind, partial.piece.parts):
             raise Malformed("parts", f"pieces of {piece.source} {meta.window} disagree on system, kind or number of parts")
-        if piece.part in partial.batches:
+        if piece.part in partial.contents:
             self.dropped["duplicate"] += 1
             return None
-        self._put(partial, piece.part, batch)
+        self._put(partial, piece.part, content)
         arrived = partial.completed()
         if arrived:
             self.settle(peer, piece)
@@ -129,9 +131,9 @@ class Reassembly:
         newest = partial.piece.attempt if partial else 0
         return piece.attempt < newest or piece.attempt <= self._settled.get(key, -1)
 
-    def _put(self, partial: PartialWindow, part: int, batch: Batch | None) -> None:
-        nbytes = PIECE_OVERHEAD_BYTES + (0 if batch is None else batch.nbytes)
-        partial.batches[part] = batch
+    def _put(self, partial: PartialWindow, part: int, content: Batch | TableRows | None) -> None:
+        nbytes = PIECE_OVERHEAD_BYTES + (0 if content is None else content.nbytes)
+        partial.contents[part] = content
         partial.nbytes += nbytes
         self.nbytes += nbytes
 

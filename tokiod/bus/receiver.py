@@ -156,7 +156,8 @@ class Receiver:
         self._peers[peer].last_message = self._monotonic()
         header = decode_header(message)
         try:
-            arrived = self._reassembly.add(peer, header, wire.decode_batch(header, message))
+            content = wire.decode_rows(header, message) if header.table is not None else wire.decode_batch(header, message)
+            arrived = self._reassembly.add(peer, header, content)
         except (Malformed, Refusal) as error:
             if header.piece:
                 self._reassembly.settle(peer, header.piece)

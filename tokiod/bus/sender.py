@@ -19,7 +19,6 @@ from tokiod.clock import SystemClock
 from tokiod.errors import Malformed, Refusal
 from tokiod.metrics import catalogue, stages
 from tokiod.runtime.log import Repeats
-from tokiod.window_data import tables_unstored
 from tokiod.window_result import Answer, Stored
 
 if TYPE_CHECKING:
@@ -123,9 +122,9 @@ class Sender:
         """Take a window once there is room for it, and return the future of the writer's answer, however long that takes.
 
         The batches must not change before the answer. The future is cancelled when run() ends first. A window that can never cross the
-        bus is refused at once: one with rows of a table, with names that the writer would not accept, or that is too large.
+        bus is refused at once: one with names that the writer would not accept, or that is too large.
         """
-        if (never := tables_unstored(collected) if collected.tables else refusal(collected)) is not None:
+        if (never := refusal(collected)) is not None:
             return _refused(never)
         if not self._windows:
             self._last_progress = asyncio.get_running_loop().time()

@@ -10,9 +10,11 @@ A message is a ZeroMQ multipart, the same on the inner bus and on the feed (all 
     value    f8[n]  or i8[n] where header.form is "counter"
 
 On the inner bus the usual case, whole rows one step apart, needs no time and column: the header contains `rows`, and value is the last of
-four frames. Two messages consist of the first two frames: a window without data (inner bus; its topic ends in "/"), and a heartbeat
-(feed; it repeats the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them. Names of columns
-are 1 to 400 printable characters.
+four frames. Rows of a table (inner bus) are three frames: the header's `table` names the columns with their widths, and the last frame is
+one array after the other, i8[n] or S[n] of ASCII.
+Two messages consist of the first two frames: a window without data (inner bus; its topic ends in "/"), and a heartbeat (feed; it repeats
+the last `stored` of its topic). Names are letters, digits, "_", "." and "-"; a dataset is two of them. Names of columns are 1 to 400
+printable characters.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from tokiod.batch import Batch
 from tokiod.bus.header import VERSION, Header, checked_topic, decode_header, topic
 from tokiod.errors import Malformed
 from tokiod.window import LATEST
+from tokiod.window_data import TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +64,33 @@ def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored:
         _joined(batch.columns),
         *(np.ascontiguousarray(a).data for a in arrays),
     ]
+
+
+def encode_rows(system: str, rows: TableRows, piece: Piece) -> list[Frame]:
+    """Return a message's frames for rows of a table."""
+    widths = {name: array.dtype.itemsize if array.dtype.kind == "S" else 0 for name, array in zip(rows.columns, rows.values, strict=True)}
+    header = Header(VERSION, system, rows.table, cells=len(rows), table=widths, piece=piece)
+    arrays = (array if array.dtype.kind == "S" else array.astype("<i8", copy=False) for array in rows.values)
+    return [topic(system, rows.table), msgspec.json.encode(header), b"".join(array.tobytes() for array in arrays)]
+
+
+def decode_rows(header: Header, frames: Sequence[Frame]) -> TableRows:
+    """Decode the rows of a table. Raises Malformed for columns or a length that the header does not describe, and for text beyond ASCII."""
+    types = [np.dtype(f"S{width}") if width else _TIME for width in (header.table or {}).values()]
+    size, expected = memoryview(frames[2]).nbytes, header.cells * sum(one.itemsize for one in types)
+    if size != expected:
+        raise Malformed("shape", f"{size} bytes for {header.cells} rows of {header.dataset}, expected {expected}")
+    data, values, offset = bytes(frames[2]), [], 0
+    for one in types:
+        end = offset + header.cells * one.itemsize
+        if one.kind == "S" and not data[offset:end].isascii():
+            raise Malformed("columns", f"text in {header.dataset} that is not ASCII")
+        values.append(np.frombuffer(data, one, header.cells, offset).copy())
+        offset = end
+    try:
+        return TableRows(header.dataset, tuple(header.table or ()), tuple(values))
+    except ValueError as error:
+        raise Malformed("columns", str(error)) from None
 
 
 def decode(frames: Sequence[Frame]) -> tuple[Header, Batch | None]:

@@ -83,7 +83,7 @@ def watched(saved: type[SavedOptions]) -> type[Watched]:
         "Watched",
         own,
         bases=(Watched,),
-        namespace={"of_files": saved, "units": saved.units, "__doc__": Watched.__doc__},
+        namespace={"of_files": saved, "units": saved.units, "tables": saved.tables, "__doc__": Watched.__doc__},
         module=saved.__module__,
         kw_only=True,
         frozen=True,

@@ -22,10 +22,11 @@ import pytest
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from tokiod.batch import Batch
     from tokiod.collector import Collector, SavedCollector
+    from tokiod.window_data import TableRows
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Collector")
@@ -39,11 +40,14 @@ async def collected(collector: Collector, window: Window) -> Sequence[Batch]:
 
 
 async def samples(collector: Collector, window: Window) -> Samples:
-    """Return the samples of a window in the order of its batches; datasets without samples are left out."""
+    """Return the samples of a window in the order of its batches and tables; datasets and tables without samples are left out."""
     found: Samples = {}
-    for batch in await collected(collector, window):
+    data = await collector.collect(window)
+    for batch in data.batches:
         names = [batch.columns[i] for i in batch.column]
         found.setdefault(batch.dataset, []).extend(zip(batch.time.tolist(), names, batch.value.tolist(), strict=True))
+    for rows in data.tables:
+        found.setdefault(rows.table, []).extend(_of_table(rows))
     return {dataset: cells for dataset, cells in found.items() if cells}
 
 
@@ -59,13 +63,23 @@ def within(collector: C, use: Callable[[C], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
+def _of_table(rows: TableRows) -> Iterator[tuple[int, str, float]]:
+    """Yield each number of a table as a sample, whose name is the row's texts and the number's column."""
+    time, columns = rows.values[0].tolist(), list(zip(rows.columns, rows.values, strict=True))[1:]
+    texts = [values.tolist() for _, values in columns if values.dtype.kind == "S"]
+    names = [" ".join(str(text) for text in of_row) for of_row in zip(*texts, strict=True)] if texts else [""] * len(rows)
+    for column, values in columns:
+        if values.dtype.kind != "S":
+            yield from zip(time, (f"{name} {column}" for name in names), values.tolist(), strict=True)
+
+
 class CollectorContract:
     """The tests of a kind. Inherit it and define these fixtures.
 
     collector: a function without arguments that returns a new live collector; the data that it reads must not change meanwhile.
     saved: the same for saved files with the same data; without it, the tests of saved files are skipped.
     window: a Window that holds samples of every dataset. The window of the same length before it must hold none.
-    datasets: the names of the datasets, as Config.datasets() returns them.
+    datasets: the names of the datasets and tables, as Config.datasets() and Config.tables return them.
     """
 
     turns = 40
@@ -140,6 +154,17 @@ class CollectorContract:
             assert [array.dtype.name for array in (batch.time, batch.column, batch.value)] == ["int64", "uint32", value]
             assert len(batch.time) == len(batch.column) == len(batch.value)
             assert np.isfinite(batch.value).all()
+
+    def test_a_kind_of_tables_returns_each_of_them_and_no_batch(
+        self, collector: Callable[[], Collector], window: Window, datasets: frozenset[str]
+    ) -> None:
+        data = within(collector(), lambda c: c.collect(window))
+        assert not data.tables or {rows.table for rows in data.tables} == datasets
+        assert not (data.tables and data.batches)
+        for rows in data.tables:
+            assert {values.dtype.str[1:] if values.dtype.kind == "i" else values.dtype.kind for values in rows.values} <= {"i8", "S"}
+            assert ((rows.values[0] >= window.start) & (rows.values[0] < window.end)).all()
+            assert all(values.tobytes().isascii() for values in rows.values if values.dtype.kind == "S")
 
     def test_columns_are_the_same_in_a_window_without_samples(self, collector: Callable[[], Collector], window: Window) -> None:
         empty = Window(window.start - window.seconds, window.start)

@@ -35,7 +35,7 @@ from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.runtime.landlock import restrict_files
 from tokiod.runtime.process_setup import die_with_parent, leave_network, python_command
 from tokiod.window import Calendar, Window
-from tokiod.window_data import WindowData
+from tokiod.window_data import TableRows, WindowData
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,6 +100,29 @@ def _value_type(form: Form) -> Any:
     return np.float64 if form == "gauge" else np.int64
 
 
+class EncodedRows(msgspec.Struct, frozen=True):
+    """Rows of a table with their arrays as bytes. widths: of each column's text, 0 for numbers."""
+
+    table: str
+    columns: tuple[str, ...]
+    widths: tuple[int, ...]
+    values: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, rows: TableRows) -> EncodedRows:
+        """Encode rows."""
+        widths = tuple(array.dtype.itemsize if array.dtype.kind == "S" else 0 for array in rows.values)
+        return cls(rows.table, rows.columns, widths, tuple(array.tobytes() for array in rows.values))
+
+    def decoded(self) -> TableRows:
+        """Return the rows. Raises ValueError for arrays that don't fit to each other, and for text that is not ASCII."""
+        types = [f"S{width}" if width > 0 else "<i8" for width in self.widths]
+        values = tuple(np.frombuffer(data, one) for data, one in zip(self.values, types, strict=True))
+        if not all(data.isascii() for data, width in zip(self.values, self.widths, strict=True) if width):
+            raise ValueError(f"{self.table}: text that is not ASCII")
+        return TableRows(self.table, self.columns, values)
+
+
 class Spans(msgspec.Struct, tag=True, frozen=True):
     """Where a file has samples. exposure: what its reader has access to that it need not, and why; empty if there is nothing."""
 
@@ -113,6 +136,7 @@ class Data(msgspec.Struct, tag=True, frozen=True):
     batches: list[EncodedBatch]
     records: int | None
     dropped: dict[str, int]
+    tables: list[EncodedRows] = []
 
 
 class Failure(msgspec.Struct, tag=True, frozen=True):
@@ -154,7 +178,8 @@ class FileReader:
         response = await self._request(window)
         if not isinstance(response, Data):
             raise self._malformed()
-        return WindowData([one.decoded() for one in response.batches], response.records, response.dropped)
+        batches, tables = [one.decoded() for one in response.batches], [one.decoded() for one in response.tables]
+        return WindowData(batches, response.records, response.dropped, tables)
 
     async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         """Return None: a file is collected once."""
@@ -283,10 +308,9 @@ async def _respond(collector: SavedCollector, request: Window | None, exposure: 
     if request is None:
         return Spans(await collector.spans(), exposure)
     data = await collector.collect(request)
-    if any(map(len, data.tables)):
-        raise TokiodError("rows of a table can't be stored yet")
     records = None if data.records is None else int(data.records)
-    return Data([EncodedBatch.of(batch) for batch in data.batches], records, {reason: int(n) for reason, n in data.dropped.items()})
+    dropped = {reason: int(n) for reason, n in data.dropped.items()}
+    return Data([EncodedBatch.of(batch) for batch in data.batches], records, dropped, [EncodedRows.of(rows) for rows in data.tables])
 
 
 def _failure(task: Task, error: Exception) -> Failure:
