@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tokiod.collector import collect_window
+from tokiod.collector import NotesStored, collect_window
 from tokiod.metrics import stages
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class WindowCollector:
             self._overdue = None
         # A source that is not replayable is never recounted, so the ledger would keep the count for ever.
         return collected if self._collector.replayable else replace(collected, meta=replace(collected.meta, records=None))
+
+    def note_stored(self, window: Window) -> None:
+        """Pass on that a window is stored."""
+        if isinstance(self._collector, NotesStored):
+            self._collector.note_stored(window)
 
     def stuck(self, now: float) -> str:
         """Return that the collector hangs beyond its time limit, or an empty text; now: the loop's time."""

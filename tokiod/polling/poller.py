@@ -101,7 +101,8 @@ class Poller:
     @property
     def trouble(self) -> str:
         """Whether the source is down or empty, and why; no text for one that runs."""
-        return self._status.trouble and f"{'empty' if self._status.is_empty else 'down'} ({self._status.trouble})"
+        why = self._status.why_down
+        return why and f"{'empty' if self._status.is_empty else 'down'} ({why})"
 
     def live_is_due(self) -> bool:
         """Return whether the newest window is due or being collected: backfills and recounts wait for that."""
@@ -224,30 +225,33 @@ class Poller:
         premature = self._premature_seconds(window)
         if self._silence.doubts(collected, premature) and self._status.empty_window(window):
             self._schedule.keep_empty(window, self._clock.monotonic() + self._silence.retry_seconds(window, premature))
-            self._answered_well(window, query)
+            self._answered_well(window, query, collected.trouble)
             return
         answer = await self._submit(collected)
         self._answers.add(answer)
-        answer.add_done_callback(partial(self._answered, window, query))
+        answer.add_done_callback(partial(self._answered, window, query, collected.trouble))
         await asyncio.sleep(0)
 
-    def _answered(self, window: Window, query: int, answer: Answer) -> None:
+    def _answered(self, window: Window, query: int, trouble: str, answer: Answer) -> None:
         self._answers.discard(answer)
         if answer.cancelled():
             self._schedule.release(window)
         elif isinstance(outcome := answer.result(), Stored):
             self._schedule.store(window)
+            self._collector.note_stored(window)
             self._log.debug("window.stored", window=str(window), cells=outcome.cells)
-            self._answered_well(window, query)
+            self._answered_well(window, query, trouble)
         else:
             self._failed(window, refused_by_writer(outcome))
         self._woken.set()
 
-    def _answered_well(self, window: Window, query: int) -> None:
+    def _answered_well(self, window: Window, query: int, trouble: str) -> None:
         if not self._backoff.stored(window, query):
             return
         if self._silence.is_long:
             self._status.empty(self._silence.reason())
+        elif trouble:
+            self._status.partial(trouble)
         else:
             self._status.up()
 

@@ -43,6 +43,20 @@ class SourceStatus:
         """Whether the source answers, and has had no record for a while."""
         return self._state == "empty"
 
+    @property
+    def why_down(self) -> str:
+        """Why nothing is collected, empty while something is."""
+        return "" if self._state == "running" else self.trouble
+
+    def partial(self, reason: str) -> None:
+        """Report that the source answers, and what a part of it lacks."""
+        reason = mask(reason)
+        if (self._state, self.trouble) != ("running", reason):
+            if times := self._repeats(("partial", reason)):
+                self._log.warning("source.partial", reason=reason, times=times)
+            self._state, self.trouble = "running", reason
+            self.write()
+
     def up(self) -> None:
         """Report that the source answers."""
         if self.trouble:
