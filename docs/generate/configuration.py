@@ -69,6 +69,7 @@ _TABLES = {
     "hub": "Where the agents of compute nodes connect. See docs/nodes.md.",
     "web": "Where `tokiod web` serves the live page and its API. See docs/web.md.",
     "site": "What commands that answer questions about jobs must know of the site.",
+    "jobs": "What the job table holds of users, and for how long. See docs/sources/lustre_jobstats.md.",
     "metrics": "Serves /metrics for Prometheus, /healthz and /readyz for monitoring. Without this table nothing is counted or served.",
 }
 _NAMES = {

@@ -33,14 +33,14 @@ def load(tmp_path):
 
 
 def test_what_the_example_comments_out_is_the_default(load):
-    assert len(DEFAULT.findall(MAIN)) == 23
+    assert len(DEFAULT.findall(MAIN)) == 26
     assert load(DEFAULT.sub("", MAIN)) == load(MAIN)
 
 
 def test_the_example_names_every_option(load):
     document, config = tomllib.loads(OTHER.sub("", DEFAULT.sub("", MAIN))), load(MAIN)
     assert set(document) == set(config.__struct_fields__) - {"sink"}
-    for table in ("archive", "bus", "feed", "hub", "metrics"):
+    for table in ("archive", "bus", "feed", "hub", "metrics", "jobs"):
         assert set(document[table]) == set(getattr(config, table).__struct_fields__)
     assert set(document["source"][0]) >= set(SourceConfig.__struct_fields__)
 

@@ -12,8 +12,8 @@ import pytest
 
 from tokiod.errors import Refusal
 from tokiod.jobs import table as jobs_table
-from tokiod.jobs.rows import read, table_files, windows
-from tokiod.jobs.table import MERGE_WINDOWS, JobTable, directory_of
+from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
+from tokiod.jobs.table import MERGE_WINDOWS, JobTable
 from tokiod.jobs.table_file import NotAJobTable
 from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
@@ -91,7 +91,7 @@ def test_a_window_that_is_stored_twice_is_there_once_with_its_last_rows(site):
 
 def test_a_window_without_a_changed_job_is_stored_too(site):
     site.store(3, jobs=())
-    assert list(windows(site.place)) == [("jobs", DAY + 180, DAY + 240)]
+    assert list(stored_windows(site.place)) == [("jobs", DAY + 180, DAY + 240)]
     assert len(all_rows(site.place)) == 0
 
 
@@ -105,7 +105,7 @@ def test_windows_are_merged_and_the_rows_stay_the_same(site):
     assert (merged.start, merged.end, merged.is_window) == (DAY, DAY + 60 * MERGE_WINDOWS, False)
     assert as_cells(all_rows(site.place)) == before
     assert as_cells(all_rows(site.place, "17")) == [one for one in before if one[0].startswith(b"17\x1f")]
-    assert sorted(windows(site.place)) == [("jobs", DAY + 60 * n, DAY + 60 * n + 60) for n in range(MERGE_WINDOWS)]
+    assert sorted(stored_windows(site.place)) == [("jobs", DAY + 60 * n, DAY + 60 * n + 60) for n in range(MERGE_WINDOWS)]
 
 
 def test_a_window_that_comes_after_its_day_was_merged_replaces_what_was_there(site):
@@ -127,7 +127,7 @@ def test_sources_of_one_system_keep_their_own_windows(site):
     site.store(0, source="b", jobs=("3",))
     site.clock.jump(2 * 86400)
     site.run()
-    assert sorted(windows(site.place)) == [("a", DAY, DAY + 60), ("b", DAY, DAY + 60)]
+    assert sorted(stored_windows(site.place)) == [("a", DAY, DAY + 60), ("b", DAY, DAY + 60)]
     assert len(all_rows(site.place)) == 6
 
 
@@ -219,7 +219,7 @@ def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_
     site.run()
     assert not left.exists()
     assert site.table.commit() == []
-    assert len(list(windows(site.place))) == 2
+    assert len(list(stored_windows(site.place))) == 2
 
 
 def test_rows_of_another_table_and_batches_are_refused(site):
@@ -254,7 +254,7 @@ def test_a_kill_at_any_step_leaves_what_was_committed_and_no_window_in_part(tmp_
     if loses_power:
         files.power_loss(at)
     place = directory_of(tmp_path / "jobs", "fs", DATE)
-    found = {window[1]: window for window in windows(place)}
+    found = {window[1]: window for window in stored_windows(place)}
     assert {DAY + 60 * number for number in committed} <= found.keys()
     for window in found.values():
         expected[len(read([place], window[1], window[2]))] += 1

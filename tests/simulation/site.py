@@ -703,8 +703,8 @@ class Site:
             if len(rows[table]) > (spans + 3 * received if most is None else most):
                 raise Wrong(f"{len(rows[table])} rows in the ledger's table {table}: {rows[table][:8]}")
         writer, sender = self.machine.writer.process, self.machine.collectors.process
-        if writer is not None and len(writer._sink.days.open_files) > writer._sink.days.max_open:
-            raise Wrong(f"{len(writer._sink.days.open_files)} files are open")
+        if writer is not None and len(writer._days.open_files) > writer._days.max_open:
+            raise Wrong(f"{len(writer._days.open_files)} files are open")
         if writer is not None and writer._receiver.incomplete_bytes:
             raise Wrong(f"{writer._receiver.incomplete_bytes} bytes of incomplete windows")
         if sender is not None and sender._sender.state.in_flight > self.config.bus.max_windows:

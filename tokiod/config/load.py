@@ -14,9 +14,10 @@ import msgspec
 
 from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
-from tokiod.config import checks, plugins, site
+from tokiod.config import checks, jobs, plugins, site
 from tokiod.config import convert as shape
 from tokiod.config import toml_lines as places
+from tokiod.config.jobs import JobsConfig
 from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
@@ -97,6 +98,11 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
     def owner(self) -> Path:
         """The file that shows the readers of the archive which process writes it."""
         return self.root / ".tokiod-readers" / "writer.pid"
+
+    @property
+    def jobs(self) -> Path:
+        """The directory of the job table."""
+        return self.root / "jobs"
 
     def file(self, day: Day, system: str) -> Path:
         """Return the TTS file of a system and a site day."""
@@ -268,6 +274,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     hub: HubConfig = HubConfig()
     web: WebConfig = WebConfig()
     site: SiteConfig = SiteConfig()
+    jobs: JobsConfig = JobsConfig()
     source: tuple[SourceConfig, ...] = ()
     sink: tuple[SinkConfig, ...] = ()
     sink_state: Annotated[
@@ -463,6 +470,7 @@ def _meaning(values: dict[str, Any], sources: dict[Key, SourceConfig], whole: se
         zone = None
     if "archive" in values:
         yield from checks.template(values["archive"].path, ("archive", "path"), {config.system for config in sources.values()})
+    yield from jobs.faults(values.get(jobs.KEY, JobsConfig()))
     yield from site.faults(values.get(site.KEY, SiteConfig()), {config.system for config in sources.values()})
     bus, feed = values.get("bus", BusConfig()), values.get("feed", FeedConfig())
     yield from checks.keys("bus", {"secret_key_file": bus.secret_key_file, "client_secret_key_file": bus.client_secret_key_file})

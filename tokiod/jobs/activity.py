@@ -41,6 +41,8 @@ def activity(rows: JobRows) -> Activity:
     restarts[1:] = begin[1:] > begin[:-1]
     for counts in rows.counts.values():
         restarts[1:] |= counts[1:] < counts[:-1]
+    # Before Lustre 2.14 nothing else shows that a job which was removed has returned with larger counts.
+    restarts[1:] |= (rows.columns["ended"][:-1] > 0) & (begin[1:] < 0)
     restarts &= follows
     continues, is_known = follows & ~restarts, follows | (begin >= 0)
     since = np.where(begin >= 0, begin // BILLION, time)

@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import structlog
 
-from tokiod.jobs.table_file import FIXED, opened
+from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
+from tokiod.tts.layout import NotLive
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.jobs.table_file import Index, Source
+
+log = structlog.get_logger()
 
 SUFFIX = ".jobs"
 ATTEMPTS = 5
@@ -53,6 +58,11 @@ class JobRows:
         return len(self.job)
 
 
+def directory_of(root: Path, system: str, date: dt.date) -> Path:
+    """Return the directory of a system and a site day."""
+    return root / system / date.isoformat()
+
+
 def table_files(directory: Path) -> list[TableFile]:
     """Return the files of a directory, merged ones last. Raises OSError; a missing directory has none."""
     try:
@@ -72,11 +82,16 @@ def read(directories: Sequence[Path], start: int, end: int, job: str | None = No
     return _joined([part for directory in directories for part in _of_directory(directory, start, end, name)])
 
 
-def windows(directory: Path) -> Iterator[Source]:
-    """Yield the windows that the files of a directory hold, in any order. Raises as read()."""
+def stored_windows(directory: Path) -> Iterator[Source]:
+    """Yield the windows that the files of a directory hold, in any order. A file that can't be read is logged and proves nothing."""
     for file in table_files(directory):
-        with opened(file.path) as (_, index):
-            yield from index.windows
+        try:
+            with opened(file.path) as (_, index):
+                windows = index.windows
+        except (OSError, NotLive, NotAJobTable) as error:
+            log.warning("jobs.file_skipped", path=str(file.path), error=str(error))
+            continue
+        yield from windows
 
 
 # A merge puts its file in place before it removes the others: of files that vanish after a listing, the next one shows the merged file.

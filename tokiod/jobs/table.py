@@ -21,14 +21,14 @@ import structlog
 
 from tokiod.errors import Refusal
 from tokiod.jobs.merge import MAX_FILES, merge
-from tokiod.jobs.rows import SUFFIX, table_files
+from tokiod.jobs.rows import SUFFIX, directory_of, table_files
 from tokiod.jobs.table_file import Index, narrow, write
 from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
+from tokiod.units import NEVER
 from tokiod.window_data import JOB_COLUMNS, JOB_TABLE
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -48,11 +48,6 @@ DAY_SECONDS = 86400
 LOWEST_PRIORITY = 19
 
 
-def directory_of(root: Path, system: str, date: dt.date) -> Path:
-    """Return the directory of a system and a site day."""
-    return root / system / date.isoformat()
-
-
 Identity = tuple[int, int, int]
 """Of a file: inode, bytes, ns of its last change. The inode alone returns as soon as a file is replaced."""
 
@@ -68,7 +63,8 @@ class _Merge:
 class JobTable:
     """The files of the job table. root: their directory; seal_after: seconds after a day's end at which its files become one.
 
-    retention: seconds that a day is kept, None for ever; inline: merges are done before run() returns, for tests and simulations.
+    retention, users_retention: seconds that a day is kept, and with users.
+    inline: merges are done before run() returns, for tests and simulations.
     """
 
     root: Path
@@ -76,7 +72,8 @@ class JobTable:
     clock: Clock
     files: Files = REAL
     seal_after: int = 3600
-    retention: int | None = None
+    retention: int = NEVER
+    users_retention: int = NEVER
     inline: bool = False
     _unsynced: dict[Path, WindowMeta] = field(default_factory=dict, init=False)
     _threads: ThreadPoolExecutor | None = field(default=None, init=False)
@@ -84,6 +81,10 @@ class JobTable:
     _checked: float = field(default=float("-inf"), init=False)
     _failed: dict[Path, float] = field(default_factory=dict, init=False)
     _swept: set[Path] = field(default_factory=set, init=False)
+
+    def configure(self, retention: int, users_retention: int) -> None:
+        """Keep days, and the users in them, for so many seconds from now on."""
+        self.retention, self.users_retention = retention, users_retention
 
     def apply(self, collected: Collected) -> Applied:
         """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored."""
@@ -155,7 +156,7 @@ class JobTable:
         """Sweep, remove or merge the files of a day; return whether a merge was begun."""
         self._sweep(directory)
         found = table_files(directory)
-        if found and self.retention is not None and max(file.end for file in found) <= now - self.retention:
+        if found and max(file.end for file in found) <= now - self.retention:
             self._remove(directory, found)
         elif inputs := self._due(found, now):
             self._begin(directory, inputs)

@@ -49,13 +49,15 @@ class Ledger:
 
     sqlite: what they take from the machine.
     Every public method is one transaction and raises LedgerError where the file can't be read or written at present (a full disk).
-    quarantined: where open_or_quarantine() renamed a corrupt predecessor. jobs: backfills; generation: tells it from an older copy;
-    changes: what changed in the files.
+    quarantined: where open_or_quarantine() renamed a corrupt predecessor. in_tables: the sources whose windows are in the job table, so
+    that they don't depend on the files of days. jobs: backfills; generation: tells it from an older copy; changes: what changed in the
+    files.
     """
 
     def __init__(self, database: Database, quarantined: Path | None = None) -> None:
         self.path = database.path
         self.quarantined = quarantined
+        self.in_tables: frozenset[str] = frozenset()
         self.jobs = Jobs(database)
         self.generation = Generation(database)
         self.changes = ChangeLog(database)
@@ -142,14 +144,14 @@ class Ledger:
         self.changes.note_recorded(recorded)
 
     def forget(self, system: str, window: Window, now: float, *, source: str | None = None) -> dict[str, list[Window]]:
-        """Record a window of a system, or of one of its sources, as not stored; return what was stored of it, by source.
+        """Record a window of a system's files, or of one of its sources, as not stored; return what was stored of it, by source.
 
         Received files with samples in the window count as new, so that they are collected again.
         Durably: another file may be created under the lost one's name next, and then nothing else would show the loss.
         """
         with self._database.durable_transaction() as sql:
             changes.record(sql, system, source or "", [(window.start, window.end)], "set_aside", now)
-            names = [name for name in sources.names(sql, system) if source in (None, name)]
+            names = [name for name in sources.names(sql, system) if (name not in self.in_tables if source is None else name == source)]
             for name in names:
                 received_files.forget_window(sql, name, window)
             return {name: gone for name in names if (gone := spans.remove(sql, name, window))}

@@ -74,6 +74,9 @@ class Admission:
 
 
 def _check_batches(source: SourceConfig, collected: Collected) -> None:
+    for rows in collected.tables:
+        if rows.table not in source.tables:
+            raise NotCovered("unknown dataset", f"source {source.name} does not fill the table {rows.table!r}")
     for batch in collected.batches:
         if batch.dataset not in source.datasets():
             raise NotCovered("unknown dataset", f"source {source.name} does not fill {batch.dataset!r}")

@@ -22,6 +22,7 @@ from tokiod.bus.feed import Feed
 from tokiod.bus.receiver import Receiver
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import ConfigError, TokiodError
+from tokiod.jobs.table import JobTable
 from tokiod.ledger.database import SQLITE, LedgerError, LedgerUnreadable
 from tokiod.ledger.integrity import IntegrityCheck, LedgerLost
 from tokiod.ledger.ledger import Ledger
@@ -31,10 +32,11 @@ from tokiod.runtime.log import Repeats
 from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.window import Calendar
 from tokiod.writer.admission import Admission
+from tokiod.writer.archive_sink import ArchiveSink
 from tokiod.writer.loop import Heartbeat, Writer
 from tokiod.writer.maintenance import Maintenance
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
-from tokiod.writer.sink_options import max_open, max_rates, steps, units
+from tokiod.writer.sink_options import max_open, max_rates, sources_of_tables, steps, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,13 +127,17 @@ class WriterProcess:
         self._published = self._ledger.published_copy(config.archive.ledger_copy, host.monotonic)
         self._check_ledger = IntegrityCheck(self._ledger.path, clock.monotonic)
         catalogue.start_counting(config, "writer")
+        self._ledger.in_tables = sources_of_tables(config)
         rebuild_if_untrusted(config, self._ledger, clock)
         heartbeat = Heartbeat(self._receiver, self._feed, host.monotonic, self._notifier.alive)
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
-        self._sink = TtsSink(DayFiles(
+        tts = TtsSink(DayFiles(
             layout, clock, host.files, host.executor, max_columns=columns, max_open=max_open(config),
             units=units(config), steps=steps(config), max_rates=max_rates(config), pause=heartbeat, before_create=self._before_create,
         ))  # fmt: skip
+        table = JobTable(config.archive.jobs, Calendar(config.timezone), clock, host.files, inline=host.executor != "threads")
+        table.configure(config.jobs.retention, config.jobs.users_retention)
+        self._days, self._sink = tts.days, ArchiveSink(tts, table)
         stack.callback(self._sink.close)
         self._maintenance = Maintenance(config, layout, self._sink, self._ledger, clock, host.files)
         self._maintenance.forget_missing_files()
@@ -193,7 +199,9 @@ class WriterProcess:
             config = self._load()
             self._maintenance.reconfigure(config)
             self._admission.reconfigure(config)
-            days = self._sink.days
+            self._ledger.in_tables = sources_of_tables(config)
+            self._sink.jobs.configure(config.jobs.retention, config.jobs.users_retention)
+            days = self._days
             days.units, days.steps, days.max_rates = units(config), steps(config), max_rates(config)
             self._receiver.reload_allowed_keys()
             catalogue.start_counting(config, "writer")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import structlog
 
+from tokiod.jobs.rows import directory_of
+from tokiod.jobs.rows import stored_windows as table_windows
 from tokiod.ledger.known_files import KnownFile
 from tokiod.ranges import Ranges
 from tokiod.tts.layout import column_names, form_of, is_counter, open_for_reading
@@ -60,11 +62,24 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
     if since is None:
         since = now - max((int(source.retention) for source in sources), default=0)
     found = Proof({source.name: Ranges() for source in sources})
+    _read_tables(config, [source for source in sources if source.tables], found, now, since)
     for day in _days(Calendar(config.timezone), now, since):
         for system in dict.fromkeys(source.system for source in sources):
             file = KnownFile(config.archive.file(day, system), system, Window(day.start, day.end))
             _read_file(file, day, [source for source in sources if source.system == system], found, now)
     return found
+
+
+def _read_tables(config: Config, sources: list[SourceConfig], found: Proof, now: float, since: float) -> None:
+    """Add the windows that the job table holds; it names each of them, so nothing is inferred from its rows."""
+    systems = {source.name: source.system for source in sources}
+    for day in _days(Calendar(config.timezone), now, since) if sources else ():
+        for system in dict.fromkeys(systems.values()):
+            directory = directory_of(config.archive.jobs, system, day.date)
+            for name, start, end in table_windows(directory):
+                if systems.get(name) == system and start < now:
+                    found.windows += 1
+                    found.stored[name].add(start, end)
 
 
 def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:

@@ -34,3 +34,8 @@ def max_rates(config: Config) -> dict[str, dict[str, float]]:
     for source in config.source:
         rates.setdefault(source.system, {}).update(source.max_rates())
     return rates
+
+
+def sources_of_tables(config: Config) -> frozenset[str]:
+    """Return the names of the sources whose windows are rows of tables."""
+    return frozenset(source.name for source in config.source if source.tables)
