@@ -31,7 +31,7 @@ def problems(config: Config) -> list[str]:
     """Return what is missing or may not be used by this user, each as "where: sentence"."""
     found = list(_archive(config.archive.root))
     found += _web(config)
-    for table in ("bus", "feed", "hub", "web"):
+    for table in ("bus", "feed", "hub", "web", "jobs"):
         found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
     for source in config.source:
         found += [f"source {source.name}: {one}" for one in _source(source, config.secrets)]

@@ -13,6 +13,7 @@ import structlog
 from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.config.watched_folder import Watched
+from tokiod.jobs.identity import identities
 from tokiod.polling.backfill import Backfill
 from tokiod.polling.poller import Poller
 from tokiod.polling.recount import Recount
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.ledger.ledger import Ledger
     from tokiod.polling.schedule import WindowLease
+    from tokiod.window_data import Collected
+    from tokiod.window_result import Answer
 
 log = structlog.get_logger()
 
@@ -59,6 +62,7 @@ class SourceFactory:
     ) -> None:
         self._calendar = Calendar(config.timezone)
         self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner)
+        self._identities = identities(config) if any(source.tables for source in config.source) else None
         self._sender = sender
         self._ledger = ledger
         self._slots = slots
@@ -79,13 +83,19 @@ class SourceFactory:
         """Return a new collector of a source. Raises what its plugin raises."""
         return plugins.load(source.kind).live(source, self._site)
 
+    async def submit(self, collected: Collected) -> Answer:
+        """Submit a window with what is stored of its jobs' identities: personal data leaves this process only as the site allows it."""
+        if collected.tables and self._identities is not None:
+            collected = self._identities.applied(collected)
+        return await self._sender.submit(collected)
+
     def poller(self, source: SourceConfig, collector: Collector) -> Poller:
         """Return the poller of a source."""
-        return Poller(source, collector, self._ledger, self._sender.submit, self._calendar, self._site.clock, self._random())
+        return Poller(source, collector, self._ledger, self.submit, self._calendar, self._site.clock, self._random())
 
     def backfill(self, source: SourceConfig, lease: WindowLease) -> Backfill:
         """Return the backfills of a source."""
-        submit, clock = self._sender.submit, self._site.clock
+        submit, clock = self.submit, self._site.clock
         return Backfill(source, self.collector, lease, self._ledger, submit, self._slots, self._calendar, clock, self._random())
 
     def recount(self, source: SourceConfig, poller: Poller) -> Recount:
@@ -94,7 +104,7 @@ class SourceFactory:
 
     def intake(self, source: Watched) -> Intake:
         """Return what collects the files of a watched folder."""
-        submit, clock = self._sender.submit, self._site.clock
+        submit, clock = self.submit, self._site.clock
 
         def make(path: Path) -> SavedCollector:
             return self._reader(Task(source.kind, path, source.options, self._calendar.timezone, int(source.max_time)))

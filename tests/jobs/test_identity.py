@@ -1,0 +1,106 @@
+"""What is stored of a job's identity, for each thing that a site allows."""
+
+import stat
+
+import numpy as np
+import pytest
+
+from tokiod.config import load as config
+from tokiod.errors import ConfigError
+from tokiod.jobs.identity import JobIdentities, identities, without_users
+from tokiod.window import Window
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
+
+KEY = b"a secret key of the site"
+SCHEDULED = job_key("4711", "1000", "", "n1", "4711:1000:n1")
+INTERACTIVE = job_key("", "alice", "bash", "", "bash.alice")
+UNKNOWN = job_key("", "", "", "", "alice's own id")
+NAMED = job_key("alice-run", "alice", "", "", "alice-run:alice")
+ALL = [SCHEDULED, INTERACTIVE, UNKNOWN, NAMED]
+
+
+def stored(users, keys=ALL, key=KEY):
+    n = len(keys)
+    columns = (np.arange(n), np.full(n, b"fs-OST0000"), np.array(keys, "S"), *(np.zeros(n, int) for _ in JOB_COLUMNS[3:]))
+    meta = WindowMeta("jobs", "lustre_jobstats", "fs", Window(0, 60))
+    done = JobIdentities(users, key).applied(Collected(meta, [], [TableRows(JOB_TABLE, JOB_COLUMNS, columns)]))
+    return done.tables[0].values[2].tolist()
+
+
+def test_names_are_stored_as_ids_name_them_and_an_unknown_id_as_the_job():
+    found = [job_parts(key) for key in stored("names")]
+    assert [(one["job"], one["user"], one["command"], one["node"]) for one in found] == [
+        ("4711", "1000", "", "n1"),
+        ("", "alice", "bash", ""),
+        ("alice's own id", "", "", ""),
+        ("alice-run", "alice", "", ""),
+    ]
+    assert all(len(one["id"]) == 12 for one in found)
+
+
+@pytest.mark.parametrize("users", ["hashed", "no"])
+def test_no_name_is_in_what_is_stored_otherwise(users):
+    whole = b"".join(stored(users))
+    assert b"alice" not in whole
+    assert b"bash" not in whole
+    assert b"1000" not in whole
+    assert job_parts(stored(users)[0])["job"] == "4711"
+    assert len(set(stored(users))) == len(ALL)
+
+
+def test_one_user_has_one_hash_which_depends_on_the_key():
+    users = [job_parts(key)["user"] for key in stored("hashed")]
+    assert users[1] == users[3] != users[0]
+    assert users == [job_parts(key)["user"] for key in stored("hashed")]
+    assert not {*users} & {job_parts(key)["user"] for key in stored("hashed", key=KEY + b"!")} - {""}
+
+
+def test_without_users_nothing_is_stored_of_them_and_ids_of_one_job_stay_apart():
+    two = [job_key("7", "alice", "", "n", "7:alice:n"), job_key("7", "bob", "", "n", "7:bob:n")]
+    found = stored("no", two)
+    assert [job_parts(key)["user"] for key in found] == ["", ""]
+    assert found[0] != found[1]
+
+
+def test_users_are_removed_from_stored_keys_and_jobs_stay_apart():
+    found = without_users(stored("names"))
+    assert b"alice" not in b"".join(found)
+    assert b"bash" not in b"".join(found)
+    assert len(set(found)) == len(ALL)
+    assert without_users(stored("hashed")) == without_users(stored("no")) == found
+
+
+def configuration(tmp_path, jobs):
+    path = tmp_path / "tokiod.toml"
+    path.write_text(
+        f'timezone = "UTC"\nsecrets = "{tmp_path}"\n[archive]\npath = "{tmp_path}/tts/%Y-%m-%d/{{system}}.hdf5"\n[jobs]\n{jobs}\n'
+    )
+    return config.load(path)
+
+
+def test_a_hash_needs_a_key_of_the_site(tmp_path):
+    with pytest.raises(ConfigError, match="jobs: users: needs key_file: a hash without a key can be computed for every user name"):
+        configuration(tmp_path, 'users = "hashed"')
+    loaded = configuration(tmp_path, 'users = "hashed"\nkey_file = "jobs.key"')
+    (tmp_path / "jobs.key").write_text("short\n")
+    with pytest.raises(ConfigError, match="a key of 5 bytes; expected 16 or more"):
+        identities(loaded)
+    (tmp_path / "jobs.key").write_bytes(KEY + b"\n")
+    assert identities(loaded)._of(NAMED) == stored("hashed", [NAMED])[0]
+
+
+def test_without_a_key_the_daemon_makes_one_that_only_it_can_read_and_keeps_it(tmp_path):
+    loaded = configuration(tmp_path, "")
+    loaded.archive.private.mkdir(parents=True)
+    first = identities(loaded)._of(NAMED)
+    assert identities(loaded)._of(NAMED) == first
+    (key,) = loaded.archive.private.iterdir()
+    assert (stat.S_IMODE(key.stat().st_mode), len(key.read_bytes())) == (0o600, 64)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "sentence"), [('retention = "1d"', "jobs: retention: must be"), ('users_retention = "1h"', "jobs: users_retention: must be")]
+)
+def test_days_are_kept_for_two_days_at_least(tmp_path, jobs, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        configuration(tmp_path, jobs)

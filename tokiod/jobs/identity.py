@@ -1,0 +1,106 @@
+"""What is stored of a job's identity: personal data as the site allows it, and a keyed hash that keeps job ids apart.
+
+A job id is stored in no other way than by what its format names. The hash of the whole id distinguishes ids whose stored parts are equal:
+without user names, with the number of a process, or where a user gave its job another one's id. The same id has the same hash for ever,
+because counts continue over restarts, and a table of hashes can't be made without the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tokiod.errors import ConfigError, TokiodError
+from tokiod.window_data import JOB_TABLE, job_key, job_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokiod.config.load import Config
+    from tokiod.window_data import Collected, TableRows
+
+Users = Literal["names", "hashed", "no"]
+MIN_KEY_BYTES = 16
+ID_DIGITS, USER_DIGITS = 12, 16
+"""Hexadecimal digits of hashes."""
+_SCHEDULER_ID = re.compile(r"\d[\w.\[\]+-]*")
+"""What a scheduler's job id looks like; another text in its place may be a user's name."""
+
+
+class JobIdentities:
+    """Replaces the identity of jobs by what is stored of it. key: of the hashes, bytes that only the daemon has."""
+
+    def __init__(self, users: Users, key: bytes) -> None:
+        self._users = users
+        self._key = key
+        self._stored = lru_cache(maxsize=1 << 16)(self._of)
+
+    def applied(self, collected: Collected) -> Collected:
+        """Return a window with what is stored of its jobs."""
+        if not collected.tables:
+            return collected
+        return replace(collected, tables=[self._applied_to(rows) for rows in collected.tables])
+
+    def _applied_to(self, rows: TableRows) -> TableRows:
+        if rows.table != JOB_TABLE or not len(rows):
+            return rows
+        place = rows.columns.index("job")
+        names, numbers = np.unique(rows.values[place], return_inverse=True)
+        stored = np.array([self._stored(name) for name in names.tolist()], "S")[numbers]
+        return replace(rows, values=(*rows.values[:place], stored, *rows.values[place + 1 :]))
+
+    def _of(self, key: bytes) -> bytes:
+        parts = job_parts(key)
+        job, user, command, identity = parts["job"], parts["user"], parts["command"], parts["id"]
+        if self._users == "names":
+            job = job if job or user or command else identity
+        else:
+            job = job if _SCHEDULER_ID.fullmatch(job) else ""
+            user, command = self._hidden("u", user), self._hidden("c", command)
+        return job_key(job, user, command, parts["node"], self._hash("i", identity)[:ID_DIGITS])
+
+    def _hidden(self, kind: str, text: str) -> str:
+        return self._hash(kind, text)[:USER_DIGITS] if self._users == "hashed" and text else ""
+
+    def _hash(self, kind: str, text: str) -> str:
+        return hmac.new(self._key, f"{kind}\0{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def without_users(keys: list[bytes]) -> list[bytes]:
+    """Return keys of stored jobs without users and commands; they stay distinct by their hashes."""
+    parts = map(job_parts, keys)
+    return [job_key(one["job"] if _SCHEDULER_ID.fullmatch(one["job"]) else "", "", "", one["node"], one["id"]) for one in parts]
+
+
+def identities(config: Config) -> JobIdentities:
+    """Return what a site's configuration allows. Raises ConfigError for a missing or short key, TokiodError for one that can't be made."""
+    if config.jobs.key_file is None:
+        return JobIdentities(config.jobs.users, _private_key(config.archive.private / "jobs.key"))
+    key = config.secret(f"file:{config.jobs.key_file}").encode()
+    if len(key) < MIN_KEY_BYTES:
+        raise ConfigError([f"jobs.key_file: a key of {len(key)} bytes; expected {MIN_KEY_BYTES} or more, as of openssl rand -hex 32"])
+    return JobIdentities(config.jobs.users, key)
+
+
+def _private_key(path: Path) -> bytes:
+    """Return the key that only the daemon's user can read, made at the first time."""
+    try:
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return path.read_bytes()
+        with os.fdopen(fd, "wb") as file:
+            file.write(secrets.token_hex(32).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        return path.read_bytes()
+    except OSError as error:
+        raise TokiodError(f"the key of job ids can't be made: {path}: {error.strerror}") from None
