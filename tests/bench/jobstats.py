@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import jobstats_text
 
-from collectors._lustre_jobstats.changes import JobCounts
+from collectors.lustre_jobstats.changes import JobCounts
 from tests.bench.measure import Row, paired, timed
 
 if TYPE_CHECKING:

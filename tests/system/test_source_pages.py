@@ -57,7 +57,8 @@ def test_a_page_names_the_datasets_that_its_stanza_fills(page, tmp_path):
     stanza = re.search(r"(?ms)^```toml\n(.*?)^```$", page.read_text())[1].replace("failover = false", "failover = true")
     (tmp_path / "tokiod.toml").write_text(ARCHIVE + stanza)
     told = re.search(r"(?s)## What is collected\n(.*?)\n## ", page.read_text())[1]
-    assert set(re.findall(r"`(\w+/\w+)`", told)) == configuration.load(tmp_path / "tokiod.toml").source[0].datasets()
+    (source,) = configuration.load(tmp_path / "tokiod.toml").source
+    assert set(re.findall(r"`(\w+/\w+)`", told)) == source.datasets() | source.tables
 
 
 def test_the_stanzas_go_together(tmp_path):
@@ -90,6 +91,24 @@ def test_the_gate_for_mmperfmon_lets_questions_through_and_nothing_else(asked, p
     environment = {"PATH": os.environ["PATH"], "SSH_ORIGINAL_COMMAND": asked}
     done = subprocess.run(["sh", "-c", gate], env=environment, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode == 0, done.stdout.startswith("ran query ")) == (passes, passes)
+
+
+STATS = "lctl get_param obdfilter.*.job_stats mdt.*.job_stats"
+INTERVALS = "lctl get_param obdfilter.*.job_cleanup_interval mdt.*.job_cleanup_interval"
+
+
+@pytest.mark.parametrize(
+    ("asked", "passes"),
+    [(STATS, True), (INTERVALS, True), (f"{STATS}; id", False), (f"{STATS} version", False), ("lctl set_param x=1", False), ("", False)],
+)
+def test_the_gate_for_jobstats_lets_two_questions_through_and_nothing_else(asked, passes, tmp_path):
+    lctl = tmp_path / "lctl"
+    lctl.write_text('#!/bin/sh\necho lctl "$@"\n')
+    lctl.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SSH_ORIGINAL_COMMAND": asked}
+    gate = block("lustre_jobstats", "sh gate")
+    done = subprocess.run(["sh", "-c", gate], env=environment, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode == 0, done.stdout == f"{asked}\n") == (passes, passes)
 
 
 @pytest.mark.system

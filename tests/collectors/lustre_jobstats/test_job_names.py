@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors._lustre_jobstats.job_names import JobName, JobNames
+from collectors.lustre_jobstats.job_names import JobName, JobNames
 from tokiod.errors import TokiodError
 
 

@@ -3,14 +3,17 @@
 import tracemalloc
 from collections import Counter, defaultdict
 
+import job_rows
 import jobstats_text
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors._lustre_jobstats import changes
-from collectors._lustre_jobstats.changes import JobCounts
-from collectors._lustre_jobstats.parse import TOO_LONG
+from collectors.lustre_jobstats import changes
+from collectors.lustre_jobstats.changes import JobCounts
+from collectors.lustre_jobstats.parse import TOO_LONG
+from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
+from tokiod.window_data import job_parts
 
 SECOND = 10**9
 EPOCH = 1_723_102_025 * SECOND
@@ -32,7 +35,7 @@ class Target:
         counts, _, start = self.jobs.get(job) or (dict.fromkeys(OPERATIONS, (0, 0)), self.now, self.now)
         before = counts[operation]
         self.jobs[job] = ({**counts, operation: (before[0] + samples, before[1] + total)}, self.now, start)
-        self.done[job] += Counter({f"{operation} samples": samples, f"{operation} sum": total})
+        self.done[job] += Counter({f"{operation}.samples": samples, f"{operation}.sum": total})
 
     def idle(self, seconds):
         self.now += seconds * SECOND
@@ -44,10 +47,23 @@ class Target:
         return jobstats_text.target([(job, *one) for job, one in self.jobs.items()], version=self.version)
 
 
-def add(found, change):
-    for row, job in enumerate(change.jobs):
-        for column, name in enumerate(change.operations):
-            found[job] += Counter({f"{name} samples": int(change.samples[row, column]), f"{name} sum": int(change.sums[row, column])})
+class Polls:
+    """Polls of one target, as rows of the job table."""
+
+    def __init__(self):
+        self.counts = JobCounts(CLEANUP)
+        self.tables = []
+
+    def poll(self, target):
+        change = self.counts.update(target.text())
+        found = TargetCounts("fs-OST0000", target.now // SECOND + len(self.tables), change)
+        self.tables.append(rows([found], JobKeys(["%j"]), 0))
+        return change
+
+    def done(self):
+        """Return {job: {count: sum}} of all that rows show, without zeros."""
+        totals = job_rows.totals(job_rows.joined(self.tables))
+        return {job_parts(key)["id"].encode(): counts for (_, key), counts in totals.items() if counts}
 
 
 actions = st.tuples(st.sampled_from([b"1", b"2", b"3 x", b""]), st.sampled_from(OPERATIONS), st.integers(1, 5), st.integers(1, 2**40))
@@ -57,62 +73,98 @@ steps = st.lists(st.one_of(st.lists(actions, max_size=4), st.just("clean"), st.j
 @given(steps)
 def test_what_is_found_is_what_jobs_did(steps):
     """Lustre 2.15 says when each count began: nothing is lost but what was done between a job's last poll and its removal."""
-    target, counts, found = Target("2.15"), JobCounts(CLEANUP), defaultdict(Counter)
-    counts.update(target.text())
+    target, polls = Target("2.15"), Polls()
+    polls.poll(target)
     for step in [*steps, "poll"]:
         if step == "clean":
-            add(found, counts.update(target.text()))  # all was seen before it is removed
+            polls.poll(target)  # all is seen before it is removed
             target.idle(2 * CLEANUP)
             target.clean()
         elif step == "poll":
-            change = counts.update(target.text())
-            add(found, change)
-            assert not change.dropped.keys() - {changes.MISSING_EARLY}
+            change = polls.poll(target)
+            assert not change.dropped.keys() - {changes.MISSING_EARLY, changes.RESTARTED}
             assert change.listed == len(target.jobs)
         else:
             for action in step:
                 target.act(*action)
-    sums = {job: {key: number for key, number in done.items() if number} for job, done in found.items()}
-    expected = {
-        job: {key: number for key, number in done.items() if number and (target.version == "2.15" or key != "open sum")}
-        for job, done in target.done.items()
-    }
-    assert sums == {job: done for job, done in expected.items() if done}
+    expected = {job: {key: number for key, number in done.items() if number} for job, done in target.done.items()}
+    assert polls.done() == {job: done for job, done in expected.items() if done}
+
+
+@given(steps, st.randoms(use_true_random=False))
+def test_polls_that_are_lost_and_restarts_take_nothing_with_them(steps, chance):
+    """Of polls in any number that are not stored, or not made, the next one has all, also after a restart of the collectors."""
+    target, polls = Target("2.15"), Polls()
+    for step in steps:
+        if step == "poll":
+            if chance.random() < 0.3:
+                polls.counts = JobCounts(CLEANUP)
+            if chance.random() < 0.5:
+                polls.poll(target)
+        elif step != "clean":
+            for action in step:
+                target.act(*action)
+    polls.poll(target)
+    expected = {job: {key: number for key, number in done.items() if number} for job, done in target.done.items()}
+    assert polls.done() == {job: done for job, done in expected.items() if done}
 
 
 @pytest.mark.parametrize("version", ["2.12", "2.15"])
 def test_a_job_that_returns_after_its_removal_begins_at_zero(version):
-    target, counts = Target(version), JobCounts(CLEANUP)
+    """Also where the new counts are larger than the last ones, and no start_time shows it."""
+    target, polls = Target(version), Polls()
     target.act(b"7", "write_bytes", 3, 300)
+    polls.poll(target)
+    target.idle(2 * CLEANUP)
+    target.clean()
+    target.act(b"8", "open", 1, 0)
+    change = polls.poll(target)
+    assert (change.jobs, change.ended.tolist()) == ((b"8", b"7"), [False, True])
+    target.act(b"7", "write_bytes", 5, 500)
+    polls.poll(target)
+    expected = (
+        {"write_bytes.samples": 8, "write_bytes.sum": 800} if version == "2.15" else {"write_bytes.samples": 5, "write_bytes.sum": 500}
+    )
+    assert polls.done()[b"7"] == expected
+
+
+@pytest.mark.parametrize(("version", "more", "dropped"), [("2.12", 2, {}), ("2.15", 500, {changes.RESTARTED: 1})])
+def test_counts_that_begin_again_are_taken_from_zero_and_counted(version, more, dropped):
+    """Before 2.14 only a count that fell shows it; from then on start_time does, also where the new counts are larger."""
+    target, polls = Target(version), Polls()
+    target.act(b"7", "write_bytes", 3, 300)
+    polls.poll(target)
+    target.jobs.clear()
+    target.act(b"7", "write_bytes", 1, more)
+    assert polls.poll(target).dropped == dropped
+    known = 0 if version == "2.12" else 300
+    assert polls.done()[b"7"]["write_bytes.sum"] == known + more
+
+
+def test_the_first_poll_has_all_counts_and_the_next_ones_those_that_changed():
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
+    assert counts.update(target.text()).jobs == (b"7",)
+    assert counts.update(target.text()).jobs == ()
+    target.act(b"7", "open", 2, 0)
+    assert counts.update(target.text()).samples.tolist() == [[0, 0, 5, 0]]
+
+
+def test_counts_are_returned_again_until_they_are_stored_those_of_ended_jobs_too():
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
     counts.update(target.text())
     target.idle(2 * CLEANUP)
     target.clean()
     target.act(b"8", "open", 1, 0)
-    assert counts.update(target.text()).vanished == (b"7",)
-    target.act(b"7", "write_bytes", 5, 500)
-    change = counts.update(target.text())
-    assert (change.jobs, change.restarted.tolist(), change.sums[0, 1]) == ((b"7",), [False], 500)
-
-
-@pytest.mark.parametrize(("version", "more"), [("2.12", 2), ("2.15", 500)])
-def test_counts_that_begin_again_are_taken_from_zero_and_marked(version, more):
-    """Before 2.14 only a count that fell shows it; from then on start_time does, also where the new counts are larger."""
-    target, counts = Target(version), JobCounts(CLEANUP)
-    target.act(b"7", "write_bytes", 3, 300)
     counts.update(target.text())
-    target.jobs.clear()
-    target.act(b"7", "write_bytes", 1, more)
-    change = counts.update(target.text())
-    assert (change.jobs, change.restarted.tolist(), change.samples[0, 1], change.sums[0, 1]) == ((b"7",), [True], 1, more)
-
-
-def test_the_first_poll_only_learns_where_counts_stand():
-    target, counts = Target("2.15"), JobCounts(CLEANUP)
-    target.act(b"7", "open", 3, 0)
-    assert counts.update(target.text()).jobs == ()
-    assert counts.update(target.text()).jobs == ()
-    target.act(b"7", "open", 2, 0)
-    assert counts.update(target.text()).samples.tolist() == [[0, 0, 2, 0]]
+    target.act(b"7", "open", 5, 0)
+    counts.update(target.text())
+    again = counts.rows([b"7", b"9"])
+    assert (again.jobs, again.ended.tolist(), again.samples[:, 2].tolist()) == ((b"7", b"7"), [True, False], [3, 5])
+    counts.forget_ended([b"7"])
+    assert counts.rows([b"7"]).samples[:, 2].tolist() == [5]
+    assert counts.rows([b"7"], frozenset({(b"7", False)})).jobs == ()
 
 
 def test_a_job_that_a_cut_text_lacked_does_not_count_twice():
@@ -123,21 +175,11 @@ def test_a_job_that_a_cut_text_lacked_does_not_count_twice():
     counts.update(whole)
     begin = whole.index(b"- job_id:", 20)
     for cut in range(begin, len(whole)):
-        assert counts.update(whole[:cut]).jobs == ()
+        assert set(counts.update(whole[:cut]).jobs) <= {b"1", b"2", b"3"}
+        assert all((job.samples == [0, 1, 0, 0]).all() for job in [counts.rows([b"1", b"2", b"3"])])
     change = counts.update(whole)
-    assert (change.jobs, len(counts)) == ((), 3)
-
-
-def test_a_job_that_is_older_than_the_poll_that_lacked_it_is_counted_and_not_taken_from_zero():
-    target, counts = Target("2.15"), JobCounts(CLEANUP)
-    target.act(b"1", "open", 1, 0)
-    without = dict(target.jobs)
-    target.act(b"2", "open", 9, 0)
-    both, target.jobs = target.jobs, without | {b"3": (dict.fromkeys(OPERATIONS, (1, 1)), target.now + SECOND, target.now)}
-    counts.update(target.text())
-    target.jobs |= both
-    change = counts.update(target.text())
-    assert (change.jobs, change.dropped[changes.MISSED]) == ((), 1)
+    assert set(change.jobs) <= {b"3"}  # its block is another text, with the counts that it had
+    assert (len(counts), change.samples.tolist()) == (3, [[0, 1, 0, 0]] * len(change.jobs))
 
 
 def test_hostile_ids_are_counted_and_leave_the_others_undisturbed():
@@ -148,7 +190,7 @@ def test_hostile_ids_are_counted_and_leave_the_others_undisturbed():
     for job in (b"1", b"x" * 4096, b"2"):
         target.act(job, "open", 4, 0)
     change = counts.update(target.text())
-    assert dict(zip(change.jobs, change.samples[:, 2].tolist(), strict=True)) == {b"1": 4, b"2": 4}
+    assert dict(zip(change.jobs, change.samples[:, 2].tolist(), strict=True)) == {b"1": 5, b"2": 5}
     assert change.dropped == {TOO_LONG: 1, changes.TWICE: 1, "malformed block of a job": 1}
 
 
@@ -156,7 +198,7 @@ def test_a_new_operation_of_an_upgraded_target_begins_at_zero():
     counts = JobCounts(CLEANUP)
     counts.update(jobstats_text.target([(b"1", {"open": (5, 0)}, EPOCH, EPOCH)]))
     change = counts.update(jobstats_text.target([(b"1", {"open": (6, 0), "fallocate": (2, 0)}, EPOCH + 1, EPOCH)]))
-    assert dict(zip(change.operations, change.samples[0].tolist(), strict=True)) == {"open": 1, "fallocate": 2}
+    assert dict(zip(change.operations, change.samples[0].tolist(), strict=True)) == {"open": 6, "fallocate": 2}
 
 
 def test_memory_does_not_grow_with_polls_nor_with_jobs_that_left():
@@ -169,7 +211,8 @@ def test_memory_does_not_grow_with_polls_nor_with_jobs_that_left():
             now = EPOCH + generation * (CLEANUP + 1) * SECOND
             jobs = [(b"%d.%d" % (generation, job), {"open": (job, 0)}, now, now) for job in range(200)]
             change = counts.update(jobstats_text.target(jobs))
-            assert len(change.vanished) == (200 if generation else 0)
+            assert change.ended.sum() == (200 if generation else 0)
+            counts.forget_ended(change.jobs)
             del jobs, change
             held.append(tracemalloc.get_traced_memory()[0])
     finally:

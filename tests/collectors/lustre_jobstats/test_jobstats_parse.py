@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors._lustre_jobstats import parse
-from collectors._lustre_jobstats.parse import FIELDS, MAX_OPERATIONS, Operations
+from collectors.lustre_jobstats import parse
+from collectors.lustre_jobstats.parse import FIELDS, MAX_OPERATIONS, Operations
 
 SECOND = 10**9
 START = 1_723_102_025 * SECOND

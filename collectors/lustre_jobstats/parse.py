@@ -106,8 +106,8 @@ def targets(text: bytes, dropped: Counter[str]) -> Iterator[tuple[str, bytes]]:
     found = list(_TARGET.finditer(text))
     if text[: found[0].start() if found else len(text)].strip():
         dropped[NO_TARGET] += 1
-    for one, following in zip(found, [*found[1:], None], strict=True):
-        yield one[1].decode(), text[one.end() : following.start() if following else len(text)]
+    ends = [*(one.start() for one in found[1:]), len(text)]
+    yield from ((one[1].decode(), text[one.end() : end]) for one, end in zip(found, ends, strict=False))
 
 
 def blocks(text: bytes) -> list[tuple[int, int]]:

@@ -1,0 +1,124 @@
+"""Query the servers of a file system for what its jobs did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+from collectors.lustre_jobstats.command import ServerCommands
+from collectors.lustre_jobstats.targets import UNKNOWN_FORMAT, Targets, texts
+from collectors.lustre_jobstats.to_rows import JobKeys, rows
+from tokiod.errors import CollectError, Transient
+from tokiod.toolkit.commands import CommandTimeout, Stuck
+from tokiod.window_data import WindowData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from collectors.lustre_jobstats.config import Config
+    from collectors.lustre_jobstats.to_rows import TargetCounts
+    from tokiod.collector import Site
+    from tokiod.window import Window
+
+INTERVAL_SECONDS = 3600.0
+"""Between two queries of job_cleanup_interval."""
+
+
+class JobStats:
+    """The collector of a file system's servers. It has no past: a window holds what was read at one moment of it."""
+
+    replayable: ClassVar[bool] = False
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.step = config.step
+        self._config = config
+        self._clock = site.clock
+        self._commands = ServerCommands(config)
+        self._targets = Targets(int(config.cleanup_interval))
+        self._keys = JobKeys(config.jobid_name)
+        self._intervals_read: dict[str, float] = {}
+
+    async def collect(self, window: Window) -> WindowData:
+        """Return one table: the jobs whose counts changed, on the servers that answered.
+
+        Raises Transient for a window that is not the current one, or ended before the servers answered; the first error where all servers
+        failed.
+        """
+        if not window.start <= self._clock.time() < window.end:
+            raise Transient(f"{window} is not the current window, and job_stats has only the present state")
+        outcomes = await self._commands.job_stats()
+        now = self._clock.time()
+        if now >= window.end:
+            raise Transient(f"the servers answered after {window}: what they count belongs to a later one")
+        errors = {server: outcome for server, outcome in outcomes.items() if isinstance(outcome, CollectError)}
+        if len(errors) == len(outcomes):
+            raise next(iter(errors.values()))
+        dropped: Counter[str] = Counter(f"{server}: {_reason(error)}" for server, error in errors.items())
+        outputs = {server: outcome for server, outcome in outcomes.items() if not isinstance(outcome, CollectError)}
+        found, troubles = await self._read(outputs, window, max(int(now), window.start + 1), dropped)
+        troubles = [*map(str, errors.values()), *troubles, *await self._short_intervals(outputs, window)]
+        records = sum(len(one.changes.jobs) for one in found)
+        return WindowData([], records, dropped, [rows(found, self._keys, window.start)], "; ".join(troubles))
+
+    async def count(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
+        """Return None: there is no past to count."""
+        return None
+
+    def note_stored(self, window: Window) -> None:
+        """Return what this window had in no later one, unless it changes."""
+        self._targets.note_stored(window)
+
+    async def close(self) -> None:
+        """Wait for commands that are being killed."""
+        await self._commands.close()
+
+    async def _read(
+        self, outputs: Mapping[str, bytes], window: Window, time: int, dropped: Counter[str]
+    ) -> tuple[list[TargetCounts], list[str]]:
+        """Return the counts of all targets, and what is wrong with some."""
+        of_targets, unknown = texts(outputs, dropped)
+        troubles = [f"{server} printed no job_stats that is known, see `lctl get_param` there" for server in unknown]
+        troubles += self._targets.moved({target: server for target, (server, _) in of_targets.items()})
+        found: list[TargetCounts] = []
+        for target, (_, text) in of_targets.items():
+            try:
+                parts = list(self._targets.update(target, text, window, time))
+            except Transient as error:
+                troubles.append(str(error))
+                dropped[UNKNOWN_FORMAT] += 1
+                continue
+            found += parts
+            for part in parts:
+                dropped.update(part.changes.dropped)
+            await asyncio.sleep(0)  # a target of 10,000 jobs takes 50 ms
+        found += self._targets.unanswered({*of_targets}, window, time)
+        return found, troubles
+
+    async def _short_intervals(self, outputs: Mapping[str, bytes], window: Window) -> list[str]:
+        """Return a sentence for each target that removes jobs too early to be seen."""
+        now = self._clock.monotonic()
+        for server in outputs:
+            if now - self._intervals_read.get(server, float("-inf")) >= INTERVAL_SECONDS:
+                self._intervals_read[server] = now
+                try:
+                    self._targets.intervals.update(await self._commands.cleanup_intervals(server))
+                except CollectError:
+                    continue  # job_stats of the same server was read: this is for another poll
+        short = {target: seconds for target, seconds in self._targets.intervals.items() if 0 < seconds < 2 * window.seconds}
+        if not short:
+            return []
+        target, seconds = min(short.items(), key=lambda one: one[1])
+        limit = "window must be at most half of that, or what jobs did before their removal is lost"
+        return [f"{len(short)} targets, such as {target}, remove idle jobs after {seconds} s: {limit}"]
+
+
+def _reason(error: CollectError) -> str:
+    match error:
+        case Stuck():
+            return "command cannot be killed"
+        case CommandTimeout():
+            return "no answer in time"
+        case _:
+            return "no answer"

@@ -1,0 +1,99 @@
+"""Saved outputs of `lctl get_param obdfilter.*.job_stats mdt.*.job_stats`: plain ones, and files of many, each after a line BEGIN TIME."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from collectors.lustre_jobstats.targets import Targets, texts
+from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
+from tokiod.errors import Fatal, TokiodError
+from tokiod.sample_spans import spans_of
+from tokiod.toolkit.saved_files import Loading, content, readable
+from tokiod.window import Window
+from tokiod.window_data import WindowData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from collectors.lustre_jobstats.config import Saved
+    from tokiod.collector import SavedCollector, Site
+
+_BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n", re.MULTILINE)
+
+
+def opened(inputs: Sequence[str | Path], options: Saved, _site: Site) -> SavedCollector:
+    """Return the collector of saved outputs. Raises TokiodError for a file that cannot be read, and for invalid options."""
+    for fault in options.faults():
+        raise TokiodError(f"--{fault.replace('_', '-', 1)}")
+    return SavedOutputs(readable(inputs), options)
+
+
+class SavedOutputs:
+    """The collector of saved outputs. All are read at the first call, oldest first: each adds what changed since the one before."""
+
+    replayable: ClassVar[bool] = True
+    needs_sample_at_end: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], options: Saved) -> None:
+        self.step = options.step
+        self._paths = paths
+        self._options = options
+        self._keys = JobKeys(options.jobid_name)
+        self._files = Loading(self._load)
+
+    async def collect(self, window: Window) -> WindowData:
+        """Return one table. Raises Fatal for a file without job_stats."""
+        found = await self._within(window)
+        dropped = sum((one.changes.dropped for one in found), Counter[str]())
+        return WindowData([], sum(len(one.changes.jobs) for one in found), dropped, [rows(found, self._keys, window.start)])
+
+    async def count(self, window: Window) -> int | None:
+        """Return how many jobs changed in a window."""
+        return sum(len(one.changes.jobs) for one in await self._within(window))
+
+    async def spans(self) -> list[Window]:
+        """Return the spans with outputs."""
+        return spans_of(np.array([one.time for one in await self._files.loaded()], np.int64), 1)
+
+    async def close(self) -> None:
+        """Wait until a read that has begun ends."""
+        await self._files.close()
+
+    async def _within(self, window: Window) -> list[TargetCounts]:
+        loaded = await self._files.loaded()
+        first, last = (bisect_left(loaded, edge, key=lambda one: one.time) for edge in (window.start, window.end))
+        return loaded[first:last]
+
+    def _load(self) -> list[TargetCounts]:
+        """Read all outputs, oldest first."""
+        targets = Targets(self._options.cleanup_interval)
+        outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
+        found = []
+        for time, path, output in outputs:
+            dropped: Counter[str] = Counter()
+            for target, (_, text) in texts({path: output}, dropped)[0].items():
+                window = Window(time, time + 1)
+                found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
+                targets.note_stored(window)
+        return found
+
+
+def _outputs(path: Path, given: int | None) -> Iterator[tuple[int, str, bytes]]:
+    """Yield each output in a file with its time, epoch seconds. Raises Fatal for a file without job_stats."""
+    try:
+        text, time = content(path), int(path.stat().st_mtime) if given is None else given
+    except OSError as error:
+        raise Fatal(f"{path} cannot be read: {error.strerror}") from None
+    # A job id may hold a line BEGIN, but no such line is followed by the first line of a target.
+    begins = [one for one in _BEGIN.finditer(text) if text.startswith((b"obdfilter.", b"mdt."), one.end())]
+    ends = [*(begin.start() for begin in begins[1:]), len(text)]
+    parts = [(int(begin[1]), text[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)] if begins else [(time, text)]
+    if not any(texts({"": part}, Counter())[0] for _, part in parts):
+        raise Fatal(f"{path} holds no output of lctl get_param obdfilter.*.job_stats mdt.*.job_stats")
+    yield from ((time, str(path), part) for time, part in parts)

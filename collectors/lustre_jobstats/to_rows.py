@@ -1,0 +1,81 @@
+"""Counts of jobs to rows of the job table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.lustre_jobstats.job_names import JobNames
+from collectors.lustre_jobstats.parse import shown
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows, job_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from collectors.lustre_jobstats.changes import Changes
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCounts:
+    """What changed on a target. time: epoch seconds of the poll, later than the window's start."""
+
+    target: str
+    time: int
+    changes: Changes
+
+
+class JobKeys:
+    """What identifies each job id in the table: what its format names, and the id itself, printable."""
+
+    def __init__(self, formats: Sequence[str]) -> None:
+        self._names = JobNames(formats)
+        self.of = lru_cache(maxsize=1 << 14)(self._of)
+
+    def _of(self, identity: bytes) -> bytes:
+        name = self._names.of(identity)
+        return job_key(name.job, name.user, name.command, name.node, shown(identity))
+
+
+def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
+    """Return the rows of all targets; a count that a target does not have is 0. The last row of a removed job comes before others.
+
+    start: of the window, epoch seconds.
+    """
+    found = [one for one in found if one.changes.jobs]
+    lengths = [len(one.changes.jobs) for one in found]
+    ended = _joined([one.changes.ended for one in found], bool)
+    fixed = (
+        np.maximum(np.array([one.time for one in found], np.int64).repeat(lengths) - ended, start),
+        _text([one.target.encode() for one in found]).repeat(lengths),
+        _text([keys.of(job) for one in found for job in one.changes.jobs]),
+        _joined([one.changes.start for one in found], np.int64),
+        _joined([one.changes.snapshot for one in found], np.int64),
+        ended.astype(np.int64),
+    )
+    names = dict.fromkeys(name for one in found for name in one.changes.operations)
+    counts = {f"{name}.{part}": _count(found, name, part) for name in names for part in ("samples", "sum")}
+    kept = {name: values for name, values in counts.items() if name.endswith(".samples") or values.any()}
+    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *kept), (*fixed, *kept.values()))
+
+
+def _count(found: Sequence[TargetCounts], name: str, part: str) -> NDArray[np.int64]:
+    def of(changes: Changes) -> NDArray[np.int64]:
+        if name not in changes.operations:
+            return np.zeros(len(changes.jobs), np.int64)
+        values: NDArray[np.int64] = (changes.samples if part == "samples" else changes.sums)[:, changes.operations.index(name)]
+        return values
+
+    return _joined([of(one.changes) for one in found], np.int64)
+
+
+def _joined(parts: list[Any], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype), *parts])
+
+
+def _text(texts: list[bytes]) -> NDArray[np.bytes_]:
+    return np.array(texts or [b""], "S")[: len(texts)]

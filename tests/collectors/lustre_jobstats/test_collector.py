@@ -1,0 +1,277 @@
+"""The live collector and saved outputs, over scripts that play lctl on several servers."""
+
+import asyncio
+import gzip
+
+import job_rows
+import jobstats_text
+import pytest
+
+from collectors import lustre_jobstats
+from tokiod.collector import Site
+from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.testing.clock import FakeClock
+from tokiod.testing.collector_contract import CollectorContract, samples, within
+from tokiod.window import Calendar, Window
+from tokiod.window_data import JOB_TABLE, job_parts
+
+START = 1_723_114_680
+NOW = Window(START, START + 60)
+SECOND = 10**9
+OST0, OST1, MDT0 = "fs-OST0000", "fs-OST0001", "fs-MDT0000"
+
+
+def job(identity, begin=-600, last=-5, **counts):
+    given = {name: value if isinstance(value, tuple) else (value, 0) for name, value in counts.items()}
+    return (
+        identity.encode(),
+        {"read_bytes": (0, 0), "write_bytes": (0, 0), "open": (0, 0)} | given,
+        (START + last) * SECOND,
+        (START + begin) * SECOND,
+    )
+
+
+class Servers:
+    """Servers whose lctl prints files: SERVER.stats and SERVER.interval. A script of a server's own name comes before."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.clock = FakeClock(START + 2)
+        lctl = directory / "lctl"
+        lctl.write_text(
+            f"#!/bin/sh\ncd {directory}\nserver=$1; shift\ntest -x $server && exec ./$server\n"
+            'case "$*" in *cleanup*) cat $server.interval;; *) cat $server.stats;; esac\n'
+        )
+        lctl.chmod(0o755)
+        self.show("oss1", {OST0: [job("7:1000:n1", write_bytes=(3, 300)), job("8:1001:n1", read_bytes=(2, 20))]})
+        self.show("oss2", {OST1: [job("7:1000:n1", write_bytes=(5, 500))]})
+        self.show("mds1", {MDT0: [job("7:1000:n1", open=4), job("bash.1000", open=1)]})
+
+    def show(self, server, targets, interval=600, version="2.15"):
+        (self.directory / f"{server}.stats").write_bytes(
+            b"".join(jobstats_text.target(jobs, name, version=version) for name, jobs in targets.items())
+        )
+        kinds = {target: "mdt" if "-MDT" in target else "obdfilter" for target in targets}
+        lines = [f"{kinds[target]}.{target}.job_cleanup_interval={interval}\n" for target in targets]
+        (self.directory / f"{server}.interval").write_text("".join(lines))
+
+    def script(self, server, text):
+        path = self.directory / server
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def config(self, **options):
+        given = {
+            "servers": ("oss1", "oss2", "mds1"), "lctl": (f"{self.directory}/lctl", "{server}"), "jobid_name": ("%j:%u:%H", "%e.%u"),
+            "command_timeout": 20,
+        }  # fmt: skip
+        return lustre_jobstats.Config(name="jobs", kind="lustre_jobstats", system="fs", **(given | options))
+
+    def collector(self, **options):
+        return lustre_jobstats.live(self.config(**options), Site(Calendar("UTC"), self.clock))
+
+
+@pytest.fixture
+def servers(tmp_path):
+    return Servers(tmp_path)
+
+
+class TestContract(CollectorContract):
+    @pytest.fixture
+    def collector(self, servers):
+        return servers.collector
+
+    @pytest.fixture
+    def saved(self, servers):
+        text = b"".join((servers.directory / f"{server}.stats").read_bytes() for server in ("oss1", "oss2", "mds1"))
+        path = servers.directory / "saved.gz"
+        path.write_bytes(gzip.compress(b"BEGIN %d\n" % (START + 2) + text))
+        options = lustre_jobstats.Saved(jobid_name=("%j:%u:%H", "%e.%u"))
+        return lambda: lustre_jobstats.saved([path], options, Site(Calendar("UTC"), FakeClock()))
+
+    @pytest.fixture
+    def window(self):
+        return NOW
+
+    @pytest.fixture
+    def datasets(self):
+        return lustre_jobstats.Config.tables
+
+    def test_columns_are_the_same_in_a_window_without_samples(self, collector):
+        """The only window is the current one: another one is refused."""
+        with pytest.raises(Transient, match="not the current window"):
+            within(collector(), lambda c: samples(c, Window(START - 60, START)))
+
+    def test_a_count_is_that_of_its_parts_and_how_many_records_they_have(self, collector, window):
+        """The past can't be queried, and one window has no parts."""
+        assert within(collector(), lambda c: c.count(window)) is None
+
+
+def polls(servers, *changes, **options):
+    """Collect one window after each change, all of them stored; return their data."""
+
+    async def run(collector):
+        found = []
+        for number, change in enumerate(changes):
+            change()
+            servers.clock._time = START + 60 * number + 2
+            window = Window(START + 60 * number, START + 60 * number + 60)
+            found.append(await collector.collect(window))
+            collector.note_stored(window)
+        return found
+
+    return within(servers.collector(**options), run)
+
+
+def nothing():
+    """Change nothing."""
+
+
+def seen(data):
+    """{(target, id): counts without zeros}, of all rows."""
+    (table,) = data.tables
+    values = dict(zip(table.columns, table.values, strict=True))
+    keys = [(target.decode(), job_parts(key)["id"]) for target, key in zip(values["target"].tolist(), values["job"].tolist(), strict=True)]
+    names = table.columns[6:]
+    return {
+        key: {name: int(values[name][row]) for name in names if values[name][row]} | ({"ended": 1} if values["ended"][row] else {})
+        for row, key in enumerate(keys)
+    }
+
+
+FIRST = {
+    (OST0, "7:1000:n1"): {"write_bytes.samples": 3, "write_bytes.sum": 300},
+    (OST0, "8:1001:n1"): {"read_bytes.samples": 2, "read_bytes.sum": 20},
+    (OST1, "7:1000:n1"): {"write_bytes.samples": 5, "write_bytes.sum": 500},
+    (MDT0, "7:1000:n1"): {"open.samples": 4},
+    (MDT0, "bash.1000"): {"open.samples": 1},
+}
+
+
+def test_a_window_has_the_jobs_whose_counts_changed_with_what_their_ids_name(servers):
+    first, second, third = polls(
+        servers, nothing, nothing, lambda: servers.show("oss2", {OST1: [job("7:1000:n1", last=100, write_bytes=(6, 600))]})
+    )
+    assert (seen(first), first.records, first.dropped, first.trouble) == (FIRST, 5, {}, "")
+    assert (seen(second), [len(rows) for rows in second.tables]) == ({}, [0])
+    assert seen(third) == {(OST1, "7:1000:n1"): {"write_bytes.samples": 6, "write_bytes.sum": 600}}
+    keys = {job_parts(key)["id"]: job_parts(key) for key in first.tables[0].values[2].tolist()}
+    assert keys["7:1000:n1"] == {"job": "7", "user": "1000", "command": "", "node": "n1", "id": "7:1000:n1"}
+    assert (keys["bash.1000"]["user"], keys["bash.1000"]["command"]) == ("1000", "bash")
+    assert servers.config().tables == {JOB_TABLE}
+
+
+def test_a_window_that_is_not_stored_comes_with_the_next_one(servers):
+    async def run(collector):
+        await collector.collect(NOW)
+        servers.clock._time = START + 62
+        later = Window(START + 60, START + 120)
+        second = await collector.collect(later)
+        collector.note_stored(later)
+        servers.clock._time = START + 122
+        return second, await collector.collect(Window(START + 120, START + 180))
+
+    second, third = within(servers.collector(), run)
+    assert (seen(second), seen(third)) == (FIRST, {})
+
+
+def test_a_server_that_refuses_leaves_the_others_undisturbed_and_is_named(servers):
+    servers.script("oss2", "echo 'Permission denied (publickey).' >&2; exit 255")
+    (data,) = polls(servers, nothing)
+    assert data.trouble == "lctl on oss2: exit code 255: Permission denied (publickey)."
+    assert seen(data) == {key: counts for key, counts in FIRST.items() if key[0] != OST1}
+    assert data.dropped == {"oss2: no answer": 1}
+
+
+def test_a_command_that_hangs_is_killed_and_its_server_comes_with_the_next_answer(servers):
+    servers.script("oss2", "sleep 1000")
+    first, second = polls(servers, nothing, (servers.directory / "oss2").unlink, command_timeout=1)
+    assert ("oss2" in first.trouble, first.trouble.count("\n"), first.dropped) == (True, 0, {"oss2: no answer in time": 1})
+    assert {**seen(first), **seen(second)} == FIRST
+    assert second.trouble == ""
+
+
+def test_where_all_servers_refuse_the_source_does(servers):
+    for server in ("oss1", "oss2", "mds1"):
+        servers.script(server, "echo 'Permission denied' >&2; exit 1")
+    with pytest.raises(Fatal, match="lctl on oss1: exit code 1: Permission denied"):
+        polls(servers, nothing)
+
+
+def test_a_target_that_moves_to_its_partner_keeps_its_jobs_and_is_named(servers):
+    def move():
+        servers.show("oss2", {})
+        servers.show("oss1", {OST0: [], OST1: [job("7:1000:n1", begin=62, last=65, write_bytes=(1, 50))]})
+
+    first, second, third = polls(servers, nothing, move, nothing)
+    assert second.trouble == "fs-OST0001 moved from oss2 to oss1"
+    assert third.trouble == ""
+    totals = job_rows.totals(job_rows.joined([rows for data in (first, second, third) for rows in data.tables]))
+    sums = {target: counts["write_bytes.sum"] for (target, key), counts in totals.items() if b"7:1000" in key and "OST" in target}
+    assert sums == {OST0: 300, OST1: 550}
+
+
+def test_an_unknown_format_of_one_target_is_named_and_the_others_are_read(servers):
+    (servers.directory / "oss2.stats").write_text(f"obdfilter.{OST1}.job_stats=\njob_stats:\n- job_id: 7\n  when: now\n")
+    (servers.directory / "mds1.stats").write_text("job statistics: version 9\n")
+    (data,) = polls(servers, nothing)
+    assert data.trouble == ("mds1 printed no job_stats that is known, see `lctl get_param` there; fs-OST0001: unknown format of job_stats")
+    assert {target for target, _ in seen(data)} == {OST0}
+
+
+def test_targets_that_remove_jobs_too_early_are_named(servers):
+    servers.show("oss2", {OST1: [job("7:1000:n1", write_bytes=(5, 500))]}, interval=100)
+    first, second = polls(servers, nothing, nothing)
+    sentence = (
+        "1 targets, such as fs-OST0001, remove idle jobs after 100 s: window must be at most half of that, or what jobs did before their "
+        "removal is lost"
+    )
+    assert (first.trouble, second.trouble) == (sentence, sentence)
+
+
+def test_the_interval_of_a_target_decides_when_a_job_that_is_gone_has_ended(servers):
+    """With the configured 600 s the job would only be missing."""
+    servers.show("oss1", {OST0: [job("7:1000:n1", last=0, write_bytes=(3, 300))]}, interval=120)
+
+    def remove():
+        servers.show("oss1", {OST0: [job("9:1:n", begin=100, last=125, open=1)]}, interval=120)
+
+    data = polls(servers, nothing, nothing, remove)[-1]
+    assert seen(data)[OST0, "7:1000:n1"]["ended"] == 1
+
+
+def test_a_window_that_passed_while_servers_answered_is_not_used(servers):
+    async def run(collector):
+        task = asyncio.ensure_future(collector.collect(NOW))
+        await asyncio.sleep(0)
+        servers.clock._time = START + 61
+        return await task
+
+    with pytest.raises(Transient, match="answered after"):
+        within(servers.collector(), run)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"servers": ()}, "servers: at least one server is required, each once"),
+        ({"servers": ("a", "a")}, "servers: at least one server is required, each once"),
+        ({"servers": ("-oProxyCommand=x",)}, "servers: a name must not begin with '-', or it is an option of the command"),
+        ({"lctl": ("lctl",)}, "lctl: must contain {server} where there are several servers"),
+        ({"lctl": ()}, 'lctl: expected a command as a list, such as ["ssh", "{server}", "lctl"]'),
+        ({"jobid_name": ()}, "jobid_name: at least one format is required"),
+        ({"window": 600}, "window: must be at most half of cleanup_interval, or what jobs did before their removal is lost"),
+        ({"command_timeout": 60}, "command_timeout: must be greater than zero, and less than timeout and window"),
+    ],
+)
+def test_the_check_has_a_sentence_for_each_fault(servers, options, sentence):
+    assert servers.config(**options).faults() == [sentence]
+
+
+def test_saved_outputs_that_are_none_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("BEGIN 5\nhello\n")
+    site = Site(Calendar("UTC"), FakeClock())
+    with pytest.raises(TokiodError, match="holds no output of lctl"):
+        within(lustre_jobstats.saved([tmp_path / "a.txt"], lustre_jobstats.Saved(), site), lambda c: samples(c, NOW))
+    with pytest.raises(TokiodError, match=r"--jobid-name"):
+        lustre_jobstats.saved([tmp_path / "a.txt"], lustre_jobstats.Saved(jobid_name=("%z",)), site)
