@@ -29,9 +29,34 @@ def sampled(dataset, rows):
     return rows if dataset == model.GAUGE else {row for row in rows if row - 1 in rows or row == 0}
 
 
+def torn_by_hand(held):
+    """Return (day, row) of the last row of each day that holds a number, if it lacks a column of the one before; steps are of an hour."""
+    found = set()
+    for day in {d for d, _, _ in held}:
+        has = {(dataset, name): rows for (d, dataset, name), rows in held.items() if d == day}
+        gauges = {name: rows for (dataset, name), rows in has.items() if dataset == model.GAUGE}
+        filled_rows = sorted(set().union(*(sampled(dataset, rows) for (dataset, _), rows in has.items())))
+        if len(filled_rows) > 1:
+            *_, before, last = filled_rows
+            was = {name for name, rows in gauges.items() if before in rows}
+        else:
+            was, (last,) = last_of(held, day - 1), filled_rows or [None]
+        if not was <= {name for name, rows in gauges.items() if last in rows}:
+            found.add((day, last))
+    return found
+
+
+def last_of(held, day):
+    """Return the columns of the gauge that hold a number in its last row with one."""
+    gauges = {name: rows for (d, dataset, name), rows in held.items() if (d, dataset) == (day, model.GAUGE)}
+    last = max((max(rows) for rows in gauges.values() if rows), default=None)
+    return {name for name, rows in gauges.items() if last in rows}
+
+
 def by_hand(directory, source, now):
     """Every window of the days that has begun, looked at cell by cell."""
     held = model.held(directory, source.filled)
+    torn = set() if source.replayable else torn_by_hand(held)
     proved, whole = [], all if source.replayable else any
     for day in range(model.DAYS):
         names = {dataset for d, dataset, _ in held if d == day}
@@ -43,7 +68,10 @@ def by_hand(directory, source, now):
         for first in range(0, model.ROWS, length):
             steps = range(first, min(first + length, model.ROWS))
             begins = model.EPOCH + day * DAY + steps[0] * HOUR
-            if begins < now and names and whole(whole(row in has[dataset] for dataset in names) for row in steps):
+            is_whole = whole(whole(row in has[dataset] for dataset in names) for row in steps) and not any(
+                (day, row) in torn for row in steps
+            )
+            if begins < now and names and is_whole:
                 proved.append((begins, model.EPOCH + day * DAY + (steps[-1] + 1) * HOUR))
     return list(rebuild.Ranges(proved))
 

@@ -294,6 +294,38 @@ def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past
     assert [(log["event"], log["seconds"]) for log in logs] == [("ledger.completed", 2 * HOUR)]
 
 
+@pytest.mark.parametrize(
+    ("hour", "is_rebuilt"), [(23, False), (24, False), (23, True), (24, True)], ids=["day", "midnight", "lost", "lost, midnight"]
+)
+def test_a_window_of_a_source_without_a_past_that_a_kill_tore_is_not_called_stored(site, hour, is_rebuilt):
+    one = site(Now(filled=(model.GAUGE,)))
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, hour)
+        with closing(model.sink_in(one.directory)) as sink:
+            sink.apply(model.window({model.NAMES[0]: SAMPLES[model.NAMES[0]]}, hour, hour + 1))
+            assert sink.commit() == []
+    if is_rebuilt:
+        one.lose()
+    with closing(one.at(hour + 3).start()) as ledger:
+        assert one.stored(ledger) == [(0, hour)]
+        lost = [(row.window, row.state) for row in ledger.unstored("past")]
+        assert lost == ([(hours(hour, hour + 3), "lost")] if is_rebuilt else [])
+
+
+def test_a_window_that_an_old_copy_calls_stored_stays_so_without_a_component(site, tmp_path):
+    one = site(Now(filled=(model.GAUGE,)))
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 3)
+        one.store(ledger, 3, 4, {model.NAMES[0]: SAMPLES[model.NAMES[0]]})
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(3 * GENERATION_SECONDS / HOUR).start()):
+        pass
+    one.lose()
+    shutil.copy(tmp_path / "copy", one.path)
+    with closing(one.at(4).start()) as ledger:
+        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 4)], [])
+
+
 def test_of_a_source_that_can_be_asked_again_no_file_is_opened_while_the_ledger_is_trusted(site, monkeypatch):
     one = site()
     with closing(one.start()) as ledger:

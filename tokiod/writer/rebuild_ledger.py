@@ -27,7 +27,7 @@ log = structlog.get_logger()
 UNTRUSTED_SECONDS = 3600
 """The newest part of a source's data that proves nothing: a power loss may have torn what was just written."""
 DAY_SECONDS = 86400
-LOST_REASON = "the ledger was lost and the files hold nothing for it"
+LOST_REASON = "the ledger was lost and the files do not hold all of it"
 
 
 def rebuild_if_untrusted(config: Config, ledger: Ledger, clock: Clock) -> None:
@@ -76,7 +76,7 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
     # The window in which the retention ends can't be queried any more: what an older ledger records of it stays as it is.
     since = calendar.window(int(now - source.retention) - 1, source.window).end
     # Since the copy was made a file may have been lost and created again: what the copy records of it proves nothing.
-    _forget_unproven(ledger, source, found.stored[name], (since, until), now)
+    _forget_unproven(ledger, source, found, (since, until), now)
     stored, known = found.stored[name], ledger.stored(name)
     if source.replayable:
         newest = max((end for _, end in stored), default=0)
@@ -91,9 +91,10 @@ def _rebuild(ledger: Ledger, source: SourceConfig, found: Proof, calendar: Calen
         _record_lost(ledger, source, since, until, now)
 
 
-def _forget_unproven(ledger: Ledger, source: SourceConfig, proven: Ranges, span: tuple[int, int], now: float) -> None:
-    """Forget the windows that an older ledger records and no file proves."""
-    for hole in proven.holes(*span) if span[0] < span[1] else []:
+def _forget_unproven(ledger: Ledger, source: SourceConfig, found: Proof, span: tuple[int, int], now: float) -> None:
+    """Forget the windows that an older ledger records and no file proves. One that lacks columns may have been stored so."""
+    held = Ranges([*found.stored[source.name], *found.torn[source.name]])
+    for hole in held.holes(*span) if span[0] < span[1] else []:
         ledger.forget(source.system, hole, now, source=source.name)
 
 
