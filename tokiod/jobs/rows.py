@@ -1,31 +1,32 @@
-"""Read the rows of a span from the job table: of all jobs, or of one. A reader takes no lock and waits for nothing."""
+"""Read rows of the job table: of a span, all of them or those of some jobs. A reader takes no lock and waits for nothing."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import structlog
 
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
 from tokiod.tts.layout import NotLive
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from tokiod.jobs.table_file import Index, Source
 
-log = structlog.get_logger()
+T = TypeVar("T")
 
 SUFFIX = ".jobs"
 ATTEMPTS = 5
 """At reading a directory, where files of it are merged meanwhile."""
+MAX_SLICES = 64
+"""Of a column that are read one by one: from so many on, all between the first and the last is read at once, and divided then."""
 _NAME = re.compile(rf"(\d+)-(\d+)(@[A-Za-z0-9_.-]+)?{re.escape(SUFFIX)}")
 
 
@@ -57,6 +58,61 @@ class JobRows:
     def __len__(self) -> int:
         return len(self.job)
 
+    def where(self, kept: NDArray[np.bool_]) -> JobRows:
+        """Return some of the rows. kept: bool[n]."""
+        columns, counts = ({name: values[kept] for name, values in of.items()} for of in (self.columns, self.counts))
+        return JobRows(self.jobs, self.targets, self.job[kept], self.target[kept], columns, counts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """Which rows are read, and which of their counts. Without any of these, all of them.
+
+    job: the name that they have; keys: S[...] sorted, of whole keys of jobs; low, high: of whole keys, low <= key < high;
+    counts: names of columns.
+    """
+
+    job: bytes | None = None
+    keys: NDArray[np.bytes_] | None = None
+    low: bytes | None = None
+    high: bytes | None = None
+    counts: Collection[str] | None = None
+
+    @classmethod
+    def of_job(cls, name: str) -> Wanted:
+        """Return the wish for all rows of a job's name, with all counts."""
+        return cls(job=name.encode("ascii", "replace"))
+
+    def slices(self, index: Index) -> list[slice]:
+        """Return the rows of a file."""
+        if self.job is not None:
+            found = [index.rows_of(self.job)]
+        elif self.keys is not None:
+            found = _slices(index, self.keys)
+        else:
+            low = 0 if self.low is None else int(np.searchsorted(index.jobs, self.low))
+            high = len(index.jobs) if self.high is None else int(np.searchsorted(index.jobs, self.high))
+            found = [slice(int(index.first[low]), int(index.first[high]))]
+        return [one for one in found if one.start < one.stop]
+
+    def columns(self, index: Index) -> list[str]:
+        """Return the columns of a file that are read, without `window`."""
+        return [name for name in index.columns if name != "window" and (self.counts is None or name in {*FIXED, "target", *self.counts})]
+
+
+def _slices(index: Index, keys: NDArray[np.bytes_]) -> list[slice]:
+    if not len(index.jobs):
+        return []
+    places = np.searchsorted(index.jobs, keys)
+    places = places[index.jobs[np.minimum(places, len(index.jobs) - 1)] == keys]
+    starts, stops = index.first[places], index.first[places + 1]
+    # Rows of neighbours are read at once.
+    is_new = np.ones(len(places), bool)
+    is_new[1:] = starts[1:] != stops[:-1]
+    firsts = np.flatnonzero(is_new)
+    lasts = np.append(firsts[1:], len(places)) - 1
+    return [slice(int(start), int(stop)) for start, stop in zip(starts[firsts], stops[lasts], strict=True)] if len(places) else []
+
 
 def directory_of(root: Path, system: str, date: dt.date) -> Path:
     """Return the directory of a system and a site day."""
@@ -73,78 +129,114 @@ def table_files(directory: Path) -> list[TableFile]:
     return sorted(found, key=lambda file: (not file.is_window, file.start, file.end, file.path))
 
 
-def read(directories: Sequence[Path], start: int, end: int, job: str | None = None) -> JobRows:
-    """Return the rows with times in [start, end), of all jobs or of those of one name. directories: of the days, oldest first.
+def read(directories: Iterable[Path], start: int, end: int, wanted: Wanted | str | None = None) -> JobRows:
+    """Return the rows with times in [start, end). directories: of the days; wanted: also the name of a job.
 
-    Raises OSError, NotLive, NotAJobTable.
+    A count that is not in all files is zero in the others. Raises OSError, NotLive, NotAJobTable.
     """
-    name = None if job is None else job.encode("ascii", "replace")
-    return _joined([part for directory in directories for part in _of_directory(directory, start, end, name)])
+    chosen = Wanted.of_job(wanted) if isinstance(wanted, str) else wanted or Wanted()
+    return _joined([part for directory in directories for part in _of_directory(directory, start, end, chosen)])
+
+
+def joined(found: Sequence[JobRows]) -> JobRows:
+    """Return all rows of several readings, which have none in common."""
+    return _joined([_Part(one.jobs, one.targets, one.job, one.target, {**one.columns, **one.counts}) for one in found])
+
+
+def indexes(directory: Path, start: int, end: int) -> list[Index]:
+    """Return the indexes of the files that may have rows of a span. Raises as read()."""
+    return _retried(lambda: [index for _, index in _opened(directory, start, end)])
 
 
 def stored_windows(directory: Path) -> Iterator[Source]:
     """Yield the windows that the files of a directory hold, in any order. A file that can't be read is logged and proves nothing."""
+    import structlog  # noqa: PLC0415 - the reader alone does not have it, and needs none of this
+
     for file in table_files(directory):
         try:
             with opened(file.path) as (_, index):
                 windows = index.windows
         except (OSError, NotLive, NotAJobTable) as error:
-            log.warning("jobs.file_skipped", path=str(file.path), error=str(error))
+            structlog.get_logger().warning("jobs.file_skipped", path=str(file.path), error=str(error))
             continue
         yield from windows
 
 
-# A merge puts its file in place before it removes the others: of files that vanish after a listing, the next one shows the merged file.
-def _of_directory(directory: Path, start: int, end: int, job: bytes | None) -> list[_Part]:
-    for attempt in range(ATTEMPTS):
-        try:
-            return list(_parts(directory, start, end, job))
-        except FileNotFoundError:
-            if attempt == ATTEMPTS - 1:
-                raise
-    raise AssertionError  # unreachable
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    index: Index
+    """Rows of one file. job, target: indexes into jobs and targets; values: all other columns."""
+
+    jobs: NDArray[np.bytes_]
+    targets: NDArray[np.bytes_]
     job: NDArray[np.int64]
+    target: NDArray[Any]
     values: dict[str, NDArray[Any]]
 
 
-def _parts(directory: Path, start: int, end: int, job: bytes | None) -> Iterator[_Part]:
-    known: set[Source] = set()
-    for file in table_files(directory):
-        if file.end <= start or end <= file.start:
+def _of_directory(directory: Path, start: int, end: int, wanted: Wanted) -> list[_Part]:
+    return _retried(lambda: list(_parts(directory, start, end, wanted)))
+
+
+# A merge puts its file in place before it removes the others: of files that vanish after a listing, the next one shows the merged file.
+def _retried(work: Callable[[], T]) -> T:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return work()
+        except FileNotFoundError:
             continue
-        with opened(file.path) as (content, index):
-            is_new = np.array([window not in known for window in index.windows], bool)
-            known.update(index.windows)
-            rows = slice(0, int(index.first[-1])) if job is None else index.rows_of(job)
-            if rows.start == rows.stop or not is_new.any():
-                continue
-            values = {name: content[f"rows/{name}"][rows] for name in index.columns}
-        kept = (values["time"] >= start) & (values["time"] < end)
+    return work()
+
+
+def _opened(directory: Path, start: int, end: int) -> Iterator[tuple[Any, Index]]:
+    for file in table_files(directory):
+        if start < file.end and file.start < end:
+            with opened(file.path) as (content, index):
+                yield content, index
+
+
+def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_Part]:
+    known: set[Source] = set()
+    for content, index in _opened(directory, start, end):
+        is_new = np.array([window not in known for window in index.windows], bool)
+        known.update(index.windows)
+        if not (slices := wanted.slices(index)) or not is_new.any():
+            continue
+        rows = np.concatenate([np.arange(one.start, one.stop) for one in slices])
+        time = _column(content, "time", slices)
+        kept = (time >= start) & (time < end)
         if not is_new.all():
-            kept &= is_new[values["window"]]
-        codes = np.searchsorted(index.first, np.arange(rows.start, rows.stop), side="right") - 1
-        yield _Part(index, codes[kept], {name: column[kept] for name, column in values.items()})
+            kept &= is_new[_column(content, "window", slices)]
+        if not kept.any():
+            continue
+        job = np.searchsorted(index.first, rows[kept], side="right") - 1
+        used = np.zeros(len(index.jobs), bool)
+        used[job] = True
+        values = {name: _column(content, name, slices)[kept] for name in wanted.columns(index) if name != "time"}
+        yield _Part(index.jobs[used], index.targets, np.cumsum(used)[job] - 1, values.pop("target"), {"time": time[kept], **values})
+
+
+def _column(content: Any, name: str, slices: Sequence[slice]) -> NDArray[Any]:
+    node, first = content[f"rows/{name}"], slices[0].start
+    if len(slices) <= MAX_SLICES:
+        return np.concatenate([node[one] for one in slices])
+    whole = node[first : slices[-1].stop]
+    return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])
 
 
 def _joined(parts: Sequence[_Part]) -> JobRows:
     empty = np.empty(0, "S1")
-    jobs, targets = (np.unique(np.concatenate([empty, *(getattr(part.index, name) for part in parts)])) for name in ("jobs", "targets"))
+    jobs, targets = (np.unique(np.concatenate([empty, *(getattr(part, name) for part in parts)])) for name in ("jobs", "targets"))
     if not parts:
         none = np.empty(0, np.int64)
         return JobRows(jobs, targets, none, none, dict.fromkeys(FIXED, none), {})
-    job = np.concatenate([np.searchsorted(jobs, part.index.jobs)[part.job] for part in parts])
-    target = np.concatenate([np.searchsorted(targets, part.index.targets)[part.values["target"]] for part in parts])
-    names = dict.fromkeys(name for part in parts for name in (*FIXED, *part.index.counts))
+    job = np.concatenate([np.searchsorted(jobs, part.jobs)[part.job] for part in parts])
+    target = np.concatenate([np.searchsorted(targets, part.targets)[part.target] for part in parts])
+    names = dict.fromkeys(name for part in parts for name in (*FIXED, *part.values))
     columns = {
         name: np.concatenate([part.values[name] if name in part.values else np.zeros(len(part.job), np.int64) for part in parts])
         for name in names
     }
     order = np.lexsort((columns["time"], target, job))
-    ordered = {name: column[order].astype(np.int64) for name, column in columns.items()}
+    ordered = {name: column[order].astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
     return JobRows(jobs, targets, job[order], target[order], fixed, ordered)

@@ -1,0 +1,155 @@
+"""What jobs did in a span is what plain dictionaries of all rows say, wherever the span begins and ends."""
+
+import random
+
+import numpy as np
+import pytest
+from job_days import DAY, JobDays, polled, random_day
+
+from tokiod.jobs import span as spans
+from tokiod.jobs.rows import Wanted, joined, read
+from tokiod.jobs.span import Days, row_count, series, span_rows
+from tokiod.window_data import job_key
+
+KEY, OST = job_key("4711", "1000"), b"fs-OST0000"
+
+
+@pytest.fixture
+def made(tmp_path):
+    return JobDays(tmp_path / "jobs", window=600)
+
+
+def days(made):
+    return Days((made.root,), made.system)
+
+
+def sums(found):
+    """{(job, target): {count: sum}} of series, without zeros."""
+    keys = zip(found.jobs[found.job].tolist(), found.targets[found.target].tolist(), strict=True)
+    return {key: {name: int(of[i]) for name, of in found.counts.items() if of[i]} for i, key in enumerate(keys)}
+
+
+def by_rows(found):
+    """The same of rows."""
+    result = {}
+    for i in range(len(found.rows)):
+        key = found.rows.jobs[found.rows.job[i]], found.rows.targets[found.rows.target[i]]
+        one = result.setdefault(key, {})
+        for name, values in found.activity.counts.items():
+            if values[i]:
+                one[name] = one.get(name, 0) + int(values[i])
+    return result
+
+
+@pytest.mark.parametrize("has_begin", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_days_add_up_in_any_span_before_and_after_they_are_merged(made, seed, has_begin):
+    begin = DAY + 86400 - 3600  # two hours about midnight
+    made.store(*random_day(seed, begin, 2.0, has_begin=has_begin))
+    draw = random.Random(seed)
+    for at in (DAY + 86400 + 4000, DAY + 4 * 86400):
+        for _ in range(4):
+            start = begin + draw.randrange(0, 6000)
+            end = start + draw.randrange(60, 3600)
+            assert sums(series(days(made), start, end)) == made.done(start, end)
+            assert by_rows(span_rows(days(made), start, end)) == made.done(start, end)
+            of_job = {key: counts for key, counts in made.done(start, end).items() if key[0].startswith(b"4003\x1f")}
+            assert by_rows(span_rows(days(made), start, end, Wanted.of_job("4003"))) == of_job
+        made.merged(at)
+
+
+def test_spans_next_to_each_other_add_up_to_the_whole(made):
+    made.store(*random_day(9))
+    edges = [DAY, DAY + 777, DAY + 778, DAY + 3600, DAY + 7200]
+    parts = [sums(series(days(made), start, end)) for start, end in zip(edges, edges[1:], strict=False)]
+    whole = sums(series(days(made), edges[0], edges[-1]))
+    for key, counts in whole.items():
+        assert counts == {name: sum(part.get(key, {}).get(name, 0) for part in parts) for name in counts}
+
+
+def test_the_last_row_before_a_span_is_found_days_before_it(made):
+    made.store(polled(DAY + 10, OST, KEY, DAY, {"open.samples": 7}))
+    made.store(polled(DAY + 3 * 86400 + 10, OST, KEY, DAY, {"open.samples": 9}))
+    found = span_rows(days(made), DAY + 3 * 86400, DAY + 4 * 86400)
+    assert found.activity.counts["open.samples"].tolist() == [2]
+    assert found.activity.since.tolist() == [DAY + 10]
+
+
+def test_what_began_before_the_first_row_of_all_is_of_the_first_poll(made):
+    made.store(polled(DAY + 86400 + 10, OST, KEY, DAY - 50 * 86400, {"open.samples": 7}))
+    assert sums(series(days(made), DAY, DAY + 2 * 86400)) == {(KEY, OST): {"open.samples": 7}}
+
+
+def test_rates_leave_out_what_was_done_before_a_span_where_polls_were_lost(made):
+    made.window = 60
+    made.store(polled(DAY + 5, OST, KEY, DAY, {"open.samples": 100}), DAY + 60)
+    made.store(polled(DAY + 605, OST, KEY, DAY, {"open.samples": 700}))  # nothing is stored of [120, 600)
+    (rate,) = series(days(made), DAY + 600, DAY + 660, spread=True).counts["open.samples"]
+    assert rate == pytest.approx(600 * 5 / 485)
+    made.store(*range(DAY + 120, DAY + 600, 60))  # all stored, without a row: it did nothing
+    (rate,) = series(days(made), DAY + 600, DAY + 660, spread=True).counts["open.samples"]
+    assert rate == 600
+    assert series(days(made), DAY + 600, DAY + 660).counts["open.samples"].tolist() == [600]
+
+
+def test_rates_of_the_first_poll_of_all_are_of_the_time_since_the_counts_began(made):
+    made.window = 60
+    made.store(polled(DAY + 3605, OST, KEY, DAY + 5, {"open.samples": 3600}))
+    (rate,) = series(days(made), DAY + 3600, DAY + 3660, spread=True).counts["open.samples"]
+    assert rate == pytest.approx(5)
+
+
+def test_a_span_of_more_rows_than_are_read_at_once_is_the_same(made, monkeypatch):
+    made.store(*random_day(4))
+    whole = sums(series(days(made), DAY, DAY + 7200))
+    monkeypatch.setattr(spans, "ROWS_AT_ONCE", 300)
+    assert sums(series(days(made), DAY, DAY + 7200)) == whole
+    made.merged(DAY + 3 * 86400)
+    assert sums(series(days(made), DAY, DAY + 7200)) == whole == made.done(DAY, DAY + 7200)
+
+
+def test_some_counts_alone_are_those_of_all_and_without_a_begin_restarts_are_still_seen(made):
+    made.store(
+        polled(DAY + 5, OST, KEY, None, {"open.samples": 10, "close.samples": 10}),
+        polled(DAY + 65, OST, KEY, None, {"open.samples": 12, "close.samples": 1}),
+    )
+    found = series(days(made), DAY, DAY + 120, counts=["open.samples"])
+    assert found.counts["open.samples"].tolist() == [12]
+    made.store(*random_day(3, DAY + 3600, 1.0))
+    some = series(days(made), DAY + 3600, DAY + 7200, counts=["open.samples"])
+    assert {*some.counts} == {"open.samples"}
+    whole = made.done(DAY + 3600, DAY + 7200)
+    assert sums(some) == {key: {name: n for name, n in of.items() if name == "open.samples"} for key, of in whole.items()}
+
+
+def test_an_empty_table_and_a_missing_one_have_no_rows(made, tmp_path):
+    assert len(series(days(made), DAY, DAY + 60)) == 0
+    made.store(DAY)
+    assert len(series(days(made), DAY, DAY + 60)) == len(span_rows(days(made), DAY, DAY + 60).rows) == 0
+    assert days(made).newest() == DAY + 600
+    (made.root / "fs" / "notes").touch()
+    assert Days((tmp_path / "other", made.root), "fs").newest() == DAY + 600
+    assert Days((tmp_path / "other",), "fs").newest() is None
+
+
+def test_rows_of_some_keys_are_those_of_all_whether_their_slices_are_few_or_many(made, monkeypatch):
+    made.store(*random_day(2, jobs=40))
+    made.merged(DAY + 3 * 86400)
+    whole = read(days(made).of(DAY, DAY + 7200), DAY, DAY + 7200)
+    keys = whole.jobs[::2]
+    wanted = whole.where(np.isin(whole.jobs[whole.job], keys))
+    for limit in (64, 3):
+        monkeypatch.setattr("tokiod.jobs.rows.MAX_SLICES", limit)
+        found = read(days(made).of(DAY, DAY + 7200), DAY, DAY + 7200, Wanted(keys=np.append(keys, b"zz")))
+        assert found.jobs.tolist() == keys.tolist()
+        for name, values in found.columns.items():
+            assert np.array_equal(values, wanted.columns[name])
+    assert row_count(days(made), DAY, DAY + 7200) == len(whole)
+    assert len(joined([whole])) == len(whole)
+
+
+def test_a_row_is_of_the_span_of_its_poll(made):
+    made.store(polled(DAY + 60, OST, KEY, DAY, {"open.samples": 1}))
+    assert len(series(days(made), DAY, DAY + 60)) == 0
+    found = series(days(made), DAY + 60, DAY + 61)
+    assert (found.since.tolist(), found.until.tolist()) == ([DAY], [DAY + 60])

@@ -1,0 +1,244 @@
+"""What jobs did in a span, from the rows of the table.
+
+    a row                     belongs to the span that has the time of its poll, whole: spans next to each other add up exactly
+    the last row before it    is where the first difference begins, however long before the span it is
+    a restart of the counts   begins at zero (activity)
+
+Between the last poll and the span's end jobs did what is not yet known. It belongs to the next span.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokiod.jobs.activity import BILLION, activity
+from tokiod.jobs.rows import Wanted, indexes, joined, read, table_files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tokiod.jobs.activity import Activity
+    from tokiod.jobs.rows import JobRows
+    from tokiod.jobs.table_file import Index
+
+DAY_SECONDS = 86400
+NEAR_SECONDS = (900, 2700)
+"""Before a span, and before that, where the last rows before it are looked for first: those of most jobs are near, as an idle one is
+removed after ten minutes, and begins at zero then."""
+UNKNOWN_SECONDS = 2 * DAY_SECONDS
+"""Before a span, where the last row of a job is looked for whose counts began at an unknown time."""
+ROWS_AT_ONCE = 1 << 20
+"""That are in memory, roughly: an answer about many rows is made of jobs in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The job table of a system. roots: directories of tables; of several that have a day, the first one counts."""
+
+    roots: tuple[Path, ...]
+    system: str
+
+    def dates(self) -> dict[dt.date, Path]:
+        """Return the directories of the days that exist, oldest first. Raises OSError."""
+        found: dict[dt.date, Path] = {}
+        for root in self.roots:
+            try:
+                names = [path for path in (root / self.system).iterdir() if path.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for path in names:
+                try:
+                    found.setdefault(dt.date.fromisoformat(path.name), path)
+                except ValueError:
+                    continue
+        return dict(sorted(found.items()))
+
+    def of(self, start: int, end: int) -> list[Path]:
+        """Return the directories that may have rows of a span: a site's day begins up to 14 hours before or after that of UTC."""
+        first, last = (dt.datetime.fromtimestamp(time, dt.UTC).date() for time in (start - DAY_SECONDS, end + DAY_SECONDS - 1))
+        return [path for date, path in self.dates().items() if first <= date <= last]
+
+    def newest(self) -> int | None:
+        """Return when the newest window ends, None without one."""
+        for path in reversed(self.dates().values()):
+            if files := table_files(path):
+                return max(file.end for file in files)
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanRows:
+    """n rows of a span, sorted by job, target and time, with what was done up to each since the one before it (Activity)."""
+
+    rows: JobRows
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """What each of n pairs of a job and a target did in a span; sorted by job and target.
+
+    jobs, targets, job, target: as in JobRows; since, until: i8[n] epoch seconds, of what was done; counts: i8[n], or f8[n] of rates.
+    """
+
+    jobs: NDArray[np.bytes_]
+    targets: NDArray[np.bytes_]
+    job: NDArray[np.int64]
+    target: NDArray[np.int64]
+    since: NDArray[np.int64]
+    until: NDArray[np.int64]
+    counts: dict[str, NDArray[np.int64] | NDArray[np.float64]]
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+def span_rows(days: Days, start: int, end: int, wanted: Wanted | None = None) -> SpanRows:
+    """Return the rows of [start, end), and what was done up to each. Raises OSError, NotLive, NotAJobTable."""
+    wanted = wanted or Wanted()
+    return _since_before(days, read(days.of(start, end), start, end, wanted), start, wanted)
+
+
+def series(days: Days, start: int, end: int, counts: Collection[str] | None = None, *, spread: bool = False) -> Series:
+    """Return the sums of a span, a million rows at a time. counts: names of columns, all by default. Raises as span_rows().
+
+    spread: with each count divided evenly over the time that it is about, as far as that is known: what a count of a time before
+    the span has in it is left out. It is a better estimate of rates, where polls were lost.
+    """
+    known = max((file.end for path in days.of(start - DAY_SECONDS, start) for file in table_files(path) if file.start < start), default=0)
+    found: list[Series] = []
+    for path in days.of(start, end):
+        files = [file for file in table_files(path) if start < file.end and file.start < end]
+        if not files:
+            continue
+        first = max(start, min(file.start for file in files))
+        for wanted in _divided(indexes(path, start, end), counts):
+            rows = _since_before(days, read([path], start, end, wanted), first, wanted)
+            found.append(_summed(rows, start, known if spread else None))
+    return _added(found)
+
+
+def row_count(days: Days, start: int, end: int) -> int:
+    """Return how many rows the files have that may have rows of a span. Raises as span_rows()."""
+    return sum(int(index.first[-1]) for path in days.of(start, end) for index in indexes(path, start, end))
+
+
+# Counts that began in the span need nothing from before it. For the others the table is read backwards, to where they began.
+def _since_before(days: Days, rows: JobRows, start: int, wanted: Wanted) -> SpanRows:
+    if wanted.counts is not None and (rows.columns["begin"] < 0).any():
+        # Without their begin, only all counts show that they began again.
+        wanted = replace(wanted, counts=None)
+        rows = read(days.of(start, _end(rows)), start, _end(rows), wanted)
+    high, steps = start, [*NEAR_SECONDS]
+    while len(unresolved := np.flatnonzero(_needs_more(rows, start))):
+        begins = rows.columns["begin"][unresolved]
+        low = high - (steps.pop(0) if steps else DAY_SECONDS)
+        keys = rows.jobs[np.unique(rows.job[unresolved])]
+        rows = _with_last(rows, read(days.of(low, high), low, high, Wanted(keys=keys, counts=wanted.counts)), start)
+        high = low
+        if high * BILLION <= begins[begins >= 0].min(initial=start * BILLION) and (high <= start - UNKNOWN_SECONDS or (begins >= 0).all()):
+            break
+        if not any(days.of(0, high)):
+            break
+    done, kept = activity(rows), rows.columns["time"] >= start
+    counts = {name: values[kept] for name, values in done.counts.items()}
+    return SpanRows(rows.where(kept), replace(done, since=done.since[kept], counts=counts, is_known=done.is_known[kept]))
+
+
+def _end(rows: JobRows) -> int:
+    return int(rows.columns["time"].max(initial=0)) + 1
+
+
+def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
+    """Return which rows are the first of their job and target, and have counts that began before the span."""
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (rows.job[1:] != rows.job[:-1]) | (rows.target[1:] != rows.target[:-1])
+    needs: NDArray[np.bool_] = is_first & (rows.columns["begin"] < start * BILLION) & (rows.columns["time"] >= start)
+    return needs
+
+
+def _with_last(rows: JobRows, before: JobRows, start: int) -> JobRows:
+    """Add the last row before the span of each job and target that has rows in it, and none before it."""
+    if not len(before):
+        return rows
+    both = joined([rows, before])
+    time = both.columns["time"]
+    is_before_next = np.zeros(len(both), bool)
+    is_before_next[:-1] = (both.job[1:] == both.job[:-1]) & (both.target[1:] == both.target[:-1]) & (time[1:] >= start)
+    return both.where((time >= start) | is_before_next)
+
+
+def _divided(found: list[Index], counts: Collection[str] | None) -> Iterator[Wanted]:
+    """Yield jobs in turn, which have some million rows together."""
+    if sum(int(index.first[-1]) for index in found) <= ROWS_AT_ONCE:
+        yield Wanted(counts=counts)
+        return
+    keys, place = np.unique(np.concatenate([index.jobs for index in found]), return_inverse=True)
+    rows = np.bincount(place, np.concatenate([np.diff(index.first) for index in found]), len(keys))
+    piece = np.cumsum(rows) // ROWS_AT_ONCE
+    edges = [None, *keys[1:][np.diff(piece) > 0].tolist(), None]
+    for low, high in pairwise(edges):
+        yield Wanted(low=low, high=high, counts=counts)
+
+
+def _summed(found: SpanRows, start: int, known: int | None) -> Series:
+    rows, done = found.rows, found.activity
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (rows.job[1:] != rows.job[:-1]) | (rows.target[1:] != rows.target[:-1])
+    firsts = np.flatnonzero(is_first)
+    if not len(firsts):
+        return _added([])
+    until, weights = rows.columns["time"], None if known is None else _shares(found, start, known)
+    return Series(
+        rows.jobs,
+        rows.targets,
+        rows.job[firsts],
+        rows.target[firsts],
+        done.since[firsts],
+        until[np.append(firsts[1:], len(rows)) - 1],
+        {name: np.add.reduceat(values if weights is None else values * weights, firsts) for name, values in done.counts.items()},
+    )
+
+
+def _shares(found: SpanRows, start: int, known: int) -> NDArray[np.float64]:
+    """Return which share of each row's counts is of the span. known: the end of the last window that began before it.
+
+    A job without a row in a window that is stored did nothing then.
+    """
+    time, since = found.rows.columns["time"], found.activity.since
+    begin = found.rows.columns["begin"] // BILLION
+    # Of counts that were not seen before, all since their begin is new.
+    since = np.where(since == begin, since, np.maximum(since, min(known, start)))
+    inside, whole = time - np.maximum(since, start), time - since
+    return np.where(whole > 0, np.clip(inside / np.maximum(whole, 1), 0.0, 1.0), 1.0)
+
+
+def _added(found: list[Series]) -> Series:
+    """Return the sums of several parts of a span."""
+    empty, none = np.empty(0, "S1"), np.empty(0, np.int64)
+    found = [one for one in found if len(one)]
+    if not found:
+        return Series(empty, empty, none, none, none, none, {})
+    if len(found) == 1:
+        return found[0]
+    jobs, targets = (np.unique(np.concatenate([getattr(one, name) for one in found])) for name in ("jobs", "targets"))
+    job = np.concatenate([np.searchsorted(jobs, one.jobs)[one.job] for one in found])
+    target = np.concatenate([np.searchsorted(targets, one.targets)[one.target] for one in found])
+    pair, place = np.unique(job * len(targets) + target, return_inverse=True)
+    since, until = np.full(len(pair), np.iinfo(np.int64).max), np.zeros(len(pair), np.int64)
+    np.minimum.at(since, place, np.concatenate([one.since for one in found]))
+    np.maximum.at(until, place, np.concatenate([one.until for one in found]))
+    counts: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {}
+    for name in dict.fromkeys(name for one in found for name in one.counts):
+        values = np.concatenate([one.counts.get(name, np.zeros(len(one), np.int64)) for one in found])
+        counts[name] = np.zeros(len(pair), values.dtype)
+        np.add.at(counts[name], place, values)
+    return Series(jobs, targets, pair // len(targets), pair % len(targets), since, until, counts)
