@@ -24,6 +24,11 @@ def root_of(template: str) -> Path:
     return Path(*takewhile(lambda part: not set("%{") & set(part), Path(template).parent.parts))
 
 
+def jobs_of(template: str) -> Path:
+    """Return the directory of the job table that belongs to the files of a template."""
+    return root_of(template) / "jobs"
+
+
 def files_of(template: str) -> Iterator[Path]:
     """Yield the existing files of a template, of all days and systems."""
     pattern = _FIELD.sub("*", str(Path(template).relative_to(root_of(template))))

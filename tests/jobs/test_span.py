@@ -1,6 +1,7 @@
 """What jobs did in a span is what plain dictionaries of all rows say, wherever the span begins and ends."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_random_days_add_up_in_any_span_before_and_after_they_are_merged(made, s
 def test_spans_next_to_each_other_add_up_to_the_whole(made):
     made.store(*random_day(9))
     edges = [DAY, DAY + 777, DAY + 778, DAY + 3600, DAY + 7200]
-    parts = [sums(series(days(made), start, end)) for start, end in zip(edges, edges[1:], strict=False)]
+    parts = [sums(series(days(made), start, end)) for start, end in pairwise(edges)]
     whole = sums(series(days(made), edges[0], edges[-1]))
     for key, counts in whole.items():
         assert counts == {name: sum(part.get(key, {}).get(name, 0) for part in parts) for name in counts}

@@ -5,9 +5,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+from job_days import DAY, JobDays, polled
 from stitched_days import save
 
 import tokiod
+from tokiod.window_data import job_key
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "reader" / "pyproject.toml").read_text())
@@ -28,6 +30,15 @@ with tokiod.open("fs", "2018-01-01", "2018-01-02", timezone="America/Los_Angeles
             ask("datatargets/readbytes")
         except ImportError as error:
             print(error)
+from pathlib import Path
+place = Path(sys.argv[1])
+with tokiod.open("fs", int(sys.argv[2]), int(sys.argv[2]) + 3600, path=place.parent / "%Y-%m-%d" / "{system}.hdf5") as archive:
+    figures = archive.job_figures(by="job")
+    print(figures["job"].tolist(), figures["read_bytes"].tolist(), archive.job_figures("7")["open"].tolist())
+    try:
+        archive.jobs()
+    except ImportError as error:
+        print(error)
 print(*sorted(name for name in sys.modules if name.partition(".")[0] == "tokiod"))
 try:
     tokiod.open("fs", 0, 1, config="x")
@@ -38,12 +49,16 @@ except ImportError as error:
 
 def test_it_reads_without_any_other_package_and_a_call_that_needs_one_names_it(tmp_path):
     place = save(tmp_path, 1, ["a", "b"], [[3600, 7200], [0, 3600]])
-    done = subprocess.run([sys.executable, "-c", PROGRAM, place.path], capture_output=True, text=True, check=True, timeout=60)
-    values, frame, array, dask, modules, config = done.stdout.splitlines()
+    made = JobDays(tmp_path / "jobs")
+    made.store(polled(DAY + 5, b"fs-OST0000", job_key("7", "1000"), DAY, {"open.samples": 3, "read_bytes.sum": 2**40}))
+    done = subprocess.run([sys.executable, "-c", PROGRAM, place.path, str(DAY)], capture_output=True, text=True, check=True, timeout=60)
+    values, frame, array, dask, jobs, jobs_frame, modules, config = done.stdout.splitlines()
     assert values == "[[1.0, 2.0], [0.0, 1.0]] [[1800.0, 5400.0]]"
     assert frame == "a frame needs pandas: pip install pandas; without it, array() and reduce() return numpy's arrays"
     assert array.startswith("a DataArray needs xarray: pip install xarray")
     assert dask.startswith("an array of dask needs 'dask[array]': pip install 'dask[array]'")
+    assert jobs == "['7'] [1099511627776] [3]"
+    assert jobs_frame == "a frame needs pandas: pip install pandas; without it, job_figures() returns numpy's arrays"
     assert config.startswith("a configuration needs the whole of tokiod: pip install . in a checkout; without it, give path=")
     installed = set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values())
     needed = {name for name in modules.split() if not name.startswith("tokiod.reader")}

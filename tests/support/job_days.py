@@ -87,7 +87,7 @@ def done(rows, start, end):
     return {key: {name: value for name, value in counts.items() if value} for key, counts in found.items()}
 
 
-def random_day(seed, start=DAY, hours=2.0, jobs=12, targets=3, has_begin=True):
+def random_day(seed, start=DAY, hours=2.0, jobs=12, targets=3, *, has_begin=True):
     """Rows of jobs that come, go, idle, are removed and return, with lost polls; as a server prints them."""
     draw = random.Random(seed)
     rows, live, names = [], {}, [f"fs-OST{n:04x}".encode() for n in range(targets)]

@@ -22,7 +22,7 @@ from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
 from tokiod.option import option
-from tokiod.path_template import files_of, fill, root_of
+from tokiod.path_template import files_of, fill, jobs_of, root_of
 from tokiod.runtime.secrets import secret
 from tokiod.units import Duration, Size
 
@@ -102,7 +102,7 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def jobs(self) -> Path:
         """The directory of the job table."""
-        return self.root / "jobs"
+        return jobs_of(self.path)
 
     def file(self, day: Day, system: str) -> Path:
         """Return the TTS file of a system and a site day."""

@@ -44,7 +44,7 @@ class _Part:
 def merge(paths: Sequence[Path], target: Path, files: Files, pause: Callable[[], None] = lambda: None) -> None:
     """Write one synced file with the rows of others; a window that two of them hold is taken from the one with the fewest windows.
 
-    pause: called between two columns. Raises OSError, NotLive, NotAJobTable; ValueError for more than MAX_FILES files.
+    pause: called between two columns. Raises OSError, NotAJobTable; ValueError for more than MAX_FILES files.
     """
     if len(paths) > MAX_FILES:
         raise ValueError(f"{len(paths)} files, at most {MAX_FILES} are merged at once")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
-from tokiod.tts.layout import NotLive
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -132,7 +131,7 @@ def table_files(directory: Path) -> list[TableFile]:
 def read(directories: Iterable[Path], start: int, end: int, wanted: Wanted | str | None = None) -> JobRows:
     """Return the rows with times in [start, end). directories: of the days; wanted: also the name of a job.
 
-    A count that is not in all files is zero in the others. Raises OSError, NotLive, NotAJobTable.
+    A count that is not in all files is zero in the others. Raises OSError, NotAJobTable.
     """
     chosen = Wanted.of_job(wanted) if isinstance(wanted, str) else wanted or Wanted()
     return _joined([part for directory in directories for part in _of_directory(directory, start, end, chosen)])
@@ -156,7 +155,7 @@ def stored_windows(directory: Path) -> Iterator[Source]:
         try:
             with opened(file.path) as (_, index):
                 windows = index.windows
-        except (OSError, NotLive, NotAJobTable) as error:
+        except (OSError, NotAJobTable) as error:
             structlog.get_logger().warning("jobs.file_skipped", path=str(file.path), error=str(error))
             continue
         yield from windows
@@ -216,10 +215,14 @@ def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_P
 
 
 def _column(content: Any, name: str, slices: Sequence[slice]) -> NDArray[Any]:
-    node, first = content[f"rows/{name}"], slices[0].start
-    if len(slices) <= MAX_SLICES:
-        return np.concatenate([node[one] for one in slices])
-    whole = node[first : slices[-1].stop]
+    first = slices[0].start
+    try:
+        node = content[f"rows/{name}"]
+        if len(slices) <= MAX_SLICES:
+            return np.concatenate([node[one] for one in slices])
+        whole = node[first : slices[-1].stop]
+    except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged chunk
+        raise NotAJobTable(f"{content.filename} is damaged: {name}: {error}") from error
     return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])
 
 

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from tokiod.jobs.table_file import Index
 
 DAY_SECONDS = 86400
-NEAR_SECONDS = (900, 2700)
-"""Before a span, and before that, where the last rows before it are looked for first: those of most jobs are near, as an idle one is
-removed after ten minutes, and begins at zero then."""
+NEAR_SECONDS = 3600
+"""Before a span, where the last rows before it are: a row that follows none within half an hour comes with one of the poll before it."""
 UNKNOWN_SECONDS = 2 * DAY_SECONDS
 """Before a span, where the last row of a job is looked for whose counts began at an unknown time."""
 ROWS_AT_ONCE = 1 << 20
@@ -102,9 +101,11 @@ class Series:
 
 
 def span_rows(days: Days, start: int, end: int, wanted: Wanted | None = None) -> SpanRows:
-    """Return the rows of [start, end), and what was done up to each. Raises OSError, NotLive, NotAJobTable."""
+    """Return the rows of [start, end), and what was done up to each. Raises OSError, NotAJobTable."""
     wanted = wanted or Wanted()
-    return _since_before(days, read(days.of(start, end), start, end, wanted), start, wanted)
+    # The rows of one job are few, and next to each other.
+    near = NEAR_SECONDS if wanted.job is None else DAY_SECONDS
+    return _with_activity(days, days.of(start - near, end), (start - near, start, end), wanted)
 
 
 def series(days: Days, start: int, end: int, counts: Collection[str] | None = None, *, spread: bool = False) -> Series:
@@ -120,8 +121,9 @@ def series(days: Days, start: int, end: int, counts: Collection[str] | None = No
         if not files:
             continue
         first = max(start, min(file.start for file in files))
+        near = [one for one in days.of(first - NEAR_SECONDS, first) if one.name < path.name]
         for wanted in _divided(indexes(path, start, end), counts):
-            rows = _since_before(days, read([path], start, end, wanted), first, wanted)
+            rows = _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
             found.append(_summed(rows, start, known if spread else None))
     return _added(found)
 
@@ -132,29 +134,26 @@ def row_count(days: Days, start: int, end: int) -> int:
 
 
 # Counts that began in the span need nothing from before it. For the others the table is read backwards, to where they began.
-def _since_before(days: Days, rows: JobRows, start: int, wanted: Wanted) -> SpanRows:
+def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, int], wanted: Wanted) -> SpanRows:
+    """Return the rows of a span. times: from when on rows are read, its start and its end."""
+    low, start, end = times
+    rows = _last_before(read(directories, low, end, wanted), start)
     if wanted.counts is not None and (rows.columns["begin"] < 0).any():
         # Without their begin, only all counts show that they began again.
-        wanted = replace(wanted, counts=None)
-        rows = read(days.of(start, _end(rows)), start, _end(rows), wanted)
-    high, steps = start, [*NEAR_SECONDS]
-    while len(unresolved := np.flatnonzero(_needs_more(rows, start))):
+        return _with_activity(days, directories, times, replace(wanted, counts=None))
+    while len(unresolved := np.flatnonzero(_needs_more(rows, start))) and days.of(0, low):
         begins = rows.columns["begin"][unresolved]
-        low = high - (steps.pop(0) if steps else DAY_SECONDS)
+        if low * BILLION <= begins.min(initial=start * BILLION, where=begins >= 0) and (
+            low <= start - UNKNOWN_SECONDS or (begins >= 0).all()
+        ):
+            break
+        low, high = low - DAY_SECONDS, low
         keys = rows.jobs[np.unique(rows.job[unresolved])]
-        rows = _with_last(rows, read(days.of(low, high), low, high, Wanted(keys=keys, counts=wanted.counts)), start)
-        high = low
-        if high * BILLION <= begins[begins >= 0].min(initial=start * BILLION) and (high <= start - UNKNOWN_SECONDS or (begins >= 0).all()):
-            break
-        if not any(days.of(0, high)):
-            break
+        before = read(days.of(low, high), low, high, Wanted(keys=keys, counts=wanted.counts))
+        rows = _last_before(joined([rows, before]), start)
     done, kept = activity(rows), rows.columns["time"] >= start
     counts = {name: values[kept] for name, values in done.counts.items()}
     return SpanRows(rows.where(kept), replace(done, since=done.since[kept], counts=counts, is_known=done.is_known[kept]))
-
-
-def _end(rows: JobRows) -> int:
-    return int(rows.columns["time"].max(initial=0)) + 1
 
 
 def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
@@ -165,15 +164,12 @@ def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
     return needs
 
 
-def _with_last(rows: JobRows, before: JobRows, start: int) -> JobRows:
-    """Add the last row before the span of each job and target that has rows in it, and none before it."""
-    if not len(before):
-        return rows
-    both = joined([rows, before])
-    time = both.columns["time"]
-    is_before_next = np.zeros(len(both), bool)
-    is_before_next[:-1] = (both.job[1:] == both.job[:-1]) & (both.target[1:] == both.target[:-1]) & (time[1:] >= start)
-    return both.where((time >= start) | is_before_next)
+def _last_before(rows: JobRows, start: int) -> JobRows:
+    """Leave out rows before a span, but for the last one of each job and target that has rows in it."""
+    time = rows.columns["time"]
+    is_before_next = np.zeros(len(rows), bool)
+    is_before_next[:-1] = (rows.job[1:] == rows.job[:-1]) & (rows.target[1:] == rows.target[:-1]) & (time[1:] >= start)
+    return rows.where((time >= start) | is_before_next)
 
 
 def _divided(found: list[Index], counts: Collection[str] | None) -> Iterator[Wanted]:

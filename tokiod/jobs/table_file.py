@@ -21,7 +21,7 @@ import numpy as np
 
 from tokiod.errors import TokiodError
 from tokiod.tts.hdf5_output import created
-from tokiod.tts.layout import open_for_reading
+from tokiod.tts.layout import NotLive, open_for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,7 +72,11 @@ class Index:
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, Index]]:
     """Open a file for reading. Raises OSError, NotAJobTable."""
-    with open_for_reading(path) as file:
+    try:
+        opened_file = open_for_reading(path)
+    except NotLive as error:
+        raise NotAJobTable(str(error)) from error
+    with opened_file as file:
         try:
             index = _index(file)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # what h5py raises for another or a damaged file

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from tokiod.path_template import jobs_of
 from tokiod.reader.completeness import completeness
 from tokiod.reader.derived import derivable, recipes
 from tokiod.reader.errors import NoData, NoSuchDataset
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tokiod.config.load import Config
+    from tokiod.jobs.groups import By
+    from tokiod.jobs.span import Days
     from tokiod.reader.completeness import CoverageSpan
+    from tokiod.reader.jobs import JobFigures
     from tokiod.reader.reduce import How
 
 WHOLE = "pip install . in a checkout"
@@ -172,6 +176,40 @@ class Archive:
         names = found.columns if columns is None else tuple(columns)
         values = found[:, slice(None) if columns is None else list(names)]
         return frame_of(found.times, names, values, self.zone if timezone is None else zone_of(timezone))
+
+    def jobs(self, by: By = "job", timezone: str | dt.tzinfo | None = None) -> Any:
+        """Return what each job did in the span as a pandas.DataFrame, from the job table.
+
+        by: "job", "user", or "target" for a row per job id and target. Columns: who it was; since, until: of the polls; read_bytes,
+        write_bytes, reads, writes, and operations as Lustre names them, OPERATION_usecs: the servers' time. A poll belongs to the span
+        that has its time, with all that was done since the poll before it, so spans next to each other add up. What job ids don't name,
+        or the site does not show, is "". Raises NoJobTable, NoData, and NotInstalled without pandas.
+        """
+        return self.job_figures(by=by, timezone=timezone).frame()
+
+    def job(self, jobid: str | int, timezone: str | dt.tzinfo | None = None) -> Any:
+        """Return what a job did on each target between one poll and the next, as a pandas.DataFrame by time. Raises as jobs().
+
+        jobid: as the scheduler numbers it; the task of an array has a number of its own. since: the time of the poll before; the other
+        columns are those of jobs(). A job that did nothing in the span has no rows.
+        """
+        return self.job_figures(str(jobid), timezone=timezone).frame()
+
+    def job_figures(self, jobid: str | None = None, by: By = "job", timezone: str | dt.tzinfo | None = None) -> JobFigures:
+        """Return the columns of job(), or of jobs() without a jobid, as arrays of numpy: times are UTC epoch seconds. Raises as jobs()."""
+        from tokiod.reader.jobs import history, totals  # noqa: PLC0415 - for jobs alone
+
+        zone = self.zone if timezone is None else zone_of(timezone)
+        users = "names" if self._config is None else self._config.jobs.users
+        if jobid is not None:
+            return history(self._days(), self.span, jobid, users, zone)
+        return totals(self._days(), self.span, by, users, zone)
+
+    def _days(self) -> Days:
+        from tokiod.jobs.span import Days  # noqa: PLC0415 - as above
+
+        templates = () if self._templates is None else self._templates.templates
+        return Days(tuple(map(jobs_of, templates)), self.system)
 
     def missing(self, dataset: str) -> Table:
         """Return which cells of a dataset are missing: a table of bools. Raises as array()."""

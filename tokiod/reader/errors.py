@@ -5,6 +5,7 @@ TokiodError
 ├── NoSuchDataset    no file of the span has this dataset
 ├── NoSuchColumn     the dataset has no such column
 ├── NoData           no file of the span exists, or none has a row in it
+├── NoJobTable       the archive has no job table of this system
 ├── StepChanged      the rows are not equally far apart in the whole span
 ├── NotTts           a file is no TTS file, or is damaged
 ├── UnclearTime      a time without a zone, one that occurs twice, or no time at all
@@ -45,6 +46,15 @@ class NoData(TokiodError):  # noqa: N818 - a state, not a fault
         where = f"; first missing file: {paths[0]}" if paths else ""
         super().__init__(f"no data in {span}{where}{instead}")
         self.span, self.paths, self.instead = span, tuple(paths), instead
+
+
+class NoJobTable(TokiodError, LookupError):  # noqa: N818 - a state, not a fault
+    """The archive has no job table of a system. roots: where it was looked for."""
+
+    def __init__(self, system: str, roots: Sequence[Path]) -> None:
+        places = " and ".join(str(root / system) for root in roots)
+        super().__init__(f"{system} has no job table at {places}: a source of kind lustre_jobstats fills it (docs/jobs.md)")
+        self.system, self.roots = system, tuple(roots)
 
 
 class NoSuchDataset(TokiodError, LookupError):  # noqa: N818 - a state, not a fault
