@@ -59,6 +59,8 @@ class JobRows:
 
     def where(self, kept: NDArray[np.bool_]) -> JobRows:
         """Return some of the rows. kept: bool[n]."""
+        if kept.all():
+            return self
         columns, counts = ({name: values[kept] for name, values in of.items()} for of in (self.columns, self.counts))
         return JobRows(self.jobs, self.targets, self.job[kept], self.target[kept], columns, counts)
 
@@ -210,7 +212,8 @@ def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_P
         job = np.searchsorted(index.first, rows[kept], side="right") - 1
         used = np.zeros(len(index.jobs), bool)
         used[job] = True
-        values = {name: _column(content, name, slices)[kept] for name in wanted.columns(index) if name != "time"}
+        some = slice(None) if kept.all() else kept
+        values = {name: _column(content, name, slices)[some] for name in wanted.columns(index) if name != "time"}
         yield _Part(index.jobs[used], index.targets, np.cumsum(used)[job] - 1, values.pop("target"), {"time": time[kept], **values})
 
 
@@ -239,7 +242,9 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         name: np.concatenate([part.values[name] if name in part.values else np.zeros(len(part.job), np.int64) for part in parts])
         for name in names
     }
-    order = np.lexsort((columns["time"], target, job))
-    ordered = {name: column[order].astype(np.int64, copy=False) for name, column in columns.items()}
+    if len(parts) > 1:  # one file is sorted already
+        order = np.lexsort((columns["time"], target, job))
+        job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
+    ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
-    return JobRows(jobs, targets, job[order], target[order], fixed, ordered)
+    return JobRows(jobs, targets, job, target, fixed, ordered)
