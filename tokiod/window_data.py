@@ -25,7 +25,14 @@ JOB_TABLE = "jobs/operations"
 """The table of what jobs did: the counts that a target has of a job at one moment, in rows for the jobs whose counts changed."""
 JOB_COLUMNS = ("time", "target", "job", "begin", "last", "ended")
 """Its first columns: i8 epoch seconds of the poll; S, the target or node; S, what job_key() returns; i8 epoch nanoseconds of the counts'
-begin (-1 if unknown) and of the job's last operation; i8 1 where the target removed the job. The others are counts, i8."""
+begin (-1 if unknown) and of the job's last operation; i8 0, or ENDED_ where the row is a summary of the job. The others are counts, i8."""
+ENDED_REMOVED, ENDED_IDLE = 1, 2
+"""Why a job ended on a target, which a row with its whole counts since `begin` states: the target removed it; it was idle for as long as
+targets keep idle jobs, and is still listed. An idle job may return and count on: then the last summary of a target, job and begin counts.
+"""
+JOB_LOOKBACK_SECONDS = 3600
+"""A row's counts differ from those of the row before it by what was done in between. That row is at most so much older, or the job began
+later, or no poll was stored for half of that time: a source adds a row with the counts at the poll before to one that comes later."""
 JOB_PARTS = ("job", "user", "command", "node", "id")
 """Of a job: what its format names, and the whole id, printable; stored is a keyed hash of that, which keeps ids apart."""
 SEPARATOR = "\x1f"

@@ -6,6 +6,10 @@ block and its last counts, not the block: some 700 bytes instead of 2 KB.
 Counts are passed on as the target has them, and the job table finds what was done by their differences: so a lost poll, and a restart of
 this process, takes nothing with it. They begin again at zero where Lustre removed a job (idle for longer than job_cleanup_interval), when
 the target restarts, and when an administrator clears job_stats.
+
+A job that ended has a summary row, its whole counts, once the target removed it or it was idle for job_cleanup_interval: an idle target
+removes no job. A target removes only jobs that were idle for so long, so what a job did is known whole as long as polls are not further
+apart than that. Where they are, what it did after the last one is missing, and the job is counted.
 """
 
 from __future__ import annotations
@@ -29,36 +33,54 @@ from collectors.lustre_jobstats.parse import (
     parse,
     raw_id,
 )
+from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
 MISSING_EARLY = "job that left before job_cleanup_interval"
+UNSEEN_END = "removed job whose last operations may be missing: polls were further apart than job_cleanup_interval"
 TWICE = "job that is listed twice"
 RESTARTED = "job whose counts began again before its removal was seen"
 SAMPLES, SUM = FIELDS.index("samples"), FIELDS.index("sum")
+IDLE_SECONDS = 600
+"""After which a job is idle on a target that never removes one."""
+BASELINE_SECONDS = JOB_LOOKBACK_SECONDS // 2
+"""The age of a job's last row at which the next one comes with the counts before it. The other half is for polls that are lost."""
 _BILLION = 10**9
 
 
 class _Last(NamedTuple):
-    """What a job's block was. block: its hash; start, snapshot: as in Counts; counts: samples and sums of its operations, as i8."""
+    """What a job's block was. block: its hash; start, snapshot: as in Counts; counts: samples and sums of its operations, as i8.
+
+    time: epoch seconds of its last row; ended: 0, or ENDED_IDLE where a summary was returned.
+    """
 
     block: int
     snapshot: int
     start: int
     counts: bytes
+    time: int
+    ended: int = 0
+
+
+class _Row(NamedTuple):
+    job: bytes
+    time: int
+    ended: int
+    last: _Last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
-    """The counts of n jobs of a target that changed since the poll before; at the first poll of all jobs.
+    """Rows of n jobs of a target that changed since the poll before, at the first poll of all jobs, and of jobs that ended.
 
     jobs: their ids; operations: names; samples, sums: i8[n, operations], how often each happened since `start` and the bytes or
     microseconds of it; snapshot, start: i8[n] UTC epoch nanoseconds of a job's last operation and of its first one (-1 before Lustre 2.14).
-    ended: bool[n], Lustre removed the job, and these are the last counts that were seen. listed: how many jobs the text has. dropped: what
-    was not used, by reason.
+    time: i8[n] epoch seconds at which these were the counts; ended: i8[n], as in JOB_COLUMNS. listed: how many jobs the text has. dropped:
+    what was not used, by reason.
     """
 
     jobs: tuple[bytes, ...]
@@ -67,7 +89,8 @@ class Changes:
     sums: NDArray[np.int64]
     snapshot: NDArray[np.int64]
     start: NDArray[np.int64]
-    ended: NDArray[np.bool_]
+    time: NDArray[np.int64]
+    ended: NDArray[np.int64]
     listed: int
     dropped: Counter[str]
 
@@ -75,21 +98,24 @@ class Changes:
 class JobCounts:
     """The jobs of one target, poll by poll.
 
-    cleanup_interval: seconds after which the target removes an idle job; may be set at any time. The hash is Python's own, whose key
-    differs in each process, so two blocks with one hash cannot be planned.
+    cleanup_interval: seconds after which the target removes an idle job, 0 for never; may be set at any time. The hash is Python's own,
+    whose key differs in each process, so two blocks with one hash cannot be planned.
     """
 
     def __init__(self, cleanup_interval: int = 600) -> None:
         self.cleanup_interval = cleanup_interval
         self._operations = Operations()
         self._last: dict[bytes, _Last] = {}
-        self._ended: dict[bytes, _Last] = {}
+        self._polled: int | None = None
+        self._absent: frozenset[bytes] = frozenset()
+        # Rows beside those of a job's present counts, until they are stored.
+        self._others: dict[bytes, list[_Row]] = {}
 
     def __len__(self) -> int:
         return len(self._last)
 
-    def update(self, text: bytes) -> Changes:
-        """Return what changed since the last call, from a target's whole output.
+    def update(self, text: bytes, time: int) -> Changes:
+        """Return what changed since the last call, from a target's whole output at a time in epoch seconds, later than the one before.
 
         A text that was cut must not be given: jobs after the cut seem to have left.
         """
@@ -102,22 +128,27 @@ class JobCounts:
         counts = parse(text, [found[place] for place in changed], self._operations, dropped)
         those = list(changed.values())
         jobs, hashes = zip(*[those[row] for row in counts.places.tolist()], strict=True) if len(counts.places) else ((), ())
-        self._note(jobs, hashes, counts, dropped)
-        removed = self._removed(keys, dropped)
-        self._ended |= removed
-        return self._joined(jobs, counts, list(removed.items()), np.ones(len(removed), bool), len(keys), dropped)
+        others = [*self._note(jobs, hashes, counts, time, dropped), *self._removed(keys, time, dropped)]
+        for row in others:
+            self._others.setdefault(row.job, []).append(row)
+        others += self._idle(keys, time)
+        self._polled = time
+        return self._joined(jobs, counts, others, time, len(keys), +dropped)
 
-    def rows(self, jobs: Sequence[bytes], without: frozenset[tuple[bytes, bool]] = frozenset()) -> Changes:
-        """Return the last counts of jobs again; of one that ended and returned, both. without: ids, and whether they ended."""
-        held = [(job, last, ended) for ended, of in ((True, self._ended), (False, self._last)) for job in jobs if (last := of.get(job))]
-        held = [one for one in held if (one[0], one[2]) not in without]
-        ended = np.array([one[2] for one in held], bool)
-        return self._joined((), None, [(job, last) for job, last, _ in held], ended, 0, Counter())
+    def rows(self, jobs: Iterable[bytes], time: int, without: Iterable[tuple[bytes, int]] = ()) -> Changes:
+        """Return all rows of jobs that may not be stored again. time: of those of their present counts; without: ids and times."""
+        held = [row for job in jobs for row in (*self._others.get(job, ()), *self._present(job, time))]
+        known = set(without)
+        return self._joined((), None, [row for row in held if (row.job, row.time) not in known], time, 0, Counter())
 
-    def forget_ended(self, jobs: Iterable[bytes]) -> None:
-        """Forget the last counts of jobs that ended: they are stored."""
+    def forget(self, jobs: Iterable[bytes]) -> None:
+        """Forget the rows of jobs that are stored, beside their present counts."""
         for job in jobs:
-            self._ended.pop(job, None)
+            self._others.pop(job, None)
+
+    def _present(self, job: bytes, time: int) -> Iterator[_Row]:
+        if last := self._last.get(job):
+            yield _Row(job, time, last.ended, last)
 
     def _changed(self, text: bytes, found: list[tuple[int, int]], dropped: Counter[str]) -> tuple[dict[int, tuple[bytes, int]], set[bytes]]:
         """Return the place of each changed block with its job id and hash, and the ids of all blocks."""
@@ -140,53 +171,62 @@ class JobCounts:
                 changed[place] = job, block_hash
         return changed, keys
 
-    def _note(self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, dropped: Counter[str]) -> None:
+    def _note(
+        self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, dropped: Counter[str]
+    ) -> Iterator[_Row]:
+        """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it."""
         kept = counts.values[:, :, (SAMPLES, SUM)]
-        for row, last in enumerate(zip(hashes, counts.snapshot.tolist(), counts.start.tolist(), strict=True)):
-            before = self._last.get(jobs[row])
-            # What was done between the poll before and that is unknown.
-            dropped[RESTARTED] += before is not None and last[2] > before.start >= 0
-            self._last[jobs[row]] = _Last(*last, kept[row].tobytes())
-        if not dropped[RESTARTED]:
-            del dropped[RESTARTED]
+        for row, (block, snapshot, start) in enumerate(zip(hashes, counts.snapshot.tolist(), counts.start.tolist(), strict=True)):
+            job = jobs[row]
+            before = self._last.get(job)
+            self._last[job] = _Last(block, snapshot, start, kept[row].tobytes(), time)
+            if before is not None and start > before.start >= 0:
+                # What was done between the poll before and that is unknown.
+                dropped[RESTARTED] += 1
+            elif before is not None and self._polled is not None and time - before.time > BASELINE_SECONDS:
+                yield _Row(job, self._polled, 0, before)
 
-    def _removed(self, keys: set[bytes], dropped: Counter[str]) -> dict[bytes, _Last]:
-        """Forget jobs that the text lacks, where they were idle for long enough. Others are kept: they may only be missing in this text."""
+    def _removed(self, keys: set[bytes], time: int, dropped: Counter[str]) -> Iterator[_Row]:
+        """Forget jobs that the text lacks, where they were idle for long enough. Others are kept: they may only be missing in this text.
+
+        Yield their summaries. Without start_time, it is also what shows that counts begin again, so it is yielded again.
+        """
         newest = max((one.snapshot for one in self._last.values()), default=0)
         latest = newest - self.cleanup_interval * _BILLION
         absent = self._last.keys() - keys
-        if early := sum(self._last[job].snapshot > latest for job in absent):
-            dropped[MISSING_EARLY] += early
-        return {job: self._last.pop(job) for job in sorted(absent) if self._last[job].snapshot <= latest}
+        early = frozenset(job for job in absent if self._last[job].snapshot > latest)
+        dropped[MISSING_EARLY] += len(early - self._absent)
+        self._absent = early
+        is_late = self._polled is not None and time - self._polled > self.cleanup_interval
+        for job in sorted(absent - early):
+            last = self._last.pop(job)
+            dropped[UNSEEN_END] += is_late
+            if not last.ended or last.start < 0:
+                # Before the counts of a job that has returned already.
+                yield _Row(job, time - 1, ENDED_REMOVED, last)
+
+    def _idle(self, keys: set[bytes], time: int) -> Iterator[_Row]:
+        """Yield a summary of each job that the target still lists although it is idle for longer than job_cleanup_interval."""
+        latest = (time - (self.cleanup_interval or IDLE_SECONDS)) * _BILLION
+        ended = [job for job, last in self._last.items() if last.snapshot < latest and not last.ended and last.time < time and job in keys]
+        for job in ended:
+            last = self._last[job] = self._last[job]._replace(time=time, ended=ENDED_IDLE)
+            yield _Row(job, time, ENDED_IDLE, last)
 
     def _joined(  # noqa: PLR0913, PLR0917 - the parts of the result
-        self,
-        jobs: Sequence[bytes],
-        counts: Counts | None,
-        others: Sequence[tuple[bytes, _Last]],
-        ended: NDArray[np.bool_],
-        listed: int,
-        dropped: Counter[str],
+        self, jobs: Sequence[bytes], counts: Counts | None, others: Sequence[_Row], time: int, listed: int, dropped: Counter[str]
     ) -> Changes:
-        """Return parsed counts, followed by the last ones of other jobs."""
+        """Return parsed counts of a poll, followed by other rows."""
         names = tuple(self._operations.names)
         width = len(names) * 2 * np.dtype(np.int64).itemsize
         # Counts of a time with fewer operations are zero for the others.
-        last = np.frombuffer(b"".join(one.counts.ljust(width, b"\0") for _, one in others), np.int64).reshape(len(others), len(names), 2)
-        times = np.array([(one.snapshot, one.start) for _, one in others], np.int64).reshape(-1, 2)
-        if counts is None:
-            return Changes(
-                tuple(job for job, _ in others), names, last[:, :, 0], last[:, :, 1], times[:, 0], times[:, 1], ended, listed, dropped
-            )
-        values = np.concatenate([counts.values[:, :, (SAMPLES, SUM)], last])
-        return Changes(
-            (*jobs, *(job for job, _ in others)),
-            names,
-            values[:, :, 0],
-            values[:, :, 1],
-            np.concatenate([counts.snapshot, times[:, 0]]),
-            np.concatenate([counts.start, times[:, 1]]),
-            np.concatenate([np.zeros(len(jobs), bool), ended]),
-            listed,
-            dropped,
-        )
+        last = np.frombuffer(b"".join(one.last.counts.ljust(width, b"\0") for one in others), np.int64).reshape(len(others), len(names), 2)
+        fixed = np.array([(one.last.snapshot, one.last.start, one.time, one.ended) for one in others], np.int64).reshape(-1, 4)
+        if counts is not None:
+            n = len(jobs)
+            last = np.concatenate([counts.values[:, :, (SAMPLES, SUM)], last])
+            present = np.stack([counts.snapshot, counts.start, np.full(n, time), np.zeros(n, np.int64)], axis=1)
+            fixed = np.concatenate([present, fixed])
+        ids = (*jobs, *(one.job for one in others))
+        snapshot, start, times, ended = fixed.T
+        return Changes(ids, names, last[:, :, 0], last[:, :, 1], snapshot, start, times, ended, listed, dropped)

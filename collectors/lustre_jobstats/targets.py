@@ -44,9 +44,9 @@ class Targets:
             raise Transient(f"{target}: unknown format of job_stats")
         counts = self._counts.setdefault(target, JobCounts())
         counts.cleanup_interval = self.intervals.get(target, self.cleanup_interval)
-        changes = counts.update(text)
+        changes = counts.update(text, time)
         unstored = self._unstored[target]
-        again = counts.rows(list(unstored), frozenset(zip(changes.jobs, changes.ended.tolist(), strict=True)))
+        again = counts.rows(unstored, time, zip(changes.jobs, changes.time.tolist(), strict=True))
         yield TargetCounts(target, time, changes)
         yield TargetCounts(target, time, again)
         unstored.update(dict.fromkeys((*changes.jobs, *again.jobs), window))
@@ -54,7 +54,7 @@ class Targets:
     def unanswered(self, targets: set[str], window: Window, time: int) -> Iterator[TargetCounts]:
         """Yield what a window that is not stored had of other targets."""
         for target in sorted(self._unstored.keys() - targets):
-            again = self._counts[target].rows(list(self._unstored[target]))
+            again = self._counts[target].rows(self._unstored[target], time)
             yield TargetCounts(target, time, again)
             self._unstored[target].update(dict.fromkeys(again.jobs, window))
 
@@ -64,7 +64,7 @@ class Targets:
             stored = [job for job, latest in unstored.items() if latest == window]
             for job in stored:
                 del unstored[job]
-            self._counts[target].forget_ended(stored)
+            self._counts[target].forget(stored)
             if not unstored:
                 del self._unstored[target]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from collectors.lustre_jobstats.job_names import JobNames
 from collectors.lustre_jobstats.parse import shown
-from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows, job_key
+from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetCounts:
-    """What changed on a target. time: epoch seconds of the poll, later than the window's start."""
+    """What changed on a target. time: epoch seconds of the poll."""
 
     target: str
     time: int
@@ -42,20 +42,20 @@ class JobKeys:
 
 
 def rows(found: Sequence[TargetCounts], keys: JobKeys, start: int) -> TableRows:
-    """Return the rows of all targets; a count that a target does not have is 0. The last row of a removed job comes before others.
+    """Return the rows of all targets; a count that a target does not have is 0.
 
-    start: of the window, epoch seconds.
+    start: of the window, epoch seconds; summaries of removed jobs are not before it, and counts at the poll before are.
     """
     found = [one for one in found if one.changes.jobs]
     lengths = [len(one.changes.jobs) for one in found]
-    ended = _joined([one.changes.ended for one in found], bool)
+    time, ended = (_joined([getattr(one.changes, name) for one in found], np.int64) for name in ("time", "ended"))
     fixed = (
-        np.maximum(np.array([one.time for one in found], np.int64).repeat(lengths) - ended, start),
+        np.where(ended == ENDED_REMOVED, np.maximum(time, start), time),
         _text([one.target.encode() for one in found]).repeat(lengths),
         _text([keys.of(job) for one in found for job in one.changes.jobs]),
         _joined([one.changes.start for one in found], np.int64),
         _joined([one.changes.snapshot for one in found], np.int64),
-        ended.astype(np.int64),
+        ended,
     )
     names = dict.fromkeys(name for one in found for name in one.changes.operations)
     counts = {f"{name}.{part}": _count(found, name, part) for name in names for part in ("samples", "sum")}

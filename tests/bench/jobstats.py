@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,13 @@ OPERATIONS = ("read_bytes", "write_bytes", "read", "write", *jobstats_text.OST)
 def rows(_directory: Path, *, quick: bool) -> Iterator[Row]:
     jobs = 1_000 if quick else 10_000
     texts = [text_of(jobs, poll) for poll in range(6)]
-    state = {"poll": 0}
+    state, polls = {"poll": 0}, itertools.count(1)
     tracemalloc.start()
     counts = JobCounts()
-    counts.update(texts[0])
+    counts.update(texts[0], START + 600)
     held, _ = tracemalloc.get_traced_memory()
     for poll in range(1, 13):
-        assert len(counts.update(texts[poll % len(texts)]).jobs) == jobs // 20
+        assert len(counts.update(texts[poll % len(texts)], START + 600 + poll).jobs) == jobs // 20
     grown = tracemalloc.get_traced_memory()[0] / held
     tracemalloc.stop()
 
@@ -37,7 +38,7 @@ def rows(_directory: Path, *, quick: bool) -> Iterator[Row]:
 
     def ours() -> None:
         state["poll"] = (state["poll"] + 1) % len(texts)
-        assert len(counts.update(texts[state["poll"]]).jobs) == jobs // 20
+        assert len(counts.update(texts[state["poll"]], START + 612 + next(polls)).jobs) == jobs // 20
 
     pair = paired(floor, ours, 5 if quick else 20)
     memory = f"holds {held / jobs:.0f} B per job, {grown:.2f} times that after 12 polls"

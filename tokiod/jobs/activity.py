@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.window_data import ENDED_REMOVED
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -42,7 +44,7 @@ def activity(rows: JobRows) -> Activity:
     for counts in rows.counts.values():
         restarts[1:] |= counts[1:] < counts[:-1]
     # Before Lustre 2.14 nothing else shows that a job which was removed has returned with larger counts.
-    restarts[1:] |= (rows.columns["ended"][:-1] > 0) & (begin[1:] < 0)
+    restarts[1:] |= (rows.columns["ended"][:-1] == ENDED_REMOVED) & (begin[1:] < 0)
     restarts &= follows
     continues, is_known = follows & ~restarts, follows | (begin >= 0)
     since = np.where(begin >= 0, begin // BILLION, time)

@@ -13,7 +13,7 @@ from collectors.lustre_jobstats import changes
 from collectors.lustre_jobstats.changes import JobCounts
 from collectors.lustre_jobstats.parse import TOO_LONG
 from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
-from tokiod.window_data import job_parts
+from tokiod.window_data import ENDED_IDLE, ENDED_REMOVED, job_parts
 
 SECOND = 10**9
 EPOCH = 1_723_102_025 * SECOND
@@ -55,7 +55,7 @@ class Polls:
         self.tables = []
 
     def poll(self, target):
-        change = self.counts.update(target.text())
+        change = self.counts.update(target.text(), target.now // SECOND + len(self.tables))
         found = TargetCounts("fs-OST0000", target.now // SECOND + len(self.tables), change)
         self.tables.append(rows([found], JobKeys(["%j"]), 0))
         return change
@@ -82,7 +82,7 @@ def test_what_is_found_is_what_jobs_did(steps):
             target.clean()
         elif step == "poll":
             change = polls.poll(target)
-            assert not change.dropped.keys() - {changes.MISSING_EARLY, changes.RESTARTED}
+            assert not change.dropped.keys() - {changes.MISSING_EARLY, changes.RESTARTED, changes.UNSEEN_END}
             assert change.listed == len(target.jobs)
         else:
             for action in step:
@@ -119,7 +119,7 @@ def test_a_job_that_returns_after_its_removal_begins_at_zero(version):
     target.clean()
     target.act(b"8", "open", 1, 0)
     change = polls.poll(target)
-    assert (change.jobs, change.ended.tolist()) == ((b"8", b"7"), [False, True])
+    assert (change.jobs, change.ended.tolist()) == ((b"8", b"7"), [0, ENDED_REMOVED])
     target.act(b"7", "write_bytes", 5, 500)
     polls.poll(target)
     expected = (
@@ -144,27 +144,82 @@ def test_counts_that_begin_again_are_taken_from_zero_and_counted(version, more, 
 def test_the_first_poll_has_all_counts_and_the_next_ones_those_that_changed():
     target, counts = Target("2.15"), JobCounts(CLEANUP)
     target.act(b"7", "open", 3, 0)
-    assert counts.update(target.text()).jobs == (b"7",)
-    assert counts.update(target.text()).jobs == ()
+    assert counts.update(target.text(), target.now // SECOND).jobs == (b"7",)
+    assert counts.update(target.text(), target.now // SECOND).jobs == ()
     target.act(b"7", "open", 2, 0)
-    assert counts.update(target.text()).samples.tolist() == [[0, 0, 5, 0]]
+    assert counts.update(target.text(), target.now // SECOND).samples.tolist() == [[0, 0, 5, 0]]
 
 
 def test_counts_are_returned_again_until_they_are_stored_those_of_ended_jobs_too():
     target, counts = Target("2.15"), JobCounts(CLEANUP)
     target.act(b"7", "open", 3, 0)
-    counts.update(target.text())
+    counts.update(target.text(), target.now // SECOND)
     target.idle(2 * CLEANUP)
     target.clean()
     target.act(b"8", "open", 1, 0)
-    counts.update(target.text())
+    counts.update(target.text(), target.now // SECOND)
     target.act(b"7", "open", 5, 0)
-    counts.update(target.text())
-    again = counts.rows([b"7", b"9"])
-    assert (again.jobs, again.ended.tolist(), again.samples[:, 2].tolist()) == ((b"7", b"7"), [True, False], [3, 5])
-    counts.forget_ended([b"7"])
-    assert counts.rows([b"7"]).samples[:, 2].tolist() == [5]
-    assert counts.rows([b"7"], frozenset({(b"7", False)})).jobs == ()
+    counts.update(target.text(), target.now // SECOND)
+    later = target.now // SECOND + 60
+    again = counts.rows([b"7", b"9"], later)
+    assert (again.jobs, again.ended.tolist(), again.samples[:, 2].tolist()) == ((b"7", b"7"), [ENDED_REMOVED, 0], [3, 5])
+    counts.forget([b"7"])
+    assert counts.rows([b"7"], later).samples[:, 2].tolist() == [5]
+    assert counts.rows([b"7"], later, [(b"7", later)]).jobs == ()
+
+
+def polled(target, counts, minutes, of=b"7"):
+    """Poll a minute later and later; return (seconds since the first of these polls, ended, samples of open) of each row of a job."""
+    begin, found = target.now, []
+    for _ in range(minutes):
+        target.idle(60)
+        change = counts.update(target.text(), target.now // SECOND)
+        rows = zip(
+            change.jobs, change.time.tolist(), change.ended.tolist(), change.samples[:, OPERATIONS.index("open")].tolist(), strict=True
+        )
+        found += [(time - begin // SECOND, ended, samples) for job, time, ended, samples in rows if job == of]
+    return found
+
+
+@pytest.mark.parametrize("version", ["2.12", "2.15"])
+def test_a_job_that_is_idle_on_a_target_that_removes_none_has_one_summary(version):
+    target, counts = Target(version), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
+    assert polled(target, counts, 30) == [(60, 0, 3), (CLEANUP + 60, ENDED_IDLE, 3)]
+    target.jobs.clear()
+    target.act(b"8", "open", 1, 0)
+    # Before 2.14 the removal is what shows that counts begin again, so it is returned, too.
+    assert polled(target, counts, 1) == ([(59, ENDED_REMOVED, 3)] if version == "2.12" else [])
+
+
+def test_a_job_that_goes_on_after_a_long_time_comes_with_its_counts_at_the_poll_before():
+    """So a reader of any span need not look further back than an hour, and sees when a job did something."""
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
+    polled(target, counts, 60)
+    target.act(b"7", "open", 2, 0)
+    assert sorted(polled(target, counts, 1)) == [(-1, 0, 3), (60, 0, 5)]
+    target.act(b"7", "open", 1, 0)
+    assert polled(target, counts, 1) == [(60, 0, 6)]
+    again = counts.rows([b"7"], 5)
+    assert (again.time.tolist(), again.samples[:, OPERATIONS.index("open")].tolist()) == ([target.now // SECOND - 122, 5], [3, 6])
+    assert len(again.jobs) == 2
+    counts.forget([b"7"])
+    assert len(counts.rows([b"7"], 5).jobs) == 1
+
+
+@pytest.mark.parametrize(("minutes", "unseen"), [(1, 0), (CLEANUP // 60 + 1, 1)])
+def test_a_job_whose_last_operations_no_poll_may_have_seen_is_counted(minutes, unseen):
+    """A target removes only idle jobs, so the last poll has all of them unless polls are further apart than its job_cleanup_interval."""
+    target, counts = Target("2.15"), JobCounts(CLEANUP)
+    target.act(b"7", "open", 3, 0)
+    polled(target, counts, CLEANUP // 60 - 1)
+    target.idle(60 * minutes)
+    target.jobs.clear()
+    target.act(b"8", "open", 1, 0)
+    change = counts.update(target.text(), target.now // SECOND)
+    assert change.ended.tolist() == [0, ENDED_REMOVED]
+    assert change.dropped[changes.UNSEEN_END] == unseen
 
 
 def test_a_job_that_a_cut_text_lacked_does_not_count_twice():
@@ -172,12 +227,12 @@ def test_a_job_that_a_cut_text_lacked_does_not_count_twice():
     for job in (b"1", b"2", b"3"):
         target.act(job, "write_bytes", 1, 100)
     whole = target.text()
-    counts.update(whole)
+    counts.update(whole, 1)
     begin = whole.index(b"- job_id:", 20)
     for cut in range(begin, len(whole)):
-        assert set(counts.update(whole[:cut]).jobs) <= {b"1", b"2", b"3"}
-        assert all((job.samples == [0, 1, 0, 0]).all() for job in [counts.rows([b"1", b"2", b"3"])])
-    change = counts.update(whole)
+        assert set(counts.update(whole[:cut], cut).jobs) <= {b"1", b"2", b"3"}
+        assert (counts.rows([b"1", b"2", b"3"], cut).samples == [0, 1, 0, 0]).all()
+    change = counts.update(whole, len(whole))
     assert set(change.jobs) <= {b"3"}  # its block is another text, with the counts that it had
     assert (len(counts), change.samples.tolist()) == (3, [[0, 1, 0, 0]] * len(change.jobs))
 
@@ -186,18 +241,18 @@ def test_hostile_ids_are_counted_and_leave_the_others_undisturbed():
     target, counts = Target("2.12"), JobCounts(CLEANUP)
     for job in (b"1", b"x" * 4096, b"evil\n- job_id:   1", b"2"):
         target.act(job, "open", 1, 0)
-    counts.update(target.text())
+    counts.update(target.text(), target.now // SECOND)
     for job in (b"1", b"x" * 4096, b"2"):
         target.act(job, "open", 4, 0)
-    change = counts.update(target.text())
+    change = counts.update(target.text(), target.now // SECOND)
     assert dict(zip(change.jobs, change.samples[:, 2].tolist(), strict=True)) == {b"1": 5, b"2": 5}
     assert change.dropped == {TOO_LONG: 1, changes.TWICE: 1, "malformed block of a job": 1}
 
 
 def test_a_new_operation_of_an_upgraded_target_begins_at_zero():
     counts = JobCounts(CLEANUP)
-    counts.update(jobstats_text.target([(b"1", {"open": (5, 0)}, EPOCH, EPOCH)]))
-    change = counts.update(jobstats_text.target([(b"1", {"open": (6, 0), "fallocate": (2, 0)}, EPOCH + 1, EPOCH)]))
+    counts.update(jobstats_text.target([(b"1", {"open": (5, 0)}, EPOCH, EPOCH)]), 1)
+    change = counts.update(jobstats_text.target([(b"1", {"open": (6, 0), "fallocate": (2, 0)}, EPOCH + 1, EPOCH)]), 2)
     assert dict(zip(change.operations, change.samples[0].tolist(), strict=True)) == {"open": 6, "fallocate": 2}
 
 
@@ -210,9 +265,9 @@ def test_memory_does_not_grow_with_polls_nor_with_jobs_that_left():
         for generation in range(30):
             now = EPOCH + generation * (CLEANUP + 1) * SECOND
             jobs = [(b"%d.%d" % (generation, job), {"open": (job, 0)}, now, now) for job in range(200)]
-            change = counts.update(jobstats_text.target(jobs))
-            assert change.ended.sum() == (200 if generation else 0)
-            counts.forget_ended(change.jobs)
+            change = counts.update(jobstats_text.target(jobs), now // SECOND)
+            assert (change.ended == ENDED_REMOVED).sum() == (200 if generation else 0)
+            counts.forget(change.jobs)
             del jobs, change
             held.append(tracemalloc.get_traced_memory()[0])
     finally:
