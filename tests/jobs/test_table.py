@@ -19,7 +19,7 @@ from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files
 from tokiod.window import Calendar, Window
-from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
 
 DAY = 1_723_075_200
 DATE = dt.date(2024, 8, 8)
@@ -142,6 +142,44 @@ def test_another_operation_of_a_later_version_is_zero_before(site):
     assert expected["fs-OST0000", job_key("1", "1000", None, "n1")] == {"open.samples": 2, "fallocate.samples": 5}
 
 
+def everything(place):
+    return b"".join(path.read_bytes() for path in sorted(place.iterdir()))
+
+
+def users_of(place):
+    return sorted({job_parts(key)["user"] for key in all_rows(place).jobs.tolist()})
+
+
+def test_users_are_removed_from_days_after_their_retention_and_the_jobs_stay(site):
+    """Also from a window that comes later, and after another process has taken over."""
+    site.table.users_retention = 3 * 86400
+    for number in range(3):
+        site.store(number)
+    site.clock.jump(2 * 86400)
+    site.run()
+    sealed = all_rows(site.place)
+    assert users_of(site.place) == ["1000"]
+    site.clock.jump(2 * 86400)
+    again = JobTable(site.table.root, Calendar("UTC"), site.clock, users_retention=3 * 86400, inline=True)
+    for table in (site.table, again):
+        for _ in range(4):
+            asyncio.run(site.clock.advance(60))
+            table.run()
+        assert users_of(site.place) == [""]
+        assert b"1000" not in everything(site.place)
+        found = all_rows(site.place)
+        assert [key.split(b"\x1f")[0] for key in found.jobs.tolist()] == [b"1", b"2"]
+        assert {name: values.tolist() for name, values in (found.columns | found.counts).items()} == {
+            name: values.tolist() for name, values in (sealed.columns | sealed.counts).items()
+        }
+        written = {path: path.stat().st_ino for path in site.place.iterdir()}
+        site.run(3)
+        assert {path: path.stat().st_ino for path in site.place.iterdir()} == written
+    site.store(1, jobs=("7",))
+    site.run(2)
+    assert (len(table_files(site.place)), users_of(site.place)) == (1, [""])
+
+
 def test_days_after_their_retention_are_removed(site):
     site.store(0)
     site.table.retention = 3 * 86400
@@ -167,10 +205,10 @@ def test_a_damaged_file_stops_no_other_day_and_is_named_to_the_reader(site):
 
 
 def test_what_fails_in_one_day_stops_no_other_and_is_tried_again_a_day_later(site, monkeypatch):
-    def damaged(paths, target, files):
+    def damaged(paths, target, files, rename):
         if target.parent == site.place:
             raise RuntimeError("unable to get group info")
-        merge(paths, target, files)
+        merge(paths, target, files, rename)
 
     merge = jobs_table.merge
     monkeypatch.setattr(jobs_table, "merge", damaged)

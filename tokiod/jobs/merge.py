@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from tokiod.jobs.table_file import Index, narrow, opened, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -19,16 +20,22 @@ if TYPE_CHECKING:
     from tokiod.jobs.table_file import Source
     from tokiod.tts.live.files import Files
 
+Rename = Callable[[list[bytes]], list[bytes]]
+"""Returns other keys of jobs."""
 MAX_FILES = 240
 """That are open at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A file to be merged. kept: bool[rows], None for all; window: where each of its windows is in the merged file."""
+    """A file to be merged.
+
+    jobs: its keys in the merged file; kept: bool[rows], None for all; window: where each of its windows is in the merged file.
+    """
 
     file: Any
     index: Index
+    jobs: NDArray[np.bytes_]
     kept: NDArray[np.bool_] | None
     window: NDArray[np.int64]
 
@@ -41,17 +48,18 @@ class _Part:
         return values if self.kept is None else values[self.kept]
 
 
-def merge(paths: Sequence[Path], target: Path, files: Files, pause: Callable[[], None] = lambda: None) -> None:
+def merge(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None = None) -> None:
     """Write one synced file with the rows of others; a window that two of them hold is taken from the one with the fewest windows.
 
-    pause: called between two columns. Raises OSError, NotAJobTable; ValueError for more than MAX_FILES files.
+    rename: of the keys of jobs. Raises OSError, NotAJobTable; ValueError for more than MAX_FILES files.
     """
     if len(paths) > MAX_FILES:
         raise ValueError(f"{len(paths)} files, at most {MAX_FILES} are merged at once")
     with ExitStack() as stack:
         found = sorted((stack.enter_context(opened(path)) for path in paths), key=lambda one: len(one[1].windows))
-        parts, windows = _parts(found)
-        jobs, targets = (np.unique(np.concatenate([getattr(part.index, name) for part in parts])) for name in ("jobs", "targets"))
+        parts, windows = _parts(found, rename)
+        jobs = np.unique(np.concatenate([part.jobs for part in parts]))
+        targets = np.unique(np.concatenate([part.index.targets for part in parts]))
         job, place = np.concatenate([_jobs(part, jobs) for part in parts]), np.concatenate([_targets(part, targets) for part in parts])
         time = np.concatenate([part.column("time") for part in parts])
         order = np.lexsort((time, place, job))
@@ -63,7 +71,6 @@ def merge(paths: Sequence[Path], target: Path, files: Files, pause: Callable[[],
             yield "target", narrow(place[order], len(targets))
             yield "time", time[order]
             for name in names:
-                pause()
                 if name == "window":
                     yield name, narrow(np.concatenate([part.window[part.column(name)] for part in parts])[order], len(windows))
                 elif name not in {"target", "time"}:
@@ -72,7 +79,7 @@ def merge(paths: Sequence[Path], target: Path, files: Files, pause: Callable[[],
         write(target, files, index, columns())
 
 
-def _parts(found: list[tuple[Any, Index]]) -> tuple[list[_Part], dict[Source, int]]:
+def _parts(found: list[tuple[Any, Index]], rename: Rename | None) -> tuple[list[_Part], dict[Source, int]]:
     """Return the files as parts, and all windows with their places in the merged file."""
     parts: list[_Part] = []
     windows: dict[Source, int] = {}
@@ -81,13 +88,14 @@ def _parts(found: list[tuple[Any, Index]]) -> tuple[list[_Part], dict[Source, in
         for window in index.windows:
             windows.setdefault(window, len(windows))
         kept = None if is_new.all() else is_new[file["rows/window"][...]]
-        parts.append(_Part(file, index, kept, np.array([windows[window] for window in index.windows], np.int64)))
+        jobs = index.jobs if rename is None or not len(index.jobs) else np.array(rename(index.jobs.tolist()), "S")
+        parts.append(_Part(file, index, jobs, kept, np.array([windows[window] for window in index.windows], np.int64)))
     return parts, windows
 
 
 def _jobs(part: _Part, jobs: NDArray[np.bytes_]) -> NDArray[np.uint32]:
     """Return the job of each row that is kept, as an index into all jobs."""
-    codes = np.searchsorted(jobs, part.index.jobs).astype(np.uint32).repeat(np.diff(part.index.first))
+    codes = np.searchsorted(jobs, part.jobs).astype(np.uint32).repeat(np.diff(part.index.first))
     return codes if part.kept is None else codes[part.kept]
 
 

@@ -20,9 +20,10 @@ import numpy as np
 import structlog
 
 from tokiod.errors import Refusal
+from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.rows import SUFFIX, directory_of, table_files
-from tokiod.jobs.table_file import Index, narrow, write
+from tokiod.jobs.table_file import Index, narrow, opened, write
 from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
 from tokiod.units import NEVER
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.clock import Clock
+    from tokiod.jobs.merge import Rename
     from tokiod.jobs.rows import TableFile
     from tokiod.window import Calendar
     from tokiod.window_data import Collected, TableRows, WindowMeta
@@ -81,6 +83,8 @@ class JobTable:
     _checked: float = field(default=float("-inf"), init=False)
     _failed: dict[Path, float] = field(default_factory=dict, init=False)
     _swept: set[Path] = field(default_factory=set, init=False)
+    _anonymous: set[Path] = field(default_factory=set, init=False)
+    _may_look: bool = field(default=True, init=False)
 
     def configure(self, retention: int, users_retention: int) -> None:
         """Keep days, and the users in them, for so many seconds from now on."""
@@ -143,6 +147,7 @@ class JobTable:
 
     def _begin_one(self, now: float) -> None:
         """Begin the first merge that is due, the oldest day first. What fails in a day is logged, and tried again a day later."""
+        self._may_look = True
         for directory in self._directories():
             if self.clock.monotonic() - self._failed.get(directory, float("-inf")) < DAY_SECONDS:
                 continue
@@ -158,8 +163,8 @@ class JobTable:
         found = table_files(directory)
         if found and max(file.end for file in found) <= now - self.retention:
             self._remove(directory, found)
-        elif inputs := self._due(found, now):
-            self._begin(directory, inputs)
+        elif inputs := self._due(found, now) or self._with_old_users(directory, found, now):
+            self._begin(directory, inputs, without_users if self._is_past_users(found, now) else None)
         return self._merging is not None
 
     def _directories(self) -> list[Path]:
@@ -200,23 +205,40 @@ class JobTable:
             return list(found) if len(found) > 1 or found[0].is_window else []
         return settled[:MAX_FILES] if len(settled) >= MERGE_WINDOWS else []
 
-    def _begin(self, directory: Path, inputs: Sequence[TableFile]) -> None:
+    def _is_past_users(self, found: Sequence[TableFile], now: float) -> bool:
+        return bool(found) and max(file.end for file in found) <= now - self.users_retention
+
+    def _with_old_users(self, directory: Path, found: Sequence[TableFile], now: float) -> list[TableFile]:
+        """Return the files of a day that hold users for longer than users_retention. One day is looked at each time, and then known."""
+        if directory in self._anonymous or not self._may_look or not self._is_past_users(found, now) or len(found) > MAX_FILES:
+            return []
+        self._may_look = False
+        for file in found:
+            with opened(file.path) as (_, index):
+                keys = index.jobs.tolist()
+            if without_users(keys) != keys:
+                return list(found)
+        self._anonymous.add(directory)
+        return []
+
+    def _begin(self, directory: Path, inputs: Sequence[TableFile], rename: Rename | None) -> None:
         target = directory / f"{min(file.start for file in inputs)}-{max(file.end for file in inputs)}{SUFFIX}"
         paths = list(dict.fromkeys([*(file.path for file in inputs), *([target] if target.exists() else [])]))
         try:
             identities = {path: self._identity(path) for path in paths if path != target}
         except OSError:
             return
+        self._anonymous.discard(directory)
         if self.inline:
             done: Future[None] = Future()
             try:
-                _replace(paths, target, self.files)
+                _replace(paths, target, self.files, rename)
                 done.set_result(None)
             except Exception as error:  # noqa: BLE001 - _end() reports it
                 done.set_exception(error)
         else:
             self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="jobs", initializer=_lower_priority)
-            done = self._threads.submit(_replace, paths, target, self.files)
+            done = self._threads.submit(_replace, paths, target, self.files, rename)
         self._merging = _Merge(identities, target, done)
 
     def _end(self, merged: _Merge) -> None:
@@ -239,14 +261,15 @@ class JobTable:
             self.files.unlink(file.path)
         directory.rmdir()
         self._swept.discard(directory)
+        self._anonymous.discard(directory)
         self._failed.pop(directory, None)
         log.info("jobs.removed", path=str(directory), reason="its retention is over")
 
 
-def _replace(paths: Sequence[Path], target: Path, files: Files) -> None:
+def _replace(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None) -> None:
     temporary = temporary_path(target)
     try:
-        merge(paths, temporary, files)
+        merge(paths, temporary, files, rename)
         put_in_place(temporary, target, files)
         sync_name(target, files)
     except BaseException:
