@@ -171,9 +171,7 @@ class JobCounts:
                 changed[place] = job, block_hash
         return changed, keys
 
-    def _note(
-        self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, dropped: Counter[str]
-    ) -> Iterator[_Row]:
+    def _note(self, jobs: Sequence[bytes], hashes: Sequence[int], counts: Counts, time: int, dropped: Counter[str]) -> Iterator[_Row]:
         """Keep the counts of jobs that changed; yield those before, where the job's last row is so old that readers don't look for it."""
         kept = counts.values[:, :, (SAMPLES, SUM)]
         for row, (block, snapshot, start) in enumerate(zip(hashes, counts.snapshot.tolist(), counts.start.tolist(), strict=True)):

@@ -102,7 +102,7 @@ class JobTable:
         path = self._path(meta)
         try:
             self.files.make_directory(path.parent)
-            _write_window(temporary_path(path), self.files, meta, rows)
+            write_window(temporary_path(path), self.files, meta, rows)
         except OSError as error:
             with suppress(OSError):
                 self.files.unlink(temporary_path(path))
@@ -278,7 +278,8 @@ def _replace(paths: Sequence[Path], target: Path, files: Files, rename: Rename |
         raise
 
 
-def _write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) -> None:
+def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) -> None:
+    """Write a window's rows to a file, synced and sorted. Raises OSError."""
     values = dict(zip(rows.columns, rows.values, strict=True))
     jobs, job = np.unique(values.pop("job"), return_inverse=True)
     targets, target = np.unique(values.pop("target"), return_inverse=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.clock import Clock
-    from tokiod.collector import Collector
+    from tokiod.collector import SavedCollector
     from tokiod.sink import Applied
 
 WINDOW_ROWS = 180
@@ -45,7 +45,7 @@ class ImportJob:
     """
 
     kind: str
-    collector: Collector
+    collector: SavedCollector
     span: Window
     file_span: Window | None
     out: Path

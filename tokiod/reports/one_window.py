@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.selection import Cells
     from tokiod.window import Window
+    from tokiod.window_data import TableRows
 
 
 class Filled(msgspec.Struct, frozen=True):
@@ -44,10 +45,22 @@ class Filled(msgspec.Struct, frozen=True):
     sum: float | None
 
 
+class FilledTable(msgspec.Struct, frozen=True):
+    """Rows of a table of a window, of so many jobs on so many targets. first, last: UTC epoch seconds of its rows."""
+
+    table: str
+    rows: int
+    jobs: int
+    targets: int
+    first: int | None
+    last: int | None
+
+
 class Once(msgspec.Struct, frozen=True):
     """What would be stored of a window. records: read from the source, None if unknown; dropped: by reason.
 
-    error: why the source did not answer; check: the keys to check, of a source that has no record for the window.
+    error: why the source did not answer; check: the keys to check, of a source that has no record for the window; trouble: what is missing
+    of the window, and why.
     """
 
     source: str
@@ -60,6 +73,8 @@ class Once(msgspec.Struct, frozen=True):
     seconds: float
     error: str = ""
     check: str = ""
+    tables: list[FilledTable] = []
+    trouble: str = ""
 
     @property
     def cells(self) -> int:
@@ -92,8 +107,11 @@ async def query(config: Config, clock: Clock, section: SourceConfig, time: int |
     filled = [_filled(section.units, name, [cells for cells in chosen if cells.batch.dataset == name]) for name in names]
     dropped = Counter(collected.meta.dropped) + dropped
     check = section.selection if collected.is_empty else ""
-    records = collected.meta.records
-    return Once(section.name, section.system, window.start, window.end, filled, records, dict(dropped), round(seconds, 3), check=check)
+    tables = [_filled_table(rows) for rows in collected.tables]
+    return Once(
+        section.name, section.system, window.start, window.end, filled, collected.meta.records, dict(dropped), round(seconds, 3),
+        check=check, tables=tables, trouble=mask(collected.trouble),
+    )  # fmt: skip
 
 
 async def query_all(config: Config, clock: Clock, sections: Iterable[SourceConfig], note: Callable[[Once], None]) -> list[Once]:
@@ -136,6 +154,13 @@ def _filled(own_units: Mapping[str, str], dataset: str, parts: list[Cells]) -> F
     unit = own_units.get(dataset) or UNITS.get(dataset, "")
     first, last = (int(time.min()), int(time.max())) if len(time) else (None, None)
     return Filled(dataset, form, unit, len(time), len(columns), first, last, total)
+
+
+def _filled_table(rows: TableRows) -> FilledTable:
+    values = dict(zip(rows.columns, rows.values, strict=True))
+    jobs, targets = (len(np.unique(values[name])) for name in ("job", "target"))
+    first, last = (int(rows.values[0].min()), int(rows.values[0].max())) if len(rows) else (None, None)
+    return FilledTable(rows.table, len(rows), jobs, targets, first, last)
 
 
 def _grown(cells: Cells) -> float | None:

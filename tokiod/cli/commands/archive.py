@@ -22,6 +22,7 @@ from tokiod.collector import Site
 from tokiod.config import plugins
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.reports.archive_inputs import ImportJob, ImportResult, archive
+from tokiod.reports.archive_rows import archive_rows
 from tokiod.runtime.process_setup import use_one_heap
 from tokiod.runtime.secrets import secret
 from tokiod.window import Calendar, Window, iso
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class Archived(msgspec.Struct, frozen=True):
-    """The result for the rows [start, end), UTC epoch seconds. cells: stored; dropped: cells that were not stored, by reason."""
+    """The result for the rows [start, end), UTC epoch seconds.
+
+    cells: stored, or rows of the job table; dropped: what was not stored, by reason.
+    """
 
     output: str
     start: int
@@ -158,8 +162,8 @@ def _archive(kind: str, given: dict[str, Any]) -> None:
         options = _options(kind, given)
         collector = plugins.load(kind).saved(list(given["inputs"]), options, site)
         job = ImportJob(kind, collector, span, file_span, given["output"], options.units, options.max_rates())
-        result = asyncio.run(_closing(job, bar.update))
-    _report(given, result)
+        result = asyncio.run(_closing(job, bar.update, fills_table=bool(options.tables)))
+    _report(given, result, "rows" if options.tables else "cells")
 
 
 def _check_directory(directory: Path) -> None:
@@ -192,9 +196,9 @@ def _options(kind: str, given: dict[str, Any]) -> SavedOptions:
     return saved(**options)
 
 
-async def _closing(job: ImportJob, progress: Callable[[int], None]) -> ImportResult:
+async def _closing(job: ImportJob, progress: Callable[[int], None], *, fills_table: bool) -> ImportResult:
     try:
-        return await archive(job, SystemClock(), progress)
+        return await (archive_rows(job, progress) if fills_table else archive(job, SystemClock(), progress))
     finally:
         await job.collector.close()
 
@@ -207,11 +211,11 @@ def _window(what: str, start: str, end: str, zone: ZoneInfo) -> Window:
     return Window(first, last)
 
 
-def _report(given: dict[str, Any], result: ImportResult) -> None:
+def _report(given: dict[str, Any], result: ImportResult, units: str) -> None:
     if given["as_json"]:
         archived = Archived(str(given["output"]), result.span.start, result.span.end, result.cells, dict(result.dropped))
         echo_json(archived)
         return
-    echo(f"{given['output']}: {result.cells} cells of {iso(result.span.start)} to {iso(result.span.end)}")
+    echo(f"{given['output']}: {result.cells} {units} of {iso(result.span.start)} to {iso(result.span.end)}")
     for reason, count in sorted(result.dropped.items()):
         echo(f"dropped {count}: {reason}", err=True)

@@ -64,6 +64,8 @@ def once_command(config_path: Path, clock: Clock, source: str | None, window: st
 def _print(once: Once) -> None:
     if once.datasets:
         show(_table(once))
+    if once.tables:
+        show(_tables(once))
     echo(summary(once))
     for reason, count in sorted(once.dropped.items()):
         echo(f"dropped {count}: {reason}")
@@ -79,6 +81,14 @@ def _table(once: Once) -> Table:
     return made
 
 
+def _tables(once: Once) -> Table:
+    made = table("table", "rows", "jobs", "targets", "first", "last", right={"rows", "jobs", "targets"}, spare=("last", "first"))
+    for one in once.tables:
+        times = ("-" if time is None else iso(time) for time in (one.first, one.last))
+        made.add_row(one.table, str(one.rows), str(one.jobs), str(one.targets), *times)
+    return made
+
+
 def _print_line(once: Once) -> None:
     echo(summary(once), err=bool(once.error))
 
@@ -88,5 +98,7 @@ def summary(once: Once) -> str:
     if once.error:
         return f"{once.source}: {once.error}"
     records = "" if once.records is None else f" of {once.records} records"
-    text = f"{once.source} {Window(once.start, once.end)}: {once.cells} cells{records} in {once.seconds:.1f} s; nothing was stored"
+    amount = f"{sum(one.rows for one in once.tables)} rows" if once.tables else f"{once.cells} cells{records}"
+    text = f"{once.source} {Window(once.start, once.end)}: {amount} in {once.seconds:.1f} s; nothing was stored"
+    text += f"\n{once.source} is incomplete: {once.trouble}" if once.trouble else ""
     return text + (f"\n{once.source} is up, but has no record for this window; check {once.check}" if once.check else "")

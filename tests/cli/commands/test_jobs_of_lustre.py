@@ -1,0 +1,152 @@
+"""Commands on a source of jobs: once, check, archive, verify and backfill, over scripts that play lctl."""
+
+import json
+
+import h5py
+import job_rows
+import pytest
+from click.testing import CliRunner
+from jobstats_servers import MDT0, OST0, START, Servers, job
+
+from tokiod.cli.tokioctl import main as tokioctl
+from tokiod.cli.tokiod import main as tokiod
+from tokiod.clock import SystemClock
+from tokiod.jobs.rows import read
+from tokiod.jobs.table_file import opened
+from tokiod.window_data import job_parts
+
+SPAN = ("--start", "2024-08-08T10:00:00Z", "--end", "2024-08-08T13:00:00Z")
+BEGIN = 1_723_111_200
+"""2024-08-08T10:00:00Z."""
+
+
+def run(main, *arguments):
+    result = CliRunner().invoke(main, [*map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def servers(tmp_path):
+    return Servers(tmp_path)
+
+
+def configured(servers, window="1m", **more):
+    path = servers.directory / "tokiod.toml"
+    keys = {
+        "servers": ["oss1", "oss2", "mds1"],
+        "lctl": [f"{servers.directory}/lctl", "{server}"],
+        "jobid_name": ["%j:%u:%H", "%e.%u"],
+    } | more
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+    path.write_text(
+        f'timezone = "UTC"\n[archive]\npath = "{servers.directory}/tts/%Y-%m-%d/{{system}}.hdf5"\n'
+        f'[[source]]\nname = "fs-jobs"\nkind = "lustre_jobstats"\nsystem = "fs"\nwindow = "{window}"\n{lines}'
+    )
+    return path
+
+
+def test_once_shows_the_rows_that_would_be_stored_and_nothing_of_a_user(servers):
+    code, out, err = run(tokioctl, "once", "fs-jobs", "--config", configured(servers), "--json")
+    assert (code, err) == (0, "")
+    (table,) = json.loads(out)["tables"]
+    assert {name: table[name] for name in ("table", "rows", "jobs", "targets")} == {
+        "table": "jobs/operations",
+        "rows": 5,
+        "jobs": 3,
+        "targets": 3,
+    }
+    code, out, _ = run(tokioctl, "once", "fs-jobs", "--config", configured(servers))
+    assert code == 0
+    assert "5 rows in" in out
+    assert "bash" not in out
+
+
+def test_once_and_check_name_a_server_that_refuses_and_exit_well(servers):
+    servers.script("oss2", "echo 'Permission denied (publickey).' >&2; exit 255")
+    code, out, _ = run(tokioctl, "once", "fs-jobs", "--config", configured(servers))
+    assert (code, "fs-jobs is incomplete: lctl on oss2: exit code 255: Permission denied (publickey)." in out) == (0, True)
+    assert "dropped 1: oss2: no answer" in out
+
+
+def test_check_refuses_a_poll_interval_above_half_of_the_cleanup_interval(servers):
+    code, out, err = run(tokiod, "check", "--config", configured(servers, window="10m"))
+    assert code == 2
+    assert "window: must be at most half of cleanup_interval, or what jobs did before their removal is lost" in out + err
+
+
+@pytest.mark.parametrize("command", [("backfill",), ("verify",), ("fetch", "--output", "/nowhere")])
+def test_the_past_can_not_be_queried_which_is_a_sentence(servers, command):
+    name, *options = command
+    code, out, err = run(tokioctl, name, "fs-jobs", "2024-08-08", "2024-08-09", *options, "--config", configured(servers))
+    assert code == 2
+    assert len((out + err).strip().splitlines()) == 1, out + err
+
+
+def saved(servers, name, time, *targets):
+    """Save the outputs of a poll."""
+    for server, jobs in targets:
+        servers.show(server, jobs)
+    text = b"".join((servers.directory / f"{server}.stats").read_bytes() for server in ("oss1", "oss2", "mds1"))
+    path = servers.directory / name
+    path.write_bytes(b"BEGIN %d\n" % time + text)
+    return path
+
+
+def archived(servers, *inputs):
+    out = servers.directory / "day.jobs"
+    code, printed, err = run(tokioctl, "archive", "lustre_jobstats", *inputs, "--output", out, *SPAN, "--jobid-name", "%j:%u:%H", "--json")
+    assert (code, err) == (0, "")
+    return out, json.loads(printed)
+
+
+def test_saved_outputs_become_one_file_of_the_job_table_with_what_each_job_did(servers):
+    first = saved(servers, "first", START + 5)
+    second = saved(servers, "second", START + 4000, ("mds1", {MDT0: [job("7:1000:n1", last=3990, open=9)]}))
+    out, printed = archived(servers, second, first)
+    with opened(out) as (_, index):
+        assert (printed["cells"], len(index.jobs)) == (int(index.first[-1]), 3)
+    place = servers.directory / "2024-08-08"
+    place.mkdir()
+    out.rename(place / f"{BEGIN}-{BEGIN + 3 * 3600}.jobs")
+    found = job_rows.totals(read([place], BEGIN, BEGIN + 3 * 3600))
+    done = {(target, job_parts(key)["job"]): counts for (target, key), counts in found.items()}
+    assert done[MDT0, "7"] == {"open.samples": 9}
+    assert done[OST0, "7"] == {"write_bytes.samples": 3, "write_bytes.sum": 300}
+    assert list(servers.directory.glob(".*")) == []
+
+
+def test_a_file_that_is_there_is_filled_further_and_another_one_is_left_alone(servers):
+    out, first = archived(servers, saved(servers, "first", START + 5))
+    _, second = archived(
+        servers, saved(servers, "second", START + 2 * 3600, ("oss1", {OST0: [job("9:1:n", begin=7000, last=7100, open=1)]}))
+    )
+    with opened(out) as (content, index):
+        windows = len(index.windows)
+        assert content["rows/time"].shape == (first["cells"] + second["cells"],)
+    assert windows == 2
+    again, third = archived(servers, servers.directory / "first")
+    with opened(again) as (content, _):
+        assert content["rows/time"].shape == (first["cells"] + second["cells"],)
+    assert third["cells"] == first["cells"]
+    other = servers.directory / "day.jobs"
+    other.unlink()
+    with h5py.File(other, "w") as file:
+        file["x"] = 1
+    code, _, err = run(tokioctl, "archive", "lustre_jobstats", servers.directory / "first", "--output", other, *SPAN)
+    assert (code, "is not a file of the job table" in err) == (2, True)
+    with h5py.File(other) as file:
+        assert list(file) == ["x"]
+
+
+def test_a_span_without_outputs_is_a_sentence_and_no_file_is_written(servers):
+    code, _, err = run(
+        tokioctl,
+        "archive",
+        "lustre_jobstats",
+        saved(servers, "first", int(SystemClock().time())),
+        "--output",
+        servers.directory / "x",
+        *SPAN,
+    )
+    assert (code, "no data between" in err, (servers.directory / "x").exists()) == (2, True, False)
