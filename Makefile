@@ -82,8 +82,9 @@ $(VENV)/.installed: pyproject.toml
 
 servers:
 	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless \
-	    slurmctld slurmd slurmdbd slurm-client munge chromium chromium-driver nginx-light apache2-bin npm
+	    slurmctld slurmd slurmdbd slurm-client munge chromium chromium-driver nginx-light apache2-bin npm postgresql
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
+	@$(PYTHON) tests/support/kafka_server.py fetch
 	@$(PYTHON) tests/support/promtool.py fetch
 	@$(PYTHON) tests/support/axe.py fetch
 

@@ -33,6 +33,7 @@ if "COVERAGE_PROCESS_START" in os.environ:
     coverage.process_startup()
 
 MARIADB = tuple(f"tests/system/test_{name}.py" for name in ("golden", "lmt_mariadb", "lmt_stages", "slurm", "source_pages"))
+KAFKA = "tests/system/test_kafka_"
 FAST = tuple(f"tests/system/test_{name}.py" for name in ("torture", "five_sources", "soak", "midnight", "demo", "healing", "watchdog"))
 """Modules with a fast simulated clock and limits in real time: one at a time, and before all others on the processor."""
 OTHERS_NICE = 5
@@ -49,6 +50,8 @@ class Scheduling(LoadScopeScheduling):
             return "fast"
         if search := re.search(r"\[(elasticsearch|opensearch)\b", nodeid):
             return search[1]
+        if nodeid.startswith(KAFKA):
+            return "kafka"
         return "mariadb" if nodeid.startswith(MARIADB) else nodeid.partition("::")[0]
 
 

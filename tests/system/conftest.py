@@ -5,6 +5,7 @@ import itertools
 import os
 
 import browser as chromium_browser
+import kafka_server
 import pytest
 import slurm_site
 from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
@@ -64,6 +65,21 @@ def slurm(tmp_path_factory, mariadb):
     asyncio.run(slurm.fill())
     with slurm:
         yield slurm
+
+
+@pytest.fixture(scope="session")
+def kafka():
+    """A running Kafka; a test that stops it starts it again, and a test uses topics of its own."""
+    if sentence := kafka_server.missing():
+        absent(sentence)
+    with kafka_server.KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def topic():
+    """The name of a topic of one test."""
+    return f"own-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session", params=["elasticsearch", "opensearch"])

@@ -37,6 +37,7 @@ PRESENT = {
     "apache2-bin": lambda: shutil.which("apache2", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
     "npm": lambda: shutil.which("npm") is not None,
     "munge": lambda: shutil.which("munge") is not None,
+    "postgresql": lambda: any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or shutil.which("initdb") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     # Java 17 in Debian 12, 21 in Debian 13: both will do for Elasticsearch and OpenSearch.
     "default-jre-headless": lambda: shutil.which("java") is not None,
