@@ -49,12 +49,17 @@ _COLUMN: np.dtype[Any] = np.dtype("<u4")
 _VALUE: dict[Form, np.dtype[Any]] = {"gauge": np.dtype("<f8"), "counter": np.dtype("<i8")}
 
 
-def encode(system: str, batch: Batch | None, piece: Piece | None = None, stored: Stored | None = None) -> list[Frame]:
-    """Return a message's frames, without a copy of the arrays. A piece that is known to be whole rows has two frames fewer."""
+def encode(
+    system: str, batch: Batch | None, piece: Piece | None = None, stored: Stored | None = None, *, whole_rows: bool = False
+) -> list[Frame]:
+    """Return a message's frames, without a copy of the arrays. A batch that is known to be whole rows has two frames fewer.
+
+    whole_rows: also without a piece; clients of the feed can rely on six frames.
+    """
     if batch is None:
         header = Header(VERSION, system, piece=piece, stored=stored)
         return [topic(system), msgspec.json.encode(header)]
-    rows = None if piece is None else batch.rows
+    rows = batch.rows if whole_rows or piece is not None else None
     header = Header(VERSION, system, batch.dataset, batch.form, batch.step, len(batch), rows, piece, stored)
     arrays = [] if rows is not None else [batch.time.astype("<i8", copy=False), batch.column.astype("<u4", copy=False)]
     arrays.append(batch.value.astype("<i8" if batch.form == "counter" else "<f8", copy=False))
