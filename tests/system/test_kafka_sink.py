@@ -1,0 +1,224 @@
+"""The sink of kind kafka and the consumer library, with a real Kafka."""
+
+import asyncio
+import signal
+from types import MappingProxyType
+
+import kafka_server
+import numpy as np
+import pytest
+from kafka_sink import folded, new_sink, secured, sent, updates
+from kafka_topics import create_topic, messages
+
+from tokiod.change_sink import Block
+from tokiod.consume import Consumer, Stalled, Update
+from tokiod.errors import Fatal, TokiodError, Transient
+from tokiod.testing.sink_contract import START, SYSTEM, SinkContract, held_of, rows_of, span_of
+from tokiod.window import Window
+
+pytestmark = pytest.mark.system
+
+WINDOW = Window(START, START + 120)
+
+
+def held(kafka, topic):
+    return {(dataset, time): cells for (_, dataset, time), cells in folded(updates(kafka, topic)).items()}
+
+
+class TestKafka(SinkContract):
+    options = MappingProxyType({})
+
+    @pytest.fixture
+    def sink(self, kafka, topic):
+        # A producer's topic is created by its first message.
+        create_topic(kafka.address, topic)
+        return lambda: new_sink(kafka, topic, **self.options)
+
+    @pytest.fixture
+    def held(self, kafka, topic):
+        return lambda: held(kafka, topic)
+
+    @pytest.fixture
+    def unreachable(self, kafka, topic):
+        return lambda: new_sink(kafka, topic, servers=(f"127.0.0.1:{kafka_server.free_port()}",), timeout=1)
+
+
+class TestKafkaJson(TestKafka):
+    options = MappingProxyType({"value": "json", "compression": "gzip", "window": 120})
+
+
+def test_messages_have_keys_of_a_fixed_grid_and_headers(kafka, topic):
+    block = rows_of("fullness/bytes", Window(START, START + 180), 7)
+    assert sent(new_sink(kafka, topic), [block])[0].records == 3
+    found = {one.key: dict(one.headers) for one in messages(kafka.address, topic)}
+    assert found == {
+        f"{SYSTEM}/fullness/bytes/{start}".encode(): {
+            "version": b"1",
+            "epoch": str(block.epoch).encode(),
+            "revision": b"7",
+            "step": b"60",
+            "end": str(start + 60).encode(),
+            "units": b"bytes",
+            "part": b"0",
+            "parts": b"1",
+        }
+        for start in range(START, START + 180, 60)
+    }
+
+
+def test_a_large_window_is_in_parts_of_one_partition(kafka, topic):
+    columns, rows = 20_000, 12
+    names = tuple(f"OST{i:05x}" for i in range(columns))
+    values = np.arange(columns * rows, dtype=float).reshape(rows, columns)
+    blocks = [Block(SYSTEM, "datatargets/readbytes", START + 60 * i, 5, names, values, "bytes", 7, 1) for i in range(4)]
+    assert sent(new_sink(kafka, topic), *([one] for one in blocks))[0].records == 5
+    found = messages(kafka.address, topic)
+    assert max(len(one.value) for one in found) < 520 << 10
+    assert len({one.key.rpartition(b"/")[0]: one.partition for one in found}) == 4
+    assert len({(one.key.rpartition(b"/")[0], one.partition) for one in found}) == 4
+    for update, block in zip(sorted(updates(kafka, topic), key=lambda one: one.start), blocks, strict=True):
+        assert update.batch.columns == names
+        assert np.array_equal(update.values, block.values)
+        assert np.array_equal(update.times, block.times)
+
+
+def test_with_tls_and_scram_a_user_needs_rights(kafka, topic):
+    blocks = span_of(WINDOW, 10)
+    sentence = f"user 'collector' may not write to topic '{topic}': grant WRITE and DESCRIBE on it"
+    with pytest.raises(Fatal, match=sentence):
+        sent(new_sink(kafka, topic, **secured(kafka)), blocks)
+    kafka.grant(f"{topic}-other", "Write", "Describe")
+    with pytest.raises(Fatal, match=sentence):
+        sent(new_sink(kafka, topic, **secured(kafka)), blocks)
+    kafka.grant(topic, "Write", "Describe", "Create")
+    for login in ("SCRAM-SHA-512", "SCRAM-SHA-256"):
+        sent(new_sink(kafka, topic, **secured(kafka, login=login)), blocks)
+    assert held(kafka, topic) == held_of(blocks)
+
+
+def test_what_a_person_must_correct_is_one_sentence(kafka, topic):
+    blocks = span_of(WINDOW, 10)
+
+    def error(**options):
+        with pytest.raises(Fatal) as caught:
+            sent(new_sink(kafka, topic, **options), blocks)
+        return str(caught.value)
+
+    assert error(**secured(kafka, password_file="wrong")).startswith(f"Kafka {kafka.secured} does not accept user 'collector': Auth")
+    assert "is not trusted: self" in error(**secured(kafka, tls_ca=None))
+    assert error(servers=("no-such-host.invalid:9092",)).startswith("the host of Kafka no-such-host.invalid:9092 is unknown: ")
+    assert "can't be read: No such file" in error(**secured(kafka, tls_ca="/nonexistent.pem"))
+    create_topic(kafka.address, topic, max_message_bytes=1000)
+    assert error() == f"a message for topic '{topic}' is too large: raise its max.message.bytes to 1 MiB, or set a shorter `window`"
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_the_listener_of_other_clients_is_named(kafka, topic, tls):
+    options = secured(kafka, servers=(kafka.address,)) if tls else {"servers": (kafka.secured,)}
+    with pytest.raises(Transient, match=r"closes the connection|does not answer") as caught:
+        sent(new_sink(kafka, topic, timeout=2, **options), span_of(WINDOW, 10))
+    assert "check tls, login and the port" in str(caught.value)
+
+
+def test_one_reachable_server_is_enough(kafka, topic):
+    blocks = span_of(WINDOW, 10)
+    sent(new_sink(kafka, topic, servers=(f"127.0.0.1:{kafka_server.free_port()}", kafka.address)), blocks)
+    assert held(kafka, topic) == held_of(blocks)
+
+
+def test_a_frozen_broker_is_transient_and_what_waited_is_never_sent_later(kafka, topic):
+    first, second, third = span_of(WINDOW, 10), span_of(WINDOW, 11, seed=1), span_of(WINDOW, 12, seed=2)
+
+    async def run():
+        sink = new_sink(kafka, topic, timeout=2)
+        await sink.open()
+        await sink.send(first)
+        kafka.signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(Transient, match="within 2 s"):
+                await sink.send(second)
+            await asyncio.wait_for(sink.close(), 10)
+        finally:
+            kafka.signal(signal.SIGCONT)
+        await asyncio.sleep(1)
+        again = new_sink(kafka, topic)
+        try:
+            await again.open()
+            await again.send(third)
+        finally:
+            await again.close()
+
+    asyncio.run(run())
+    assert held(kafka, topic) == held_of(third)
+
+
+def test_a_consumer_follows_and_stalls(kafka, topic):
+    first, second = span_of(WINDOW, 10), span_of(WINDOW, 11, seed=1)
+    with Consumer(kafka.address, [topic], silence=0.5) as consumer:
+        sent(new_sink(kafka, topic), first)
+        seen = []
+        for event in consumer:
+            if isinstance(event, Update):
+                seen.append(event)
+            elif held_now(seen) == held_of(first):
+                sent(new_sink(kafka, topic), second)
+            elif held_now(seen) == held_of(second):
+                break
+            assert event == Stalled(0.5) or isinstance(event, Update)
+
+
+def held_now(seen):
+    return {(dataset, time): cells for (_, dataset, time), cells in folded(seen).items()}
+
+
+def test_a_group_goes_on_where_it_committed(kafka, topic):
+    sent(new_sink(kafka, topic), span_of(WINDOW, 10))
+
+    def read(limit):
+        found = []
+        with Consumer(kafka.address, [topic], follow=False, group=topic) as consumer:
+            for event in consumer:
+                found.append((event.dataset, event.start))
+                if len(found) == limit:
+                    break
+            consumer.commit()
+        return found
+
+    first, second = read(2), read(100)
+    # The event that was returned last is not known to be used.
+    names = ("datatargets/readbytes", "datatargets/writebytes", "fullness/bytes")
+    assert set(first) | set(second) == {(name, START + at) for name in names for at in (0, 60)}
+    assert (len(second), set(first) & set(second)) == (5, {first[-1]})
+
+
+def test_partitions_divide_a_topic(kafka, topic):
+    spans = [span_of(Window(START + n * 120, START + n * 120 + 120), 10 + n) for n in range(8)]
+    sent(new_sink(kafka, topic), *spans)
+    found = []
+    for number in range(kafka_server.PARTITIONS):
+        with Consumer(kafka.address, [topic], follow=False, partitions=[number]) as consumer:
+            part = list(consumer)
+        assert part
+        found += part
+    assert held_now(found) == held_of([block for blocks in spans for block in blocks])
+
+
+def test_async_for_does_the_same(kafka, topic):
+    blocks = span_of(WINDOW, 10)
+    sent(new_sink(kafka, topic), blocks)
+
+    async def read():
+        async with Consumer(kafka.address, [topic], follow=False) as consumer:
+            return [event async for event in consumer]
+
+    assert held_now(asyncio.run(read())) == held_of(blocks)
+
+
+def test_a_consumer_names_what_is_wrong(kafka, topic):
+    with pytest.raises(TokiodError, match=f"topic '{topic}' does not exist"), Consumer(kafka.address, [topic], follow=False) as consumer:
+        list(consumer)
+    port = kafka_server.free_port()
+    with pytest.raises(TokiodError, match=f"Kafka 127.0.0.1:{port} can't be reached"), Consumer(f"127.0.0.1:{port}", [topic]) as consumer:
+        list(consumer)
+    with pytest.raises(TokiodError, match="needs a group"), Consumer(kafka.address, [topic]) as consumer:
+        consumer.commit()
