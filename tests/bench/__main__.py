@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|memory|reading|year|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|memory|parquet|reading|year|stages|web|page]
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.bench import (
     memory,
     mmperfmon,
     page,
+    parquet,
     reading,
     stages,
     storage,
@@ -54,6 +55,7 @@ PARTS = {
     "lustre": lustre.rows,
     "jobstats": jobstats.rows,
     "memory": memory.rows,
+    "parquet": parquet.rows,
     "reading": reading.rows,
     "year": year.rows,
     "stages": stages.rows,

@@ -8,14 +8,14 @@ for each component; null where missing. Row groups of three hours of 5 s; zstd o
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tokiod.tts.live.files import replacing
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path, PurePath
 
     import numpy as np
     from numpy.typing import NDArray
@@ -24,7 +24,12 @@ ROWS_OF_GROUP = 2160
 TIME = "time"
 
 
-def part_path(directory: Path, system: str, dataset: str, date: dt.date) -> Path:
+P = TypeVar("P", bound="PurePath")
+Rows: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64]]"
+"""Times i8[rows], UTC epoch seconds, and values f8[rows, columns], NaN where missing."""
+
+
+def part_path(directory: P, system: str, dataset: str, date: dt.date) -> P:
     """Return the path of a site day of a dataset below a directory."""
     group, _, name = dataset.partition("/")
     return directory / f"system={system}" / f"group={group}" / f"dataset={name}" / f"date={date}" / "part.parquet"
@@ -35,27 +40,32 @@ def write_part(
 ) -> None:
     """Write a file and put it in place of an older one, synced; missing directories are created.
 
-    times: i8[rows], UTC epoch seconds; values: f8[rows, columns], NaN where missing; attributes: of the file, such as units. Raises
-    ModuleNotFoundError without pyarrow, OSError.
+    times, values: as in Rows; attributes: of the file, such as units. Raises ModuleNotFoundError without pyarrow, OSError.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 - optional
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        pq.write_table(
-            _table(times, columns, values, attributes), temporary, row_group_size=ROWS_OF_GROUP, compression="zstd",
-            use_dictionary=False, use_byte_stream_split=list(columns),
-        )  # fmt: skip
+        pieces = (
+            (times[first : first + ROWS_OF_GROUP], values[first : first + ROWS_OF_GROUP]) for first in range(0, len(times), ROWS_OF_GROUP)
+        )
+        encode(temporary, columns, pieces, attributes)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
 
 
-def _table(times: NDArray[np.int64], columns: Sequence[str], values: NDArray[np.float64], attributes: dict[str, str]) -> Any:
+def encode(target: Any, columns: Sequence[str], pieces: Iterable[Rows], attributes: dict[str, str]) -> None:
+    """Write rows, each piece of them as a row group, to a path or a binary file.
+
+    Raises ModuleNotFoundError without pyarrow, ValueError for a column that has the name of the times, and what `target` raises.
+    """
     import pyarrow as pa  # noqa: PLC0415 - optional
+    import pyarrow.parquet as pq  # noqa: PLC0415 - optional
 
     if TIME in columns:
         raise ValueError(f"a component is named {TIME!r}, which is the name of the rows' times")
-    stamps = pa.array(times * 1000, pa.timestamp("ms", tz="UTC"))
-    arrays = [pa.array(values[:, i], from_pandas=True) for i in range(len(columns))]
-    fields = [pa.field(TIME, stamps.type, nullable=False), *(pa.field(name, pa.float64()) for name in columns)]
-    return pa.Table.from_arrays([stamps, *arrays], schema=pa.schema(fields, metadata=attributes))
+    stamp = pa.timestamp("ms", tz="UTC")
+    fields = [pa.field(TIME, stamp, nullable=False), *(pa.field(name, pa.float64()) for name in columns)]
+    schema = pa.schema(fields, metadata=attributes)
+    with pq.ParquetWriter(target, schema, compression="zstd", use_dictionary=False, use_byte_stream_split=list(columns)) as writer:
+        for times, values in pieces:
+            arrays = [pa.array(values[:, i], from_pandas=True) for i in range(len(columns))]
+            writer.write_table(pa.Table.from_arrays([pa.array(times * 1000, stamp), *arrays], schema=schema), row_group_size=ROWS_OF_GROUP)
