@@ -25,6 +25,7 @@ from tokiod.cli.commands.tail import Line
 from tokiod.cli.commands.verify_view import Comparison
 from tokiod.reports.gaps import Gap
 from tokiod.reports.one_window import Once
+from tokiod.reports.sinks import SinkState
 from tokiod.reports.stages import StageReport
 from tokiod.reports.status import Status
 from tokiod.supervisor.control_socket import Pong, Reloaded
@@ -46,6 +47,7 @@ PRINTED: dict[str, Any] = {
     "reload": Reloaded,
     "report": Report,
     "seal": list[Sealed],
+    "sinks": list[SinkState],
     "stages": StageReport,
     "status": Status,
     "summarize": Summary,

@@ -54,6 +54,12 @@ def source_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return _matching([] if config is None else [source.name for source in config.source], incomplete)
 
 
+def sink_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
+    """Complete the name of a [[sink]]."""
+    config = _config(ctx)
+    return _matching([] if config is None else [sink.name for sink in config.sink], incomplete)
+
+
 def system_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as above
     """Complete the name of a system."""
     config = _config(ctx)
