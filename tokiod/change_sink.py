@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 import msgspec
 
 from tokiod.option import option
+from tokiod.units import Duration
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -56,6 +57,11 @@ class SinkConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
         tuple[str, ...],
         option("The systems whose rows are sent; without this key those of all sources and of [site].", '["cscratch"]'),
     ] = ()
+
+    timeout: Annotated[
+        Duration,
+        option("Time limit for the receiver to acknowledge what is sent at once: some megabytes, or a day.", values="greater than zero"),
+    ] = Duration(60)
 
     @property
     def window(self) -> int:
@@ -148,8 +154,9 @@ class ChangeSink(Opened, Protocol):
     async def send(self, blocks: Sequence[Block]) -> Acknowledged:
         """Send the rows of one span of one system; return once the receiver has acknowledged all of them.
 
-        blocks: at most one for each dataset, all of the same revision. A row begins in the span, which is a whole number of `window`
-        of the configuration. Steps may differ between the groups of datasets; those of one group have the same rows.
+        blocks: at most one for each dataset, all of the same revision. Steps may differ between the groups of datasets; those of one group
+        have the same rows. Each block begins at a whole number of `window` of the configuration, or with the site day, and has all rows
+        that begin in its windows; one with rows longer than `window` may begin before the others.
         """
         ...
 

@@ -45,6 +45,10 @@ kind = "lmt"
 system = "fs"
 url = "sqlite://{directory}/lmt.sqlite3"
 retention = "1d"
+[[sink]]
+name = "files"
+kind = "parquet"
+path = "{directory}/parquet"
 """
 LEAVES = {name: command for name, command, _ in commands() if not hasattr(command, "commands") and name != "tokioctl archive"}
 DAY = "2018-01-28"
@@ -70,13 +74,24 @@ CALLS = {
     "tokioctl reload": [],
     "tokioctl report": ["--output", "{directory}/report.tar.gz"],
     "tokioctl seal": [DAY],
+    "tokioctl sinks": [],
     "tokioctl stages": [],
     "tokioctl status": [],
     "tokioctl summarize": [f"fs:{DAY}"],
     "tokioctl umami": ["--csv", "{directory}/jobs.csv"],
     "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
 }  # fmt: skip
-ENDLESS = {"tokiod run", "tokiod writer", "tokiod collectors", "tokiod feed", "tokiod hub", "tokiod web", "tokiod demo", "tokioctl tail"}
+ENDLESS = {
+    "tokiod run",
+    "tokiod writer",
+    "tokiod collectors",
+    "tokiod feed",
+    "tokiod hub",
+    "tokiod web",
+    "tokiod sink",
+    "tokiod demo",
+    "tokioctl tail",
+}
 """These have tests of their own under tests/system."""
 
 

@@ -21,6 +21,7 @@ from tokiod.simulator.sources import free_port
 MIDNIGHT = 1_517_184_000
 CONFIG = """\
 timezone = "UTC"
+sink_state = "{0}/sinks"
 [archive]
 path = "{0}/state/tts/%Y-%m-%d/{{system}}.hdf5"
 keep_live_days = 30  # so that only commands seal
@@ -55,7 +56,7 @@ class UserSite:
         self.path = directory / "tokiod.toml"
         self.path.write_text((CONFIG + sections).format(directory, free_port()))
         self.config = configuration.load(self.path)
-        for name, mode in (("state", 0o750), ("run", 0o750), ("source", 0o700)):
+        for name, mode in (("state", 0o750), ("run", 0o750), ("source", 0o700), ("sinks", 0o750)):
             (directory / name).mkdir()
             (directory / name).chmod(mode)
             os.chown(directory / name, SERVICE, READERS)

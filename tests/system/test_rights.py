@@ -43,6 +43,8 @@ def site():
         jobs = directory / "jobs.csv"
         jobs.write_text(f"jobid,start,end,system\n7,{SPAN[0]},{SPAN[1]},one\n")
         jobs.chmod(0o644)
+        (directory / "sinks" / "files").mkdir(mode=0o750)
+        os.chown(directory / "sinks" / "files", SERVICE, READERS)
         shutil.copyfile(Path(__file__).parents[1] / "data" / "ior.darshan", directory / "ior.darshan")
         yield made
 
@@ -54,11 +56,15 @@ secret_key_file = "{0}/hub.key_secret"
 clients = "{0}/hub-clients"
 [hub.classes]
 compute = ["nid*"]
+[[sink]]
+name = "files"
+kind = "parquet"
+path = "{0}/service/parquet"
 """
 
 
 def with_hub(directory):
-    """Make the keys of a hub, which only the daemon's user may read, and return its section."""
+    """Make the keys of a hub, which only the daemon's user may read, and return its section, and that of a sink."""
     (directory / "hub-clients").mkdir()
     for name, place in (("hub", directory), ("compute", directory / "hub-clients")):
         keygen_command.main([str(place), name], standalone_mode=False)
@@ -95,6 +101,8 @@ def arguments(site, user, command):
         "plot": ["one:2018-01-28", "datatargets/readbytes"],
         "report": ["--output", own / f"report-{time.monotonic_ns()}.tar.gz"],
         "seal": ["2018-01-28" if site.daemon else "2018-01-29"],
+        "sink": ["files"],
+        "sinks": ["files", "--from", "yesterday"] if rest else [],
         "summarize": ["one:2018-01-28"],
         "tail": ["--since", "5m"],
         "umami": ["--csv", site.directory / "jobs.csv"],
@@ -113,6 +121,7 @@ ENDLESS = {
     "tokiod feed": "feed.ready",
     "tokiod hub": "hub.ready",
     "tokiod web": "web.ready",
+    "tokiod sink": "sink.ready",
     "tokiod collectors": "",
 }
 """Commands that run until they are ended, and what they print when they do their work. Collectors without a writer wait in silence."""

@@ -190,6 +190,26 @@ def web(config_path: Path, log_level: str | None, clock: Clock, log_format: log.
     serve(partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
 
 
+@main.command(epilog=examples("tokiod sink kafka"))
+@click.argument("name")
+@config_option
+@level_option
+@format_option
+@clock_option
+def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_format: log.Form | None) -> None:
+    """Send what the archive stores to a sink.
+
+    NAME is that of its section. It needs no daemon: it follows the change log, reads the rows from the files, and writes neither ledger
+    nor archive. See docs/sinks.md.
+
+    Exit 0 stopped, or removed by a reload, 2 could not start.
+    """
+    _begin(log_level, None, log_format)
+    from tokiod.forwarding.process import run as forward  # noqa: PLC0415 - as above
+
+    forward(name, partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
+
+
 def _log_start(path: Path, config: Config) -> None:
     """Log what starts, as the first line of its log; the supervisor has logged it for its children."""
     names = [source.name for source in config.source]

@@ -234,6 +234,8 @@ def sinks(configs: Mapping[Key, SinkConfig], systems: AbstractSet[str]) -> Itera
         for system in config.systems:
             if system not in systems:
                 yield Fault((*key, "systems"), f"no source fills the system {system!r}{nearest(system, systems)}")
+        if not config.timeout:
+            yield Fault((*key, "timeout"), "must be greater than zero")
         for fault in config.faults():
             yield _of_plugin(fault, type(config).__struct_fields__, key)
     for (first, one), (second, two) in combinations(configs.items(), 2):

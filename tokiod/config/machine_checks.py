@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from tokiod.runtime.secrets import places
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tokiod.change_sink import SinkConfig
     from tokiod.collector import SourceConfig
     from tokiod.config.load import Config
 
@@ -35,7 +37,15 @@ def problems(config: Config) -> list[str]:
         found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
     for source in config.source:
         found += [f"source {source.name}: {one}" for one in _source(source, config.secrets)]
+    for sink in config.sink:
+        found += [f"sink {sink.name}: {one}" for one in _sink(sink, config.secrets)]
     return found
+
+
+def _sink(sink: SinkConfig, secrets: Path) -> Iterator[str]:
+    yield from _secrets(sink, secrets)
+    if sink.needs is not None and find_spec(sink.needs[0]) is None:
+        yield f"kind: {sink.kind} needs {sink.needs[0]}, which is not installed: pip install 'tokiod[{sink.needs[1]}]'"
 
 
 def _archive(root: Path) -> Iterator[str]:

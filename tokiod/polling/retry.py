@@ -18,7 +18,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokiod.errors import Malformed, NotYet, Refusal, TokiodError, Transient
+from tokiod.errors import Refusal
+from tokiod.runtime.backoff import FATAL_RETRY_SECONDS, MAX_SOURCE_WAIT_SECONDS, backoff, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
 
 LEDGER_RETRY_SECONDS = 5.0
 """Until a ledger that can't be opened or read is tried again. Nothing is collected meanwhile: it may be stored already."""
-FIRST_RETRY_SECONDS = 1.0
-MAX_SOURCE_WAIT_SECONDS = 300.0
 MAX_WINDOW_WAIT_SECONDS = 3600.0
-FATAL_RETRY_SECONDS = 600.0
 REJECTED_RETRY_SECONDS = 6 * 3600.0
 WINDOW_WAIT_ATTEMPTS = 3
 """Attempts after which a window waits too, so that one that always fails (too large for the time limit) delays no other."""
@@ -50,16 +48,6 @@ class Verdict:
     outcome: Outcome
     source_wait: float
     window_wait: float
-
-
-_OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
-    (NotYet, "not_yet"),
-    (TimeoutError, "timeout"),
-    (Transient, "transient"),
-    (Malformed, "bug"),
-    (TokiodError, "fatal"),
-    (Exception, "bug"),
-)
 
 
 _REFUSED: dict[When, Outcome] = {"busy": "busy", "retry": "transient", "never": "rejected"}
@@ -134,10 +122,10 @@ def refused_by_writer(refusal: Refusal, what: object = "it") -> Refusal:
 
 
 def classify(error: Exception) -> Outcome:
-    """Return what kind of failure an exception is: a refusal's own, or the first class in the table that it is an instance of."""
+    """Return what kind of failure an exception is: a refusal's own, or that of its class."""
     if isinstance(error, Refusal):
         return _REFUSED[error.when]
-    return next(outcome for cls, outcome in _OUTCOMES if isinstance(error, cls))
+    return outcome_of(error)
 
 
 def decide(error: Exception, failures: int, attempts: int, not_yet_seconds: float, rng: Random) -> Verdict:
@@ -164,8 +152,3 @@ def decide(error: Exception, failures: int, attempts: int, not_yet_seconds: floa
 def busy_wait(times: int) -> float:
     """Return seconds to wait for a writer that was busy so many times in a row."""
     return min(MAX_BUSY_SECONDS, FIRST_BUSY_SECONDS * 2.0 ** min(times - 1, 64))
-
-
-def backoff(failures: int, limit: float, rng: Random) -> float:
-    """Return seconds to wait: exponential with full jitter, so that sources that failed together are not queried again together."""
-    return rng.uniform(0.0, min(limit, FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 64)))

@@ -15,10 +15,11 @@ from tokiod.collector import collect_window
 from tokiod.errors import Refusal, TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.received_files import printable
-from tokiod.polling.retry import MAX_SOURCE_WAIT_SECONDS, backoff, busy_wait, classify, refused_by_writer
+from tokiod.polling.retry import busy_wait, classify, refused_by_writer
 from tokiod.polling.watch.beneath import REJECTED, found_at, move_rejected, write_reason
 from tokiod.polling.watch.folder import Folder
 from tokiod.polling.watch.private_copy import FileChanged, Unacceptable, copied, delete_abandoned
+from tokiod.runtime.backoff import MAX_SOURCE_WAIT_SECONDS, backoff
 from tokiod.runtime.log import Repeats
 from tokiod.window import Window
 from tokiod.window_data import MAX_WINDOW_BYTES

@@ -1,0 +1,314 @@
+"""Followers of the change log, on real files and a real ledger, with a sink in memory."""
+
+import asyncio
+import datetime as dt
+from collections import Counter
+
+import numpy as np
+import pytest
+from written_archive import COUNTER, GAUGE, MIDNIGHT, STEP, SYSTEM, WrittenArchive
+
+from tokiod.change_sink import Acknowledged, SinkConfig
+from tokiod.config import load as configuration
+from tokiod.errors import Transient
+from tokiod.forwarding import rewind
+from tokiod.forwarding.cursor import Cursor, CursorFile
+from tokiod.forwarding.day_follower import DayFollower
+from tokiod.forwarding.row_follower import RowFollower
+from tokiod.forwarding.state import ShownState
+from tokiod.testing import FakeClock
+from tokiod.testing.sink_contract import held_of
+
+DAY = 86400
+
+
+class Rows:
+    """Keeps what it receives; fails once `left` calls are over, and calls `before` first."""
+
+    def __init__(self, left=10**9, before=lambda: None):
+        self.sent, self.left, self.before = [], left, before
+
+    async def send(self, blocks):
+        self.before()
+        if not self.left:
+            raise Transient("no answer")
+        self.left -= 1
+        self.sent.append(blocks)
+        return Acknowledged(len(blocks), Counter())
+
+    @property
+    def blocks(self):
+        return [block for blocks in self.sent for block in blocks]
+
+
+class Days:
+    """Keeps the days that it receives."""
+
+    def __init__(self):
+        self.stored, self.changing = {}, []
+
+    async def store(self, day):
+        self.stored[day.date] = {name: list(day.blocks(name, 500)) for name in day.datasets}
+        return Acknowledged(len(day.datasets))
+
+    async def reopened(self, system, date, revision):
+        self.changing.append((system, date, revision))
+
+
+@pytest.fixture(params=["UTC", "Asia/Kathmandu"])
+def zone(request):
+    return request.param
+
+
+@pytest.fixture
+def archive(tmp_path, zone):
+    made = WrittenArchive(tmp_path, FakeClock(MIDNIGHT + 3 * DAY), zone)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def numbers():
+    return np.random.default_rng(1)
+
+
+@pytest.fixture
+def follow(archive, tmp_path):
+    """Follow the log with a sink until nothing is left to do; each call is a new process."""
+    directory = tmp_path / "sinks" / "x"
+    directory.mkdir(parents=True)
+
+    def follow(sink, make=RowFollower, piece_bytes=None, config=SinkConfig):
+        section = config(name="x", kind="x")
+        shown = ShownState(directory, "x", "x", archive.clock, archive.clock)
+        follower = make(configuration.load(tmp_path / "tokiod.toml"), section, directory, archive.clock, shown)
+        follower.rows.piece_bytes = piece_bytes or follower.rows.piece_bytes
+
+        async def steps():
+            try:
+                while await follower.step(sink):
+                    pass
+            finally:
+                follower.close()
+
+        archive.publish()
+        asyncio.run(steps())
+        return follower
+
+    follow.directory = directory
+    return follow
+
+
+def test_the_first_start_sends_all_files_and_then_each_change(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    archive.store(MIDNIGHT + DAY + 3600, 10, 3, numbers)
+    sink = Rows()
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+    archive.store(MIDNIGHT + 7200, 5, 3, numbers)
+    later = Rows()
+    follow(later)
+    assert held_of([*sink.blocks, *later.blocks]) == archive.held()
+    assert sum(block.rows for block in later.blocks) < 1000
+    assert {block.dataset for block in later.blocks} == {GAUGE, COUNTER}
+    again = Rows()
+    follow(again)
+    assert again.blocks == []
+
+
+def test_revisions_are_numbers_of_the_log_and_grow(archive, follow, numbers):
+    sink = Rows()
+    for n in range(3):
+        archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+        if n == 1:
+            archive.lose_ledger()
+        follow(sink)
+        assert sink.blocks[-1].revision == archive.ledger.changes.state().head
+        assert sink.blocks[-1].epoch == archive.ledger.changes.state().epoch
+        archive.clock.jump(5)
+    revisions = [block.revision for block in sink.blocks]
+    assert revisions == sorted(revisions)
+
+
+@pytest.mark.parametrize("left", range(6))
+def test_a_sink_that_fails_at_any_call_is_sent_what_is_left(archive, follow, numbers, left):
+    for n in range(3):
+        archive.store(MIDNIGHT + n * DAY + 3600, 30, 4, numbers)
+    first, second = Rows(left), Rows()
+    with pytest.raises(Transient):
+        follow(first, piece_bytes=8 * 4 * 2 * 600)
+    follow(second, piece_bytes=8 * 4 * 2 * 600)
+    assert len(first.sent) == left
+    assert held_of([*first.blocks, *second.blocks]) == archive.held()
+    if left > 3:
+        assert len(second.blocks) < len(first.blocks) + len(second.blocks)
+
+
+def test_pieces_fit_into_memory_and_lie_on_the_grid_of_the_sinks_windows(archive, follow, numbers):
+    class Config(SinkConfig):
+        @property
+        def window(self):
+            return 600
+
+    archive.store(MIDNIGHT + 3600, 300, 4, numbers)
+    sink = Rows()
+    follow(sink, piece_bytes=8 * 4 * 2 * 60, config=Config)
+    assert held_of(sink.blocks) == archive.held()
+    days = {archive.zone.day(MIDNIGHT + 3600).start, archive.zone.day(MIDNIGHT + DAY).start}
+    for block in sink.blocks:
+        assert block.start % 600 == 0 or block.start in days
+        assert block.end % 600 == 0 or block.end in days
+        assert block.values.nbytes * 2 <= 8 * 4 * 2 * 60
+    before = len(sink.blocks)
+    archive.store(MIDNIGHT + 3600 + 120, 1, 4, numbers)
+    follow(sink, config=Config)
+    assert {(block.start, block.rows) for block in sink.blocks[before:]} == {(MIDNIGHT + 3600, 10)}
+
+
+def test_rows_of_a_lost_file_are_missing_until_they_are_stored_again(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    archive.store(MIDNIGHT + 2 * DAY + 3600, 10, 3, numbers)
+    sink = Rows()
+    follow(sink)
+    archive.set_aside(MIDNIGHT + 3600)
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+    assert all(np.isnan(block.values).all() for block in sink.sent[-1])
+    assert sink.sent[-1][0].columns == ("OST0000", "OST0001", "OST0002")
+    archive.store(MIDNIGHT + 3600, 7, 3, numbers)
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+
+
+def test_a_new_epoch_and_a_trimmed_log_start_from_the_files(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follow(Rows())
+    archive.clock.jump(5)
+    archive.lose_ledger()
+    sink = Rows()
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+    archive.clock.jump(40 * DAY)
+    archive.store(MIDNIGHT + 7200, 10, 3, numbers)
+    archive.ledger.changes.newest_rows = 0
+    archive.clock.jump(40 * DAY)
+    archive.ledger.changes.tidy(archive.clock.time())
+    trimmed = Rows()
+    follow(trimmed)
+    assert held_of(trimmed.blocks) == archive.held()
+
+
+def test_a_rewind_sends_what_is_asked_for_once(archive, follow, numbers):
+    for n in range(3):
+        archive.store(MIDNIGHT + n * DAY + 10 * 3600, 10, 3, numbers)
+    follow(Rows())
+    rewind.request(follow.directory, MIDNIGHT + DAY)
+    rewind.request(follow.directory, MIDNIGHT + 2 * DAY)
+    sink = Rows()
+    follow(sink)
+    assert held_of(sink.blocks) == {key: cells for key, cells in archive.held().items() if key[1] >= MIDNIGHT + DAY}
+    assert min(block.start for block in sink.blocks) >= MIDNIGHT + DAY
+    assert list(follow.directory.glob("rewind*")) == []
+
+
+def test_new_rows_come_before_the_rest_of_a_long_backlog(archive, follow, numbers):
+    for n in range(3):
+        archive.store(MIDNIGHT + n * DAY + 3600, 30, 4, numbers)
+    with pytest.raises(Transient):
+        follow(Rows(1))
+    archive.store(MIDNIGHT + 2 * DAY + 10 * 3600, 2, 4, numbers)
+    sink = Rows()
+    follow(sink)
+    assert sink.blocks[0].start >= MIDNIGHT + 2 * DAY + 9 * 3600
+    starts = [block.start for block in sink.blocks[2:]]
+    assert archive.zone.day(starts[0]).start >= archive.zone.day(starts[-1]).start
+
+
+def test_a_damaged_file_is_counted_and_the_rest_is_sent(archive, follow, numbers):
+    for n in range(2):
+        archive.store(MIDNIGHT + n * DAY + 8 * 3600, 10, 3, numbers)
+    held = archive.held()
+    archive.path(MIDNIGHT + 8 * 3600).write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(1000))
+    sink = Rows()
+    follower = follow(sink)
+    assert held_of(sink.blocks) == {key: cells for key, cells in held.items() if key[1] >= MIDNIGHT + DAY}
+    assert follower.shown.now.rejected["damaged file"] >= 1
+
+
+def test_a_damaged_cursor_starts_from_the_files(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follow(Rows())
+    (follow.directory / "cursor.json").write_text("{")
+    sink = Rows()
+    follow(sink)
+    assert held_of(sink.blocks) == archive.held()
+
+
+def test_the_cursor_is_saved_after_the_acknowledgement_and_never_before(archive, follow, numbers):
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    follow(Rows())
+    saved = CursorFile(follow.directory)
+    before = saved.load()
+    archive.store(MIDNIGHT + 7200, 10, 3, numbers)
+    seen = []
+    follow(Rows(before=lambda: seen.append(saved.load())))
+    assert seen == [before]
+    assert saved.load().seq == archive.ledger.changes.state().head
+
+
+def test_a_sink_that_returns_no_acknowledgement_is_a_fault(archive, follow, numbers):
+    class Silent(Rows):
+        async def send(self, blocks):
+            pass
+
+    archive.store(MIDNIGHT + 3600, 10, 3, numbers)
+    with pytest.raises(TypeError, match="returned NoneType instead of Acknowledged"):
+        follow(Silent())
+
+
+def test_a_backlog_keeps_the_higher_revision_of_its_spans():
+    from tokiod.window import Window  # noqa: PLC0415 - beside its use
+
+    cursor = Cursor(1, 5).later("a", Window(0, 100), 5).later("a", Window(50, 200), 9).later("b", Window(0, 10), 3)
+    assert cursor.newest_of_backlog() == ("a", Window(0, 200), 9)
+    assert cursor.sent("a", Window(150, 200)).newest_of_backlog() == ("a", Window(0, 150), 9)
+    assert cursor.sent("a", Window(0, 200)).newest_of_backlog() == ("b", Window(0, 10), 3)
+    assert cursor.backlog_seconds == 210
+
+
+def test_days_are_stored_once_they_are_sealed_and_again_when_they_are_sealed_again(archive, follow, numbers):
+    date = archive.zone.day(MIDNIGHT + 8 * 3600).date
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    sink = Days()
+    follow(sink, DayFollower)
+    assert sink.stored == {}
+    archive.seal(MIDNIGHT + 8 * 3600)
+    follow(sink, DayFollower)
+    assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
+    follow(sink, DayFollower)
+    assert (sink.stored, sink.changing) == ({}, [])
+    archive.store(MIDNIGHT + 9 * 3600, 10, 3, numbers)
+    follow(sink, DayFollower)
+    assert (sink.stored, [one[:2] for one in sink.changing]) == ({}, [(SYSTEM, date)])
+    archive.seal(MIDNIGHT + 8 * 3600)
+    follow(sink, DayFollower)
+    assert held_of([block for blocks in sink.stored.pop(date).values() for block in blocks]) == archive.held()
+    rewind.request(follow.directory, MIDNIGHT + 12 * 3600)
+    follow(sink, DayFollower)
+    assert list(sink.stored) == [date]
+
+
+def test_a_sealing_that_the_log_lacks_is_found_at_the_next_start(archive, follow, numbers):
+    archive.store(MIDNIGHT + 8 * 3600, 10, 3, numbers)
+    follow(Days(), DayFollower)
+    note, archive.ledger.changes.note = archive.ledger.changes.note, lambda *_: None
+    archive.seal(MIDNIGHT + 8 * 3600)
+    archive.ledger.changes.note = note
+    sink = Days()
+    follow(sink, DayFollower)
+    assert list(sink.stored) == [archive.zone.day(MIDNIGHT + 8 * 3600).date]
+
+
+def test_the_dates_of_days_are_those_of_the_site(archive):
+    assert archive.zone.day(MIDNIGHT).date == dt.date(2018, 1, 29)
+    assert STEP == 60

@@ -1,0 +1,232 @@
+"""Reads the rows of a span from the day files: a block for each dataset, in pieces that fit into memory.
+
+A span of which the file is missing, or no longer has a dataset, is read as rows that are all missing: of the datasets and columns that the
+sink has sent of the system before.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from tokiod.change_sink import Block
+from tokiod.errors import Fatal, Transient
+from tokiod.path_template import files_of, fill
+from tokiod.reader.errors import NotTts
+from tokiod.reader.part import OpenParts
+from tokiod.tts.live.files import exists, replace_file
+from tokiod.tts.schema import group_of, natural_key
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tokiod.config.load import Config
+    from tokiod.reader.part import Part
+    from tokiod.window import Calendar, Day
+
+PIECE_BYTES = 8 << 20
+"""Of the cells of all datasets that are passed to a sink at once. It has them in its own form as well, and the process 100 MB."""
+MAX_OPEN_FILES = 8
+CELL_BYTES = 8
+FIRST_YEAR = 2000
+KNOWN_FILE = "datasets.json"
+
+
+class DamagedFile(Exception):  # noqa: N818 - a state, not a fault
+    """A day file can't be read any more, and waiting does not help."""
+
+
+class KnownDataset(msgspec.Struct, frozen=True):
+    """A dataset that was sent. step: seconds."""
+
+    step: int
+    units: str
+
+
+class KnownSystem(msgspec.Struct, frozen=True):
+    """What was sent of a system: its datasets, and the columns of each group."""
+
+    datasets: dict[str, KnownDataset] = {}
+    columns: dict[str, tuple[str, ...]] = {}
+
+
+class Known:
+    """What was sent of each system, in a file of the sink's state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / KNOWN_FILE
+        try:
+            self.systems = msgspec.json.decode(self._path.read_bytes(), type=dict[str, KnownSystem])
+        except (OSError, msgspec.DecodeError, ValueError):
+            self.systems = {}
+
+    def note(self, blocks: list[Block]) -> None:
+        """Record the datasets and columns of blocks before they are sent, durably where there are new ones. Raises Transient."""
+        is_new = False
+        for block in blocks:
+            known, group = self.systems.get(block.system, KnownSystem()), group_of(block.dataset)
+            dataset, before = KnownDataset(block.step, block.units), known.columns.get(group, ())
+            if known.datasets.get(block.dataset) == dataset and (block.columns == before or set(block.columns) <= set(before)):
+                continue
+            is_new = True
+            columns = tuple(sorted({*before, *block.columns}, key=natural_key))
+            self.systems[block.system] = KnownSystem(known.datasets | {block.dataset: dataset}, known.columns | {group: columns})
+        if is_new:
+            try:
+                replace_file(self._path, msgspec.json.encode(self.systems))
+            except OSError as error:
+                raise Transient(f"{self._path} can't be written: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A span of one site day of a system."""
+
+    system: str
+    day: Day
+    window: Window
+
+
+class FileRows:
+    """The day files of an archive, as blocks. Its methods block. They raise Transient for what can't be read now, Fatal without rights.
+
+    window: the seconds of which a piece is a whole number.
+    """
+
+    def __init__(self, config: Config, calendar: Calendar, known: Known, window: int) -> None:
+        self.config, self._calendar, self._known, self._window = config, calendar, known, window
+        self._parts = OpenParts(MAX_OPEN_FILES)
+        self.piece_bytes = PIECE_BYTES
+
+    def close(self) -> None:
+        """Close the files."""
+        self._parts.close()
+
+    def days(self, system: str, last: dt.date) -> list[Day]:
+        """Return the site days of which a system has a file, oldest first, up to a date."""
+        if exists(root := self.config.archive.root) and not os.access(root, os.R_OK | os.X_OK):
+            raise _denied(root)
+        found = {path for template in self.config.templates for path in files_of(template)}
+        date, days = dt.date(FIRST_YEAR, 1, 1), list["Day"]()
+        while found and date <= last:
+            if any(fill(template, date, system) in found for template in self.config.templates):
+                days.append(self._calendar.day_of_date(date))
+            date += dt.timedelta(days=1)
+        return days
+
+    def path(self, system: str, day: Day) -> Path | None:
+        """Return the file of a day, None while it is missing."""
+        ways = (fill(template, day.date, system) for template in self.config.templates)
+        try:
+            return next((path for path in ways if exists(path)), None)
+        except PermissionError as error:
+            raise _denied(error.filename) from None
+        except OSError as error:
+            raise Transient(f"the archive can't be read: {error}") from error
+
+    def part(self, path: Path) -> Part | None:
+        """Return a file, None if it is gone. Raises DamagedFile."""
+        try:
+            return self._parts.part(path)
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            raise _denied(error.filename) from None
+        except NotTts as error:
+            raise DamagedFile(str(error)) from None
+        except OSError as error:
+            raise Transient(f"{path} can't be read: {error.strerror or error}") from error
+
+    def pieces(self, system: str, window: Window) -> Iterator[Piece]:
+        """Cut a span into pieces of at most `piece_bytes`, each a whole number of the sink's windows within a site day; oldest first."""
+        start = window.start
+        while start < window.end:
+            day = self._calendar.day(start)
+            seconds = self._seconds(system, day)
+            first = max(day.start, start - start % self._window)
+            reached = (first + seconds) // self._window * self._window
+            end = min(day.end, max(reached, _up(first + 1, self._window)))
+            yield Piece(system, day, Window(first, min(end, _up(window.end, self._window))))
+            start = end
+
+    def _seconds(self, system: str, day: Day) -> int:
+        """Return how many seconds of a day fit into a piece; at least a window of the sink."""
+        rate = self._cells_per_second(system, day)
+        seconds = int(self.piece_bytes / (CELL_BYTES * rate)) if rate else day.end - day.start
+        return max(self._window, seconds // self._window * self._window)
+
+    def _cells_per_second(self, system: str, day: Day) -> float:
+        """Return how many cells a second of a day has: by its file, else by what was sent of the system before."""
+        path = self.path(system, day)
+        try:
+            part = None if path is None else self.part(path)
+            if part is not None:
+                return sum(len(shape.columns) / max(1, shape.step) for shape in map(part.shape, part.names))
+        except (DamagedFile, NotTts, FileNotFoundError):
+            pass
+        known = self._known.systems.get(system, KnownSystem())
+        return sum(len(known.columns[group_of(name)]) / one.step for name, one in known.datasets.items())
+
+    def blocks(self, piece: Piece, revision: int, epoch: int) -> list[Block]:
+        """Read all datasets of a piece. Raises DamagedFile."""
+        path = self.path(piece.system, piece.day)
+        part = None if path is None else self.part(path)
+        try:
+            found = [] if part is None else [self._block(part, name, piece, revision, epoch) for name in part.names]
+        except FileNotFoundError:
+            found = []
+        except NotTts as error:
+            raise DamagedFile(str(error)) from None
+        except OSError as error:
+            raise Transient(f"{path} can't be read: {error.strerror or error}") from error
+        blocks = [one for one in found if one is not None and one.rows]
+        self._known.note(blocks)
+        return blocks + list(self._missing(piece, {one.dataset for one in blocks}, revision, epoch))
+
+    def _block(self, part: Part, name: str, piece: Piece, revision: int, epoch: int) -> Block | None:
+        shape = part.shape(name)
+        step = shape.step or piece.day.end - piece.day.start
+        first, last = _rows(piece.window, shape.start, step, shape.rows, self._window)
+        if first >= last:
+            return None
+        values = part.read(name, first, last)
+        return Block(piece.system, name, shape.start + first * step, step, shape.columns, values, part.units(name), revision, epoch)
+
+    def _missing(self, piece: Piece, present: set[str], revision: int, epoch: int) -> Iterator[Block]:
+        """Yield rows without values of the datasets that were sent of the system and are not in the file."""
+        known = self._known.systems.get(piece.system, KnownSystem())
+        for name, dataset in known.datasets.items():
+            if name not in present:
+                day, columns = piece.day, known.columns[group_of(name)]
+                first, last = _rows(piece.window, day.start, dataset.step, -(-(day.end - day.start) // dataset.step), self._window)
+                values = np.full((max(0, last - first), len(columns)), np.nan)
+                if len(values):
+                    start = day.start + first * dataset.step
+                    yield Block(piece.system, name, start, dataset.step, columns, values, dataset.units, revision, epoch)
+
+
+def _rows(window: Window, start: int, step: int, rows: int, unit: int) -> tuple[int, int]:
+    """Return the rows [first, last) of a file that overlap a window, from the beginning of the unit in which the first of them begins.
+
+    start: of the file; unit: seconds of the sink's windows. A row longer than these begins in one of them and belongs to it.
+    """
+    first = max(0, (window.start - start) // step)
+    begins = start + first * step
+    if begins < window.start:
+        first = max(0, -(-(begins - begins % unit - start) // step))
+    return first, min(rows, max(0, -(-(window.end - start) // step)))
+
+
+def _up(time: int, unit: int) -> int:
+    return -(-time // unit) * unit
+
+
+def _denied(path: object) -> Fatal:
+    return Fatal(f"no permission to read the archive: {path}; add the user of this process to the group tokiod-readers")

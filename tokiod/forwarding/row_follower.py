@@ -1,0 +1,84 @@
+"""Follows the change log for a sink of rows: the newest changes first, then a piece of the backlog, and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tokiod.change_sink import Acknowledged, ChangeSink
+from tokiod.forwarding.change_reader import spans
+from tokiod.forwarding.file_rows import DamagedFile
+from tokiod.forwarding.follower import Follower
+from tokiod.window import Window
+
+if TYPE_CHECKING:
+    from tokiod.forwarding.change_reader import LogPart
+    from tokiod.forwarding.cursor import Cursor
+    from tokiod.forwarding.file_rows import Piece
+
+log = structlog.get_logger()
+
+AHEAD_SECONDS = 3600
+"""Rows after now that are sent of today: sources may have clocks that are fast."""
+DAMAGED = "damaged file"
+
+
+class RowFollower(Follower[ChangeSink]):
+    """Sends spans of rows."""
+
+    async def send(self, sink: ChangeSink, part: LogPart, cursor: Cursor) -> bool:
+        """Send the changes, then a piece of the backlog."""
+        if part.changes:
+            cursor = await self._send_changes(sink, part, cursor)
+            self.save(cursor)
+        newest = cursor.newest_of_backlog()
+        if newest is not None:
+            system, window, revision = newest
+            piece = await asyncio.to_thread(self._next_piece, system, window)
+            await self._send_piece(sink, piece, revision, cursor.epoch)
+            self.save(cursor.sent(system, piece.window))
+        return bool(part.changes) or newest is not None
+
+    async def from_files(self, cursor: Cursor, systems: tuple[str, ...], since: int) -> Cursor:
+        """Put the days of which there are files into the backlog."""
+        latest = int(self.clock.time()) + AHEAD_SECONDS
+        for system in systems:
+            for day in await asyncio.to_thread(self.rows.days, system, self.calendar.day(latest).date):
+                start, end = max(day.start, since), min(day.end, latest)
+                if start < end:
+                    cursor = cursor.later(system, Window(start, end), cursor.seq)
+        return cursor
+
+    async def _send_changes(self, sink: ChangeSink, part: LogPart, cursor: Cursor) -> Cursor:
+        """Send the spans that are one piece; return the cursor after the changes, with the longer ones in its backlog."""
+        cursor = cursor.moved(part.changes[-1].seq)
+        for span in spans(part.changes, self.systems):
+            pieces = await asyncio.to_thread(self._two_pieces, span.system, span.window)
+            if len(pieces) == 1:
+                await self._send_piece(sink, pieces[0], span.seq, cursor.epoch)
+            else:
+                cursor = cursor.later(span.system, span.window, span.seq)
+        return cursor
+
+    def _two_pieces(self, system: str, window: Window) -> list[Piece]:
+        return list(islice(self.rows.pieces(system, window), 2))
+
+    def _next_piece(self, system: str, window: Window) -> Piece:
+        """Return the first piece of the last day of a span."""
+        day = self.calendar.day(window.end - 1)
+        return next(self.rows.pieces(system, Window(max(day.start, window.start), window.end)))
+
+    async def _send_piece(self, sink: ChangeSink, piece: Piece, revision: int, epoch: int) -> None:
+        try:
+            blocks = await asyncio.to_thread(self.rows.blocks, piece, revision, epoch)
+        except DamagedFile as error:
+            # Waiting does not help. The daemon sets aside a file that it finds damaged, and stores its windows again, which is a change.
+            log.warning("sink.file_damaged", sink=self.section.name, window=str(piece.window), error=str(error))
+            self.count(Acknowledged(0, Counter({DAMAGED: 1})))
+            return
+        if blocks:
+            await self.acknowledged(sink.send(blocks))
