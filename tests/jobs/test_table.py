@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import job_rows
@@ -129,6 +130,21 @@ def test_sources_of_one_system_keep_their_own_windows(site):
     site.run()
     assert sorted(stored_windows(site.place)) == [("a", DAY, DAY + 60), ("b", DAY, DAY + 60)]
     assert len(all_rows(site.place)) == 6
+
+
+def test_files_of_a_watched_folder_that_hold_parts_of_one_window_do_not_replace_each_other(site):
+    def some(jobs):
+        whole = collected(3, rows(DAY + 185, jobs, **{"open.samples": 1}))
+        return replace(whole, meta=replace(whole.meta, extent="some"))
+
+    for jobs in (("1",), ("2",), ("1",), ()):
+        site.table.apply(some(jobs))
+    assert site.table.commit() == []
+    assert [key.split(b"\x1f")[0] for key in all_rows(site.place).jobs.tolist()] == [b"1", b"2"]
+    assert len(all_rows(site.place)) == 4
+    site.clock.jump(2 * 86400)
+    site.run()
+    assert (len(table_files(site.place)), len(all_rows(site.place))) == (1, 4)
 
 
 def test_another_operation_of_a_later_version_is_zero_before(site):

@@ -1,6 +1,6 @@
 """The job table of an archive: a file per window, written by the writer alone, and merged in the background.
 
-    ROOT/SYSTEM/YYYY-MM-DD/START-END@SOURCE.jobs   a window
+    ROOT/SYSTEM/YYYY-MM-DD/START-END@SOURCE.jobs   a window; of a file of a watched folder, SOURCE.HASH
     ROOT/SYSTEM/YYYY-MM-DD/START-END.jobs          several windows, merged; of a day that is over, all of them
 
 A window is one file that a rename puts in place: stored twice it is there once, a kill leaves whole windows, and no reader waits.
@@ -13,7 +13,8 @@ import threading
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,6 +100,8 @@ class JobTable:
         rows = collected.tables[0]
         if rows.columns[: len(JOB_COLUMNS)] != JOB_COLUMNS:
             raise Refusal(f"source {meta.source}: {JOB_TABLE} without its columns {', '.join(JOB_COLUMNS)}", "never")
+        # Files of a watched folder may hold parts of one window each: their rows are known by their content.
+        meta = meta if meta.extent == "whole" else replace(meta, source=f"{meta.source}.{_digest(rows)}")
         path = self._path(meta)
         try:
             self.files.make_directory(path.parent)
@@ -289,6 +292,13 @@ def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) ->
     columns = {"window": np.zeros(len(order), np.uint8), "target": narrow(target[order], len(targets))}
     columns |= {name: column[order] for name, column in values.items()}
     write(path, files, Index(meta.system, (window,), jobs, targets, first, tuple(columns)), columns.items())
+
+
+def _digest(rows: TableRows) -> str:
+    content = blake2b(repr(rows.columns).encode(), digest_size=8)
+    for values in rows.values:
+        content.update(values.tobytes())
+    return content.hexdigest()
 
 
 def _lower_priority() -> None:
