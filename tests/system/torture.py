@@ -2,6 +2,7 @@
 
     torture.py --kills 300 [--faults kills|all] [--equal] [--rate 60] [--seed N] [--directory DIR] [--tally FILE]
 
+A sixth source fills the job table, whose rows must be what the servers counted.
 The archive has a past of forty days of three systems, of which no cell may change (torture_past.py).
 
 A day takes minutes: midnights turn files, days that are over are sealed, an OST and a node appear; it begins shortly before the day of
@@ -45,7 +46,7 @@ from tests.support.waiting import wait_for
 from tokiod.clock import SimulatedClock
 from tokiod.errors import TokiodError
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import SOURCES
+from tokiod.simulator.sources import ALL, JOBS
 from tokiod.tts.layout import form_of
 from tokiod.window import Calendar, iso
 
@@ -88,6 +89,7 @@ class Score:
     lost: int = 0
     different: int = 0
     untold: int = 0
+    rows: int = 0
     notes: list[str] = field(default_factory=list)
     sound: dict[Path, tuple[int, int]] = field(default_factory=dict)
     checks: int = 0
@@ -115,6 +117,10 @@ class Score:
             return
         due = self._due(scene, changed) if determined else set(changed)
         result = scene.compare(determined=determined, only=due, stored=stored)
+        if not determined or self.checks % len(scene.sources) == 0:
+            jobs = scene.compare_jobs(JOBS, stored)
+            self.rows = jobs.filled
+            result += jobs
         if result.equal:
             self.sound |= {path: changed[path] for path in due}
         self.untold = result.untold
@@ -135,7 +141,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
     sizes = {"osts": 8, "osss": 4, "mdts": 2, "hosts": 4, "devices": 2, "cores": 2}
     site = Site(epoch=BEGIN - HISTORY, seed=seed, moment=MOMENT, growth=HISTORY + GROWTH, **sizes)
     retention = max(RETENTION if others else 0, int(RETENTION_SECONDS * rate))
-    scene = FaultyScene(directory, site, clock, window=MOMENT, retention=retention, sources=SOURCES)
+    scene = FaultyScene(directory, site, clock, window=MOMENT, retention=retention, sources=ALL)
     with disk(directory / "tts", directory / "store") if others else nullcontext() as its:
         if others and its is None:
             print("no disk may be mounted here, which needs root: what happens to one is left out", file=sys.stderr)
@@ -151,7 +157,7 @@ def torture(kills: int, seed: int, directory: Path, *, rate: float = RATE, other
             scene.stop_daemon()
             look(tortured, score, determined=False)
             write_offs(tortured, score)
-            print(f"{score.untold} cells that a dead source did not tell", file=sys.stderr)
+            print(f"{score.untold} cells that a dead source did not tell, {score.rows} rows of jobs", file=sys.stderr)
             if deck is not None:
                 print(failures(directory), file=sys.stderr)
             if equal:

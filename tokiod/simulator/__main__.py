@@ -136,6 +136,18 @@ def lustre(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     _run(lambda: commands.serve(LustreCommands(Site.read(saved)), clock, ("lfs", "lctl"), directory))
 
 
+@simulator.command()
+@_BIN
+@_CLOCK
+@_SITE
+def jobs(directory: Path, clock: SimulatedClock, saved: Path) -> None:
+    """Write a program lctl-jobs, lctl on any server, to a directory and serve its calls."""
+    from tokiod.simulator import fake_commands as commands  # noqa: PLC0415 - as above
+    from tokiod.simulator.jobs.commands import NAME, JobCommands  # noqa: PLC0415 - as above
+
+    _run(lambda: commands.serve(JobCommands(Site.read(saved)), clock, (NAME,), directory))
+
+
 def _run(forever: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(_until_terminated(forever()))

@@ -16,6 +16,8 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.compare import Comparison, compare
+from tokiod.simulator.jobs.expected import Polls, compare_jobs
+from tokiod.simulator.jobs.work import Work
 from tokiod.simulator.sources import LMT, Source, accepts, free_port, told
 from tokiod.window import Window
 
@@ -170,7 +172,7 @@ class Scene:
 
     def files(self, source: Source | None = None) -> list[Path]:
         """Return the archive's files, of one source or of all."""
-        systems = [one.system for one in self.sources if source in (None, one)]
+        systems = dict.fromkeys(one.system for one in self.sources if source in (None, one) and not one.fills_table)
         return sorted(path for system in systems for path in (self.directory / "tts").rglob(f"{system}.hdf5"))
 
     def compare(
@@ -186,11 +188,19 @@ class Scene:
         """
         result = Comparison()
         for source in self.sources:
+            if source.fills_table:
+                result += Comparison() if only is not None else self.compare_jobs(source, stored)
+                continue
             answers = source.answers(self.site, (stored or self.stored)(source))
             files = [path for path in self.files(source) if only is None or path in only]
             dead = () if source.replayable else self.dead(source)
             result = sum((compare(path, answers, determined=determined, dead=dead) for path in files), result)
         return result
+
+    def compare_jobs(self, source: Source, stored: Callable[[Source], Iterable[Window]] | None = None) -> Comparison:
+        """Compare the job table with the site. stored: as of compare()."""
+        directories = sorted((self.config.archive.jobs / source.system).glob("*-*-*"))
+        return compare_jobs(Work(self.site), directories, Polls([*(stored or self.stored)(source)], self.dead(source)))
 
     def dead(self, source: Source) -> Sequence[Window]:  # noqa: ARG002 - scenes that kill sources know
         """Return when a source did not run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from tokiod.simulator.elastic.expected import CollectdAnswers
 from tokiod.simulator.esnet.expected import EsnetAnswers
 from tokiod.simulator.fake_commands import address
 from tokiod.simulator.gpfs.expected import GpfsAnswers
+from tokiod.simulator.jobs.work import SERVERS, Work
 from tokiod.simulator.lmt.expected import Answers
 from tokiod.simulator.lustre.client import MOUNTS, Lustre
 from tokiod.simulator.lustre.expected import LustreAnswers
@@ -30,6 +32,7 @@ class Source:
 
     config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`; and in config with
     the values of told(). replayable: all of the past can be queried, so all of it must be stored in the end.
+    fills_table: it fills the job table, not a file; answers are not used.
     shown: a dataset to look at; ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site
     and stored windows.
     """
@@ -42,6 +45,7 @@ class Source:
     ready: Callable[[Path, int], bool]
     answers: Callable[[Site, Iterable[Window]], Knowing]
     replayable: bool = True
+    fills_table: bool = False
 
 
 def _database_exists(directory: Path, _port: int) -> bool:
@@ -146,8 +150,29 @@ homes = {homes}
     replayable=False,
 )
 
+JOBS = Source(
+    name="demo-jobs",
+    system="demo",
+    shown="jobs/operations",
+    config="""\
+kind = "lustre_jobstats"
+servers = {servers}
+lctl = ["{directory}/bin/lctl-jobs", "{{server}}"]
+jobid_name = ["%j:%u:%H", "%e.%u"]
+cleanup_interval = "{cleanup_interval}s"
+command_timeout = "{command_timeout}s"
+""",
+    arguments=("jobs", "--bin", "{directory}/bin"),
+    ready=_programs("lctl-jobs"),
+    answers=Answers,
+    replayable=False,
+    fills_table=True,
+)
+
 SOURCES = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
-"""The sources of the demo and the torture test."""
+"""The sources of the demo and the torture test that fill files of days."""
+ALL = (*SOURCES, JOBS)
+"""With that of the job table."""
 
 
 def told(site: Site, command_timeout: int) -> dict[str, str]:
@@ -158,6 +183,8 @@ def told(site: Site, command_timeout: int) -> dict[str, str]:
         "mounts": str(list(MOUNTS)),
         "homes": f"{{ {homes} }}",
         "command_timeout": str(command_timeout),
+        "servers": json.dumps(SERVERS),
+        "cleanup_interval": str(Work(site).cleanup),
     }
 
 

@@ -19,7 +19,7 @@ from tokiod.errors import TokiodError
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import SOURCES
+from tokiod.simulator.sources import ALL
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -47,11 +47,11 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int, page
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
     site = Site(epoch=int(clock.epoch) - HISTORY_SECONDS, seed=seed, timezone="UTC")
-    scene = Scene(directory, site, clock, retention=HISTORY_SECONDS + 4 * 3600, sources=SOURCES, command_timeout=COMMAND_TIMEOUT_SECONDS)
+    scene = Scene(directory, site, clock, retention=HISTORY_SECONDS + 4 * 3600, sources=ALL, command_timeout=COMMAND_TIMEOUT_SECONDS)
     console = Console()
     console.print(
         f"simulating an LMT database, collectd's documents in Elasticsearch, ESnet's rates, and the programs mmperfmon, lfs and lctl"
-        f" at {rate} times real time; a daemon archives them in {directory}",
+        f" with jobs, at {rate} times real time; a daemon archives them in {directory}",
         soft_wrap=True,
     )
     scene.prepare()

@@ -1,0 +1,166 @@
+"""What jobs do on the targets of a site: a function of (seed, hour in which a job begins), in every process and at any time.
+
+A job does something in some moments of its life, each time on some of its targets. A target counts it from its first operation on,
+removes it once it was idle for longer than CLEANUP_MOMENTS, and begins again where it is restarted: at random, and when it moves to the
+partner of its server and back. All of that is known in advance, so what a target has counted at a time is looked up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokiod.simulator.drawn import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tokiod.simulator.site import Site
+
+HOUR = 3600
+MOMENTS = 4
+"""In which counts may change, in a moment of the site: a poll sees them as they were at the beginning of one."""
+CLEANUP_MOMENTS = 10
+"""Moments of the site after which a target removes an idle job: 600 s where a moment is a minute."""
+MAX_HOURS = 3
+"""How long a job lasts at most, with its pauses."""
+DATA, METADATA = ("read_bytes", "write_bytes", "getattr", "punch"), ("open", "close", "mkdir", "getattr")
+"""Operations that OSTs and MDTs count."""
+FIRST_USER, USERS, NODES = 1000, 17, 64
+SERVERS = ("oss1", "oss2", "mds1")
+_RESTARTS, _MOVES = 0.04, 0.04
+"""Shares of hours in which a target is restarted, and in which a server's targets are on its partner."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Life:
+    """What a job did on a target. Row i is an operation.
+
+    times: i8[n] epoch seconds; begins: i8[n] when the counts began; counts: i8[n, operations, 2], samples and sums since then; until: i8[n]
+    when the target forgets them, if nothing more is done; total: i8[operations, 2] of its whole life.
+    """
+
+    target: str
+    identity: str
+    operations: tuple[str, ...]
+    times: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    until: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+    def row(self, time: float) -> int | None:
+        """Return the row that the target lists at a time, None where it lists none."""
+        row = bisect_right(self.times, time) - 1
+        return row if row >= 0 and time < self.until[row] else None
+
+
+class Work:
+    """All jobs of a site. jobs: how many begin in an hour; the first one of every other hour writes as much as all others together."""
+
+    def __init__(self, site: Site, jobs: int = 12) -> None:
+        self.site = site
+        self.jobs = jobs
+        self.step = max(site.moment // MOMENTS, 1)
+        self.cleanup = CLEANUP_MOMENTS * site.moment
+        self.targets = (*site.ost_names, *site.mdt_names)
+        self.begun = lru_cache(maxsize=64)(self._begun)
+        self._restarts = lru_cache(maxsize=256)(self._restarts_of)
+
+    def offender(self, time: float) -> str | None:
+        """Return the job id that writes most at a time, None in hours without one."""
+        hour = int(time) // HOUR
+        return None if hour % 2 else _identity(hour, 0, self._drawn(hour)[0])
+
+    def lives(self, start: float, end: float) -> Iterator[Life]:
+        """Yield the lives that may have an operation in [start, end)."""
+        first = int(start) // HOUR - MAX_HOURS - 1
+        for hour in range(max(first, self.site.epoch // HOUR), -(-int(end) // HOUR)):
+            yield from self.begun(hour)
+
+    def listed(self, target: str, time: float) -> Iterator[tuple[Life, int]]:
+        """Yield the lives that a target lists at a time, and which row of each."""
+        for life in self.lives(time - self.cleanup, time + 1):
+            if life.target == target and (row := life.row(time)) is not None:
+                yield life, row
+
+    def server(self, target: str, time: float) -> str:
+        """Return which server has a target at a time."""
+        if "-MDT" in target:
+            return SERVERS[2]
+        home = int(target[-4:], 16) % 2
+        return SERVERS[home ^ self._is_moved(home, int(time) // HOUR)]
+
+    def _is_moved(self, home: int, hour: int) -> bool:
+        return bool(self.site.trouble and draw(self.site, f"jobs move {home}", hour, 1)[0] < _MOVES)
+
+    def _restarts_of(self, target: str, hour: int) -> tuple[int, ...]:
+        """Return when a target began to count anew in an hour."""
+        number = self.targets.index(target)
+        happens, when = draw(self.site, f"jobs restart {number}", hour, 2).tolist()
+        found = [hour * HOUR + int(when * HOUR) // self.step * self.step] if self.site.trouble and happens < _RESTARTS else []
+        home = int(target[-4:], 16) % 2
+        if "-OST" in target and self._is_moved(home, hour) != self._is_moved(home, hour - 1):
+            found.append(hour * HOUR)
+        return tuple(sorted(found))
+
+    def _drawn(self, hour: int) -> NDArray[np.float64]:
+        return draw(self.site, "jobs", hour, self.jobs, 8)
+
+    def _begun(self, hour: int) -> list[Life]:
+        drawn = self._drawn(hour)
+        return [life for number in range(self.jobs) for life in self._lives_of(hour, number, drawn[number])]
+
+    def _lives_of(self, hour: int, number: int, drawn: NDArray[np.float64]) -> Iterator[Life]:
+        identity, is_offender = _identity(hour, number, drawn), number == 0 and hour % 2 == 0
+        begin = hour * HOUR + (0 if is_offender else int(drawn[2] * HOUR) // self.step * self.step)
+        seconds = HOUR if is_offender else int(60 * 90 ** drawn[3])
+        steps = max(seconds // self.step, 1)
+        shares = draw(self.site, f"jobs of {hour}", number, len(self.targets))
+        for place, target in enumerate(self.targets):
+            if is_offender or shares[place] < 0.1 + 0.4 * drawn[4]:
+                noise = draw(self.site, f"jobs {target}", hour * self.jobs + number, steps)
+                does = np.ones(steps, bool) if is_offender else self._active(noise, drawn[5])
+                if does.any():
+                    offsets = np.flatnonzero(does)
+                    amount = 10 ** (4 * drawn[6]) * (0.5 + noise[offsets]) * (1e4 if is_offender else 1)
+                    yield self._life(target, identity, begin + self.step * offsets, amount, drawn[7])
+
+    def _active(self, noise: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+        """Return in which steps a job does something: in most, with pauses that may be longer than a target's patience."""
+        steps = len(noise)
+        pause = int(CLEANUP_MOMENTS * MOMENTS * 1.5)
+        spells = np.arange(steps) // pause
+        is_quiet = (noise[spells * pause] < 0.4 * share) & (spells > 0)
+        return ~is_quiet & (noise < 0.3 + 0.7 * share)
+
+    def _life(self, target: str, identity: str, times: NDArray[np.int64], amount: NDArray[np.float64], writes: float) -> Life:
+        operations = METADATA if "-MDT" in target else DATA
+        samples = np.stack([np.ceil(amount * share) for share in (1 - writes, writes, 0.1, 0.01)], axis=1).astype(np.int64)
+        sums = samples * np.array([1 << 20, 1 << 20, 37, 411] if operations is DATA else [52, 8, 230, 12])
+        done = np.stack([samples, sums], axis=2)
+        cumulative = done.cumsum(axis=0)
+        restarts = np.array([
+            one for hour in range(int(times[0]) // HOUR, int(times[-1] + self.cleanup) // HOUR + 1) for one in self._restarts(target, hour)
+        ], np.int64)  # fmt: skip
+        before = np.searchsorted(restarts, times, side="right")
+        is_new = np.ones(len(times), bool)
+        is_new[1:] = (np.diff(times) > self.cleanup) | (np.diff(before) > 0)
+        first = np.maximum.accumulate(np.where(is_new, np.arange(len(times)), 0))
+        floor = (cumulative - done)[first]
+        until = np.minimum(times + self.cleanup, np.append(restarts, np.iinfo(np.int64).max)[before])
+        return Life(target, identity, operations, times, times[first], cumulative - floor, until, cumulative[-1])
+
+
+def _identity(hour: int, number: int, drawn: NDArray[np.float64]) -> str:
+    """Return a job id as Lustre makes it of %j:%u:%H, or of %e.%u outside of jobs."""
+    user = FIRST_USER + int(drawn[0] * USERS)
+    if number % 6 == 5:  # noqa: PLR2004 - a sixth is no job
+        return f"rsync{hour % 10000}_{number}.{user}"
+    return f"{1000 * (hour % 100_000) + number}:{user}:nid{int(drawn[1] * NODES):05d}"
