@@ -66,6 +66,7 @@ class Acknowledged:
     sent: defaultdict[tuple[str, str, str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     windows: int = 0
     on_sent: Callable[[Collected], object] = lambda _collected: None
+    on_rows: Callable[[Collected], object] = lambda _collected: None
 
     def note_sent(self, collected: Collected) -> None:
         """Note what is on its way."""
@@ -76,6 +77,8 @@ class Acknowledged:
     def note(self, collected: Collected) -> None:
         """Note what is acknowledged; a seam is for its neighbours, and may be in no file of its own day."""
         self.windows += 1
+        if collected.tables:
+            self.on_rows(collected)
         if collected.meta.extent == "seam":
             return
         for key, value in _samples(collected):

@@ -51,6 +51,8 @@ SWARM = (0.0, 0.0, 0.5, 1.0, 8.0)
 """Factors of these shares, drawn for each kind and seed: a seed in which a few kinds are frequent goes deeper into their combinations."""
 FOLDERS = 0.3
 """The share of sites with a watched folder."""
+JOBS, MAX_JOBS_WINDOW = 0.3, 14400
+"""The share of sites with jobs, and the longest window with which they are polled, in seconds."""
 AROUND_MIDNIGHT = frozenset({"seal", "source sick", "correction", "remove file", "reopen", "kill writer"})
 """What matters most where one day follows another: half of these happen within two hours of a midnight that is simulated."""
 
@@ -86,6 +88,7 @@ class Plan:
     faults: float
     max_step: float
     has_folder: bool
+    has_jobs: bool
     events: tuple[Event, ...]
 
     @classmethod
@@ -131,6 +134,7 @@ class Plan:
             faults=rng.choice((0.0, 0.01, 0.05)),
             max_step=rng.choice((0.0, 0.0, 60.0)),
             has_folder=has_folder,
+            has_jobs=random.Random(f"jobs/{seed}").random() < JOBS and window <= MAX_JOBS_WINDOW,
             events=tuple(events),
         )
 

@@ -27,6 +27,7 @@ import collectors
 from tests.simulation import folders
 from tests.simulation.clock import MachineClock
 from tests.simulation.folders import FolderSource
+from tests.simulation.jobs import NAME, SERVERS, JobServers
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.plan import Event, Plan
-    from tokiod.collector import SavedCollector
+    from tokiod.collector import SavedCollector, SourceConfig
     from tokiod.polling.watch.reader import Task
 
 KINDS = str(Path(__file__).parent / "kinds")
@@ -134,6 +135,7 @@ def play(plan: Plan) -> Outcome:
         collectors.__path__.remove(KINDS)
         loop.close()
         SOURCES.clear()
+        SERVERS.clear()
         shutil.rmtree(directory)
     site.journal.note(f"outcome {wrong.splitlines()[-1] if wrong else 'right'}")
     counts = site.counts + site.machine.counts + site.network.counts
@@ -168,6 +170,9 @@ class Site:
         self._add_former_files()
         (directory / "run").mkdir(0o700)
         self.folders = [self._folder()] if plan.has_folder else []
+        self.jobs = JobServers(self.clock, "fs0", plan.seed, plan.begin, plan.window) if plan.has_jobs else None
+        SERVERS.update({} if self.jobs is None else {NAME: self.jobs})
+        self.acknowledged.on_rows = lambda collected: None if self.jobs is None else self.jobs.note(collected)
         self.all_sources: dict[str, Source] = {**self.sources, **{one.name: one for one in self.folders}}
         self.config = self._config()
         scale = max(20.0, min(900.0, plan.window / 4))
@@ -280,10 +285,21 @@ class Site:
             )
             for one in self.folders
         )
+        jobs = () if self.jobs is None else (self._jobs_source(self.jobs, retention),)
         archive = ArchiveConfig(path=f"{self.directory}/tts/%Y-%m-%d/{{system}}.hdf5", seal_after=Duration(self.rng.choice((6, 48)) * 3600))
         return Config(
-            timezone=plan.zone, archive=archive, bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"), source=sources + watched_folders
+            timezone=plan.zone,
+            archive=archive,
+            bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"),
+            source=sources + watched_folders + jobs,
         )
+
+    def _jobs_source(self, jobs: JobServers, retention: Duration) -> SourceConfig:
+        window, limit = Duration(jobs.window), Duration(600)
+        return plugins.load("simulated_jobs").Config(
+            name=NAME, kind="simulated_jobs", system=jobs.system, window=window, retention=retention, timeout=limit, servers=("oss1",),
+            jobid_name=("%j:%u:%H", "%e.%u"), cleanup_interval=Duration(jobs.work.cleanup),
+        )  # fmt: skip
 
     # ---- time
 
@@ -402,6 +418,8 @@ class Site:
         source = rng.choice(list(self.sources.values()))
         now = self.clock.true_time()
         source.sick.append((now, now + rng.choice((300, 3600, 6 * 3600)), rng.choice(("fails", "fails half", "hangs"))))
+        if self.jobs is not None:
+            self.jobs.sick.append(source.sick[-1])
         return True
 
     def _seal(self, rng: random.Random) -> bool:
@@ -613,6 +631,8 @@ class Site:
         process = self.machine.writer.process
         ledger = None if process is None else process._ledger
         check_now(self.config, self.all_sources, self.acknowledged, ledger, self.machine.is_damaged)
+        if self.jobs is not None:
+            self.counts["rows of jobs compared"] += self.jobs.check(self.config.archive.jobs / self.jobs.system)
 
     async def _settle(self) -> None:
         """Let all faults end, and wait until nothing is missing and all is sealed."""
@@ -621,6 +641,8 @@ class Site:
         machine.clear_faults()
         self.clock.ahead = 0.0
         self.subscriber.loses = False
+        if self.jobs is not None:
+            self.jobs.sick.clear()
         for source in self.all_sources.values():
             source.sick.clear()
             source.kill_at_query = 0
@@ -696,7 +718,7 @@ class Site:
             settled[name].add(*edges)
         rows["stored"] = [(name, *pair) for name, pairs in settled.items() for pair in pairs]
         # A rebuild keeps what it can't examine, before the retention.
-        spans = len(self.sources) * (2 + 2 * self.journal.events["ledger.rebuilt"])
+        spans = (len(self.sources) + (self.jobs is not None)) * (2 + 2 * self.journal.events["ledger.rebuilt"])
         # Of each file as it came, as it was rejected, and as an operator put it back.
         received = sum(one.written for one in self.folders)
         for table, most in MAX_ROWS.items():

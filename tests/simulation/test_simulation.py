@@ -37,6 +37,7 @@ NIGHT = replace(
     faults=0.0,
     max_step=0.0,
     has_folder=False,
+    has_jobs=False,
 )
 """Two hours before and two after a midnight, at a site of one component."""
 
@@ -95,6 +96,27 @@ def test_the_files_of_a_watched_folder_are_collected_and_those_of_a_lost_day_aga
 def test_files_that_are_not_collected_again_after_their_day_is_lost_are_found(monkeypatch):
     monkeypatch.setattr("tokiod.ledger.received_files.forget_window", lambda *_: None)
     assert "spool" in play(replace(NIGHT, has_folder=True, events=tuple(sorted(FILES)))).wrong
+
+
+KILLS = tuple(
+    Event(600.0 + 700.0 * i, kind, 3 * i)
+    for i, kind in enumerate(4 * ("kill writer at an operation", "power loss", "operation fails", "kill collectors", "remove ledger"))
+)
+
+
+def test_the_job_table_holds_all_that_was_acknowledged_whatever_is_killed():
+    outcome = play(replace(NIGHT, window=3600, hours=6.0, has_jobs=True, events=KILLS))
+    assert not outcome.wrong
+    assert outcome.counts["rows of jobs compared"] > 100
+
+
+@pytest.mark.parametrize("operation", ["fsync", "fsync_directory"])
+def test_rows_of_jobs_that_are_acknowledged_before_they_are_synced_are_found(monkeypatch, operation):
+    """A power loss takes them; those of the last ten minutes, before the day's other files are made."""
+    monkeypatch.setattr(f"tests.simulation.disk.MachineFiles.{operation}", lambda self, *_: self._step(operation))
+    events = tuple(Event(2500.0 + 3000.0 * i, "power loss", 3 + i) for i in range(4))
+    found = [play(replace(NIGHT, window=1200, step=1200, seed=seed, has_jobs=True, events=events)).wrong for seed in range(3)]
+    assert any("job table" in one or ".jobs" in one for one in found), found
 
 
 def test_a_window_that_is_published_before_a_change_is_found(monkeypatch):

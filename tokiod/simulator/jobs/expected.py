@@ -90,10 +90,7 @@ def _is_right(life: Life, rows: JobRows, row: int, begin: int, last: int) -> boo
     if place >= len(life.times) or last // BILLION != life.times[place] or begin != life.begins[place] * BILLION:
         return False
     wanted = counts_of(life.operations, life.counts[place])
-    return (
-        all(int(values[row]) == wanted.get(name, 0) for name, values in rows.counts.items())
-        and rows.columns["time"][row] >= life.times[place]
-    )
+    return all(int(values[row]) == wanted.get(name, 0) for name, values in rows.counts.items())
 
 
 def _lost(work: Work, lives: Iterable[Life], newest: dict[tuple[str, str, int], int], polls: Polls) -> Iterator[Difference]:
