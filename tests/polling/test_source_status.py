@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from polled_site import HOUR, NOON, SETTLE, WINDOW, sites, trouble, windows
@@ -19,6 +20,37 @@ from tokiod.window_data import WindowMeta
 def site(tmp_path, monkeypatch):
     with sites(tmp_path, monkeypatch) as make:
         yield make
+
+
+# ---- a source of which a part is down
+
+
+def test_a_source_of_which_a_part_is_down_is_stored_and_says_so_once(site):
+    """No outage, no backoff: the sentence is in the ledger's state until the part is back."""
+    clock = FakeClock(NOON)
+
+    async def scenario():
+        s = site(clock=clock, takes=0.5, retention=8 * HOUR)
+        collect = s.source.collect
+
+        async def collect_in_part(window):
+            data = await collect(window)
+            return replace(data, trouble="oss2 is down" if clock.time() < NOON + HOUR else "")
+
+        s.source.collect = collect_in_part
+        s.has_all(NOON - WINDOW, hours=9)
+        with capture_logs() as logs:
+            async with s.polled():
+                await s.advance(HOUR - 300, by=30)
+                during = s.status.state, s.status.state_reason, len(s.writer.stored)
+                await s.advance(HOUR, by=30)
+                return during, s.status.state, s.status.state_reason, [line["event"] for line in logs], list(s.ledger.stored("lmt"))
+
+    (state, reason, stored), after, nothing, events, covered = asyncio.run(scenario())
+    assert (state, reason, after, nothing) == ("running", "oss2 is down", "running", "")
+    assert stored > 30
+    assert (events.count("source.partial"), events.count("source.up"), events.count("source.down")) == (1, 1, 0)
+    assert len(covered) == 1
 
 
 # ---- a source that is down

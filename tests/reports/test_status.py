@@ -136,13 +136,15 @@ def test_the_newest_failure_is_the_last_error(config, ledger):
     assert (line.last_error, line.attempts) == ("the server is back but slow", 1)
 
 
-@pytest.mark.parametrize(("state", "health"), [("running", "fine"), ("stopped", "fine"), ("waiting", "degraded"), ("fatal", "degraded")])
-def test_a_source_that_is_waiting_or_fatal_makes_an_archive_degraded(config, ledger, state, health):
+@pytest.mark.parametrize(
+    ("state", "trouble", "health"),
+    [("running", "partial", "degraded"), ("stopped", "", "fine"), ("waiting", "waiting", "degraded"), ("fatal", "fatal", "degraded")],
+)
+def test_a_source_that_is_waiting_or_fatal_or_answers_in_part_makes_an_archive_degraded(config, ledger, state, trouble, health):
     store(ledger, MIDNIGHT, NOON)
     ledger.set_state("one", state, "no permission", NOON)
     with daemon(config):
         now = status(config, ledger, NOW)
-    trouble = state if health == "degraded" else ""
     assert (now.health, now.sources[0].state, now.sources[0].trouble, now.sources[0].reason) == (health, state, trouble, "no permission")
 
 

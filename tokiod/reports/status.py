@@ -24,12 +24,12 @@ LATE_WINDOWS = 3
 """A source is late when its newest stored window is older than this, or more than this is due and not stored."""
 
 
-Trouble = Literal["", "new", "unknown", "late", "waiting", "fatal", "empty"]
+Trouble = Literal["", "new", "unknown", "late", "waiting", "fatal", "empty", "partial"]
 """What is wrong with a source, "" if nothing is: the one word for it in status, /healthz, the log and the alerts.
 
 new: nothing was ever asked of it; unknown: the collectors have not reported its state yet; late: what is due is not stored, though it
 answers; waiting: it can't be asked now; fatal: it can't be asked until an administrator changes something; empty: it answers, and has had
-no record for `empty_after`.
+no record for `empty_after`; partial: it answers, and a part of it does not or is at risk.
 """
 
 
@@ -163,8 +163,10 @@ def _with_trouble(line: SourceLine, source: SourceConfig) -> SourceLine:
     """Return a line with what is wrong with the source. One that waits has it from its state; a late one from its windows."""
     if line.state not in {"running", "stopped"}:
         return msgspec.structs.replace(line, trouble=line.state)
-    late = _lateness(line, source)
-    return msgspec.structs.replace(line, trouble="late" if late else "", reason=line.reason or late)
+    if late := _lateness(line, source):
+        return msgspec.structs.replace(line, trouble="late", reason=line.reason or late)
+    is_partial = source.polled and line.state == "running" and line.reason
+    return msgspec.structs.replace(line, trouble="partial" if is_partial else "")
 
 
 def _jobs(ledger: Ledger) -> Iterator[JobLine]:

@@ -40,7 +40,7 @@ INTERVAL_SECONDS = 5.0
 """Seconds between two snapshots, at least."""
 WAIT_SECONDS = 2.0
 """Seconds that a request waits for a snapshot."""
-NOT_STALE = {"", "empty"}
+NOT_STALE = {"", "empty", "partial"}
 """Troubles of a source for which it is not stale: it answers."""
 MAX_AGE_SECONDS = 60.0
 """Seconds after which a snapshot is not reported any more."""
