@@ -1,0 +1,121 @@
+"""What a daemon keeps of users: with users = "no" or "hashed", no name of a user or command is in any of its files, logs or outputs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_for
+from tokiod.jobs.rows import read
+from tokiod.runtime.process_setup import python_command
+from tokiod.window_data import job_parts
+
+pytestmark = pytest.mark.system
+
+USER, COMMAND, NAME = "48151", "secret_tool", "alice"
+IDS = (f'"4711:{USER}:n1"', f"{COMMAND}.{USER}", f'"{NAME}:{USER}:n2"', f'"{NAME}\\x27s own id"', f"{NAME}job")
+LCTL = """\
+#!/bin/sh
+now=$(date +%s)
+case "$*" in *cleanup*) echo obdfilter.fs-OST0000.job_cleanup_interval=5; exit;; esac
+printf 'obdfilter.fs-OST0000.job_stats=\\njob_stats:\\n'
+for id in {ids}; do
+    printf -- '- job_id:          %s\\n  snapshot_time:   %s.000000000 secs.nsecs\\n' "$id" $now
+    printf '  start_time:      1700000000.000000000 secs.nsecs\\n'
+    printf '  open:   {{ samples: %s, unit: usecs, min: 1, max: 1, sum: %s }}\\n' $now $now
+done
+"""
+CONFIG = """\
+timezone = "UTC"
+secrets = "{directory}"
+[archive]
+path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
+[bus]
+endpoint = "ipc://{directory}/bus"
+[feed]
+endpoint = "ipc://{directory}/feed"
+[jobs]
+users = "{users}"
+key_file = "jobs.key"
+[[source]]
+name = "fs-jobs"
+kind = "lustre_jobstats"
+system = "fs"
+window = "10s"
+timeout = "9s"
+command_timeout = "5s"
+servers = ["oss1"]
+lctl = ["{lctl}"]
+jobid_name = ["%j:%u:%H", "%e.%u"]
+"""
+
+
+def tokioctl(directory, *arguments):
+    line = [sys.executable, "-m", "tokiod.cli.tokioctl", *arguments, "--config", f"{directory}/tokiod.toml"]
+    return subprocess.run(line, capture_output=True, check=False, timeout=100)
+
+
+def everything(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("users", ["no", "hashed", "names"])
+def test_what_is_not_allowed_is_nowhere(tmp_path, users):
+    (tmp_path / "lctl").mkdir()
+    lctl = tmp_path / "lctl" / "lctl"
+    lctl.write_text(LCTL.format(ids=" ".join(f"'{one}'" for one in IDS)))
+    lctl.chmod(0o755)
+    directory = tmp_path / "site"
+    directory.mkdir()
+    (directory / "tokiod.toml").write_text(CONFIG.format(directory=directory, users=users, lctl=lctl))
+    (directory / "jobs.key").write_text("a key of at least sixteen bytes\n")
+    os.chmod(directory / "jobs.key", 0o600)  # noqa: PTH101 - as an administrator does
+    stored = directory / "tts" / "jobs" / "fs"
+
+    def rows():
+        return read(sorted(stored.glob("*")), 0, 2**40) if stored.exists() else ()
+
+    with (directory / "log").open("wb") as log:
+        line = python_command("tokiod.cli.tokiod", "run", "--config", str(directory / "tokiod.toml"), "--log-level", "debug")
+        daemon = subprocess.Popen(line, stdout=log, stderr=log)
+    try:
+        wait_for(lambda: len(rows()) >= 2 * len(IDS), 100, f"nothing is stored; see {directory / 'log'}")
+        printed = [
+            tokioctl(directory, *command) for command in (("status",), ("status", "--json"), ("once", "fs-jobs"), ("gaps", "fs-jobs"))
+        ]
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+    held = {**everything(directory), Path("printed"): b"".join(one.stdout + one.stderr for one in printed)}
+    found = {word: [str(path) for path, content in held.items() if word.encode() in content] for word in (USER, COMMAND, NAME)}
+    if users == "names":
+        assert all(paths and all(path.endswith(".jobs") for path in paths) for paths in found.values()), found
+        return
+    assert found == {USER: [], COMMAND: [], NAME: []}
+    keys = [job_parts(key) for key in rows().jobs.tolist()]
+    assert len(keys) == len(IDS)
+    assert sorted(one["job"] for one in keys) == ["", "", "", "", "4711"]
+    hashes = {one["user"] for one in keys} - {""}
+    assert len(hashes) == (users == "hashed")
+
+
+def test_status_names_a_target_that_removes_jobs_too_early(tmp_path):
+    """By the state `partial`, while all rows are stored."""
+    lctl = tmp_path / "lctl"
+    lctl.write_text(LCTL.format(ids="7"))
+    lctl.chmod(0o755)
+    (tmp_path / "tokiod.toml").write_text(CONFIG.format(directory=tmp_path, users="names", lctl=lctl))
+    (tmp_path / "jobs.key").write_text("a key of at least sixteen bytes\n")
+    with (tmp_path / "log").open("wb") as log:
+        daemon = subprocess.Popen(
+            python_command("tokiod.cli.tokiod", "run", "--config", str(tmp_path / "tokiod.toml")), stdout=log, stderr=log
+        )
+    try:
+        wait_for(lambda: b'"partial"' in tokioctl(tmp_path, "status", "--json").stdout, 100, f"no state; see {tmp_path / 'log'}")
+        said = tokioctl(tmp_path, "status").stdout.decode()
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+    assert "fs-jobs: partial: 1 targets, such as fs-OST0000, remove idle jobs after 5 s" in " ".join(said.split())
