@@ -1,4 +1,4 @@
-"""One poll of an OST with 10,000 jobs of which at most 5 % did something, and what is held of them."""
+"""One poll of an OST with 10,000 jobs of which at most 5 % did something, and what is held of them; a day of their table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import jobstats_text
 
 from collectors.lustre_jobstats.changes import JobCounts
+from tests.bench import jobtable
 from tests.bench.measure import Row, paired, timed
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ START = 1_723_102_025
 OPERATIONS = ("read_bytes", "write_bytes", "read", "write", *jobstats_text.OST)
 
 
-def rows(_directory: Path, *, quick: bool) -> Iterator[Row]:
+def rows(directory: Path, *, quick: bool) -> Iterator[Row]:
     jobs = 1_000 if quick else 10_000
     texts = [text_of(jobs, poll) for poll in range(6)]
     state, polls = {"poll": 0}, itertools.count(1)
@@ -44,6 +45,7 @@ def rows(_directory: Path, *, quick: bool) -> Iterator[Row]:
     memory = f"holds {held / jobs:.0f} B per job, {grown:.2f} times that after 12 polls"
     note = f"{len(texts[0]) / 1e6:.1f} MB of text; floor: lines counted; {memory}"
     yield timed(f"job_stats of {jobs} jobs, 5 % changed", "ms", 1e3, pair, "100 ms", note)
+    yield from jobtable.rows(directory, quick=quick)
 
 
 def text_of(jobs: int, poll: int) -> bytes:
