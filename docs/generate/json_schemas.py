@@ -14,6 +14,7 @@ from tokiod.agent.report import NodeReport
 from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.export import Exported
 from tokiod.analysis.health import Health
+from tokiod.analysis.top import Top
 from tokiod.cli.commands.archive import Archived
 from tokiod.cli.commands.backfill_view import Backfill
 from tokiod.cli.commands.fetch import FetchedFiles
@@ -52,6 +53,7 @@ PRINTED: dict[str, Any] = {
     "status": Status,
     "summarize": Summary,
     "tail": Line,
+    "top": Top,
     "umami": dict[str, dict[str, float | None]],
     "verify": Comparison,
 }

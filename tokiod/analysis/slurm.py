@@ -17,7 +17,7 @@ from tokiod.reader.errors import UnclearTime
 from tokiod.toolkit.commands import Commands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tokiod.reader.span import Span
 
@@ -75,6 +75,15 @@ def jobs_of(jobid: str, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]
     return chosen
 
 
+def described(jobids: Iterable[str], sacct: Sequence[str], zone: dt.tzinfo, seconds: float) -> dict[str, SlurmJob]:
+    """Return what sacct has of jobs and tasks of arrays, by their numbers. seconds: time limit. Raises SacctFailed, UnclearTime."""
+    numbers = sorted({jobid for jobid in jobids if jobid.isascii() and jobid.isdecimal()})
+    if not numbers:
+        return {}
+    found = parsed(_printed([*sacct, f"--jobs={','.join(numbers)}", "--allocations"], zone, seconds), zone)
+    return {job.raw_id: job for job in found}
+
+
 def completed(user: str, name: str, since: Span, sacct: Sequence[str], zone: dt.tzinfo) -> list[SlurmJob]:
     """Return the jobs of a user with a name that started in a span and completed, by their start. Raises SacctFailed, UnclearTime."""
     # sacct's bounds are those of any state, so it returns jobs that ran into them; a comma in --name would separate two names.
@@ -101,11 +110,11 @@ def parsed(text: str, zone: dt.tzinfo) -> list[SlurmJob]:
     return [_job(dict(zip(names, record, strict=True)), zone) for record in _records(lines, len(names))]
 
 
-def _printed(command: list[str], zone: dt.tzinfo) -> str:
+def _printed(command: list[str], zone: dt.tzinfo, seconds: float = ANSWER_SECONDS) -> str:
     options = ["--parsable2", f"--delimiter={SEPARATOR}", f"--format={','.join(FIELDS)}"]
     environment = {"SLURM_TIME_FORMAT": "%s", "TZ": str(zone)}
     try:
-        output = asyncio.run(Commands().run([*command, *options], key="sacct", seconds=ANSWER_SECONDS, environment=environment))
+        output = asyncio.run(Commands().run([*command, *options], key="sacct", seconds=seconds, environment=environment))
     except TokiodError as error:
         raise SacctFailed(f"{error}; site.sacct in the configuration holds how sacct is run") from error
     if output.code:

@@ -12,7 +12,7 @@ from tokiod.cli.common.fast_exit import at_once
 
 COMMANDS = (
     "archive", "backfill", "badost", "completion", "export", "fetch", "gaps", "health", "job", "ls", "nodes", "once", "ping", "plot",
-    "reload", "report", "seal", "sinks", "stages", "status", "summarize", "tail", "umami", "verify",
+    "reload", "report", "seal", "sinks", "stages", "status", "summarize", "tail", "top", "umami", "verify",
 )  # fmt: skip
 
 

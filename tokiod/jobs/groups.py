@@ -78,21 +78,21 @@ class Groups:
 
 def grouped(series: Series, by: Literal["job", "user"], users: Users) -> Groups:
     """Return the sums of jobs, or of users."""
-    parts = shown(series.jobs, users)
-    labels = [(("", one["user"], "", "") if by == "user" else _label(one)) for one in parts]
+    used, key = np.unique(series.job, return_inverse=True)
+    parts = shown(series.jobs[used], users)
+    labels = [("", one["user"], "", "") if by == "user" else _label(one) for one in parts]
     names = sorted(set(labels))
     number = {label: i for i, label in enumerate(names)}
     of_key = np.array([number[label] for label in labels], np.int64)
-    place, n = of_key[series.job], len(names)
+    place, n, width = of_key[key], len(names), len(series.targets) + 1
     since, until = np.full(n, np.iinfo(np.int64).max), np.zeros(n, np.int64)
     np.minimum.at(since, place, series.since)
     np.maximum.at(until, place, series.until)
-    used = np.unique(series.job)
     return Groups(
         names,
-        _distinct(of_key[used], [parts[key]["node"] for key in used.tolist()], n),
-        np.bincount(np.unique(place * (len(series.targets) + 1) + series.target) // (len(series.targets) + 1), minlength=n),
-        _distinct(of_key[used], [parts[key]["job"] for key in used.tolist()], n),
+        _distinct(of_key, [one["node"] for one in parts], n),
+        np.bincount(np.unique(place * width + series.target) // width, minlength=n),
+        _distinct(of_key, [one["job"] for one in parts], n),
         since,
         until,
         {name: _added(place, values, n) for name, values in series.counts.items()},

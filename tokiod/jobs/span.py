@@ -99,6 +99,11 @@ class Series:
     def __len__(self) -> int:
         return len(self.job)
 
+    def where(self, kept: NDArray[np.bool_]) -> Series:
+        """Return some of the pairs. kept: bool[n]."""
+        fixed = self.job[kept], self.target[kept], self.since[kept], self.until[kept]
+        return Series(self.jobs, self.targets, *fixed, {name: values[kept] for name, values in self.counts.items()})
+
 
 def span_rows(days: Days, start: int, end: int, wanted: Wanted | None = None) -> SpanRows:
     """Return the rows of [start, end), and what was done up to each. Raises OSError, NotAJobTable."""

@@ -1,0 +1,104 @@
+"""The list of the largest is that of plain dictionaries, by anything that jobs do, for jobs and for users."""
+
+from collections import Counter, defaultdict
+
+import pytest
+from job_days import DAY, JobDays, polled, random_day
+
+from tokiod.analysis.top import METADATA, SUMS, NoSuchOperation, NoSuchTarget, top
+from tokiod.jobs.groups import column_of
+from tokiod.jobs.span import Days
+from tokiod.reader.span import Span
+from tokiod.window_data import job_key, job_parts
+
+OST, MDT = b"fs-OST0000", b"fs-MDT0000"
+
+
+@pytest.fixture
+def made(tmp_path):
+    return JobDays(tmp_path / "jobs", window=600)
+
+
+def found(made, by, start=DAY, end=DAY + 120, users="names", **given):
+    return top(Days((made.root,), "fs"), Span(start, end), by, users, **given)
+
+
+def amount(by, target, counts):
+    if by == METADATA:
+        return sum(n for name, n in counts.items() if name.endswith(".samples") and b"-MDT" in target)
+    return sum(counts.get(name, 0) for name in SUMS.get(by, (column_of(by),)))
+
+
+@pytest.mark.parametrize("by", ["bytes", "read", "write", "reads", "open", METADATA])
+def test_rates_shares_and_targets_are_those_of_the_rows(made, by):
+    rows = random_day(11, DAY + 3600, 0.6, targets=4)
+    for row in rows:
+        row["target"] = row["target"].replace(b"OST0003", b"MDT0000")
+    made.store(*rows, DAY + 3000, DAY + 3600)
+    start, end = DAY + 3540, DAY + 6000  # all counts began in it, so rates are exact
+    whole, of_targets, others = Counter(), defaultdict(Counter), defaultdict(Counter)
+    for (key, target), counts in made.done(start, end).items():
+        label = job_parts(key)["job"], job_parts(key)["user"]
+        whole[label] += amount(by, target, counts)
+        of_targets[label][target.decode()] += amount(by, target, counts)
+        others[label].update({"open": counts.get("open.samples", 0), "write": counts.get("write_bytes.sum", 0)})
+    result = found(made, by, start, end)
+    assert {(one.job, one.user): pytest.approx(one.rate * 2460) for one in result.lines} == {k: n for k, n in whole.items() if n}
+    assert [one.rate for one in result.lines] == sorted((one.rate for one in result.lines), reverse=True)
+    assert sum(one.share for one in result.lines) == pytest.approx(1)
+    for one in result.lines:
+        assert {target.target for target in one.busiest} == {t for t, n in of_targets[one.job, one.user].items() if n}
+        assert one.write_bytes * 2460 == pytest.approx(others[one.job, one.user]["write"])
+    users = Counter()
+    for (_, user), n in whole.items():
+        users[user] += n
+    assert {one.user: pytest.approx(one.rate * 2460) for one in found(made, by, start, end, of="user").lines} == users
+
+
+def test_a_planted_offender_is_first_and_the_limit_counts_the_others(made):
+    made.store(
+        *(polled(DAY + 65, MDT, job_key(str(n), "1000", None, "n1"), DAY + 1, {"open.samples": n}) for n in range(1, 40)),
+        *(polled(DAY + 65, MDT, job_key("99", "7", None, f"n{n}", f"{n}"), DAY + 1, {"open.samples": 60_000}) for n in range(4)),
+    )
+    result = found(made, "open", limit=3)
+    assert [(one.job, one.user, one.nodes, one.rate) for one in result.lines[:2]] == [("99", "7", 4, 2000.0), ("39", "1000", 1, 39 / 120)]
+    assert (len(result.lines), result.left_off, result.units) == (3, 37, "operations/s")
+    assert result.lines[0].share == pytest.approx(240_000 / (240_000 + 780))
+    assert result.lines[0].rates == {"open": 2000.0}
+
+
+def test_one_target_is_chosen_by_its_name_or_a_pattern(made):
+    key, other = job_key("1", "1000"), job_key("2", "1000")
+    made.store(
+        polled(DAY + 5, OST, key, DAY + 1, {"write_bytes.sum": 1200}),
+        polled(DAY + 5, MDT, other, DAY + 1, {"open.samples": 240}),
+    )
+    assert [one.job for one in found(made, METADATA, targets="MDT0000").lines] == ["2"]
+    assert [one.job for one in found(made, "bytes", targets="fs-OST*").lines] == ["1"]
+    assert found(made, "bytes", targets="fs-MDT*").lines == []
+    with pytest.raises(NoSuchTarget, match=r"no target of the span matches 'OST9999'; it has fs-MDT0000, fs-OST0000"):
+        found(made, "bytes", targets="OST9999")
+
+
+def test_an_unknown_operation_names_the_known_ones(made):
+    made.store(polled(DAY + 5, MDT, job_key("1"), DAY + 1, {"open.samples": 1, "mkdir.samples": 1}))
+    with pytest.raises(NoSuchOperation, match="no job has counts of 'opne' in the span, did you mean open"):
+        found(made, "opne")
+    assert found(made, "opne", DAY + 3600, DAY + 3660).lines == []
+
+
+def test_what_no_scheduler_started_is_known_by_command_and_user_or_by_its_hash(made):
+    rows = [
+        polled(DAY + 5, OST, job_key("", "1000", "cp", None, "aa"), DAY + 1, {"write_bytes.sum": 3}),
+        polled(DAY + 5, OST, job_key("", "1000", "rsync", None, "bb"), DAY + 1, {"write_bytes.sum": 2}),
+        polled(DAY + 5, OST, job_key("", "", "", None, "cc"), DAY + 1, {"write_bytes.sum": 1}),
+    ]
+    made.store(*rows)
+    assert [(one.command, one.user, one.id) for one in found(made, "write").lines] == [
+        ("cp", "1000", ""),
+        ("rsync", "1000", ""),
+        ("", "", "cc"),
+    ]
+    assert [(one.command, one.user, one.id) for one in found(made, "write", users="no").lines] == [
+        ("", "", name) for name in ("aa", "bb", "cc")
+    ]

@@ -1,0 +1,215 @@
+"""Which jobs or users load a file system: rates of a span, the largest first, from the job table."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from tokiod.errors import TokiodError, nearest
+from tokiod.jobs.groups import column_of, figure_of, grouped
+from tokiod.jobs.span import series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Literal
+
+    from numpy.typing import NDArray
+
+    from tokiod.jobs.groups import Groups
+    from tokiod.jobs.identity import Users
+    from tokiod.jobs.span import Days, Series
+    from tokiod.reader.span import Span
+
+SUMS = {"bytes": ("read_bytes.sum", "write_bytes.sum"), "read": ("read_bytes.sum",), "write": ("write_bytes.sum",)}
+"""What `by` may name besides operations, as columns of the job table."""
+METADATA = "metadata"
+"""What `by` may name for all operations of metadata targets together."""
+UNITS = {"bytes": "bytes/s", "read": "bytes/s", "write": "bytes/s"}
+MAX_TARGETS = 5
+"""That a line names."""
+_MDT = b"-MDT"
+
+
+class TopTarget(msgspec.Struct, frozen=True):
+    """A target that a job loads. share: of what the job did in the span, by what the list is sorted by."""
+
+    target: str
+    share: float
+
+
+class TopLine(msgspec.Struct, frozen=True):
+    """A job, or a user. rates: per second, by the names of operations, with read_bytes and write_bytes; those that are zero are left out.
+
+    job, user, command, id: "" where job ids don't name it, or the site does not show it; id is a hash, of those that nothing else names;
+    name: of the job, and account: of the user, as the scheduler or this machine has them; jobs, nodes, targets: how many; nodes: 0 where
+    job ids name none.
+    rate: what the list is sorted by, per second; share: of all jobs together; targets: where it did that; busiest: up to five of
+    them.
+    """
+
+    job: str
+    user: str
+    command: str
+    id: str
+    jobs: int
+    nodes: int
+    targets: int
+    rate: float
+    share: float
+    read_bytes: float
+    write_bytes: float
+    metadata: float
+    rates: dict[str, float]
+    busiest: list[TopTarget]
+    name: str = ""
+    account: str = ""
+
+
+class Top(msgspec.Struct, frozen=True):
+    """The jobs or users of a system in [start, end), UTC epoch seconds. newest: the end of the newest window of the job table.
+
+    by, units: of rate; total: rate of all; read_bytes, write_bytes, metadata: per second, of all; lines: the largest ones; left_off:
+    how many more have a rate; note: what is missing of it, "" if nothing is.
+    """
+
+    system: str
+    start: int
+    end: int
+    newest: int
+    by: str
+    units: str
+    total: float
+    read_bytes: float
+    write_bytes: float
+    metadata: float
+    lines: list[TopLine]
+    left_off: int
+    note: str = ""
+
+
+class NoSuchOperation(TokiodError, LookupError):  # noqa: N818 - a state, not a fault
+    """Jobs have no operation of this name in a span."""
+
+
+class NoSuchTarget(TokiodError, LookupError):  # noqa: N818 - a state, not a fault
+    """No target of a span matches a pattern."""
+
+
+def top(  # noqa: PLR0913 - what a list is made of
+    days: Days, span: Span, by: str, users: Users, *, of: Literal["job", "user"] = "job", limit: int = 20, targets: str = ""
+) -> Top:
+    """Return the jobs, or users, with the largest rates. by: a key of SUMS, METADATA or an operation; targets: a pattern of their names.
+
+    What was done before the span, but became known in it, is left out as far as that can be estimated (series with spread). Raises
+    NoSuchOperation, NoSuchTarget, OSError, NotAJobTable.
+    """
+    found = series(days, span.start, span.end, spread=True)
+    if targets:
+        found = _of_targets(found, targets)
+    ranking = _Ranking(found, grouped(found, of, users), by, span.end - span.start)
+    order = ranking.order
+    return Top(
+        system=days.system,
+        start=span.start,
+        end=span.end,
+        newest=days.newest() or 0,
+        by=by,
+        units=UNITS.get(by, "operations/s"),
+        total=ranking.total,
+        read_bytes=ranking.rate_of("read"),
+        write_bytes=ranking.rate_of("write"),
+        metadata=ranking.rate_of(METADATA),
+        lines=[ranking.line(i) for i in order[:limit]],
+        left_off=max(0, len(order) - limit),
+    )
+
+
+class _Ranking:
+    """Groups by their rates."""
+
+    def __init__(self, found: Series, groups: Groups, by: str, seconds: int) -> None:
+        self._found, self._groups, self._seconds = found, groups, seconds
+        self._amounts = _amounts(found, by)
+        self._rates = self._of_groups(self._amounts)
+        self._metadata = self._of_groups(_amounts(found, METADATA))
+        self.total = float(self._rates.sum())
+
+    @property
+    def order(self) -> list[int]:
+        """The groups that have a rate, the largest first."""
+        order = np.argsort(-self._rates, kind="stable")
+        return [int(i) for i in order[self._rates[order] > 0]]
+
+    def rate_of(self, by: str) -> float:
+        """Return the rate of all groups together."""
+        return float(_amounts(self._found, by).sum()) / self._seconds
+
+    def line(self, i: int) -> TopLine:
+        """Return the line of a group."""
+        groups, rate = self._groups, float(self._rates[i])
+        by_name = {figure_of(name): float(values[i]) / self._seconds for name, values in groups.counts.items() if values[i]}
+        job, user, command, identity = groups.names[i]
+        targets, busiest = self._targets(i)
+        return TopLine(
+            job=job,
+            user=user,
+            command=command,
+            id=identity,
+            jobs=int(groups.jobs[i]),
+            nodes=int(groups.nodes[i]),
+            targets=targets,
+            rate=rate,
+            share=rate / self.total,
+            read_bytes=by_name.pop("read_bytes", 0.0),
+            write_bytes=by_name.pop("write_bytes", 0.0),
+            metadata=float(self._metadata[i]),
+            rates=dict(sorted(by_name.items())),
+            busiest=busiest,
+        )
+
+    def _targets(self, i: int) -> tuple[int, list[TopTarget]]:
+        chosen, names = self._groups.place == i, self._found.targets
+        of_targets = np.bincount(self._found.target[chosen], self._amounts[chosen], len(names))
+        count, whole = int(np.count_nonzero(of_targets > 0)), of_targets.sum()
+        order = np.argsort(-of_targets, kind="stable")[: min(MAX_TARGETS, count)]
+        return count, [TopTarget(names[place].decode("ascii"), float(of_targets[place] / whole)) for place in order]
+
+    def _of_groups(self, amounts: NDArray[np.float64]) -> NDArray[Any]:
+        return np.bincount(self._groups.place, amounts, len(self._groups.names)) / self._seconds
+
+
+def _of_targets(found: Series, pattern: str) -> Series:
+    names = [name.decode("ascii") for name in found.targets.tolist()]
+    matching = np.array([fnmatch.fnmatchcase(name, pattern) or name.rpartition("-")[2] == pattern for name in names], bool)
+    if not matching.any():
+        raise NoSuchTarget(f"no target of the span matches {pattern!r}; it has {', '.join(names[:20]) or 'none'}")
+    return found.where(matching[found.target])
+
+
+def _amounts(found: Series, by: str) -> NDArray[np.float64]:
+    """Return f8[series] of what a list is sorted by. Raises NoSuchOperation."""
+    whole = np.zeros(len(found))
+    if by == METADATA:
+        is_mdt = np.array([_MDT in name for name in found.targets.tolist()], bool)
+        columns = [name for name in found.counts if name.endswith(".samples")]
+        return _added((np.where(is_mdt[found.target], found.counts[name], 0) for name in columns), whole)
+    columns = [*(SUMS.get(by) or (column_of(by),))]
+    if by not in SUMS and len(found) and columns[0] not in found.counts:
+        known = operations(found.counts)
+        similar = nearest(by, known) or f"; known: {', '.join(known)}"
+        raise NoSuchOperation(f"no job has counts of {by!r} in the span{similar}")
+    return _added((found.counts[name] for name in columns if name in found.counts), whole)
+
+
+def _added(found: Iterable[NDArray[Any]], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    for values in found:
+        whole += values
+    return whole
+
+
+def operations(columns: Iterable[str]) -> list[str]:
+    """Return what a list may be sorted by, where the table has these columns."""
+    return [*SUMS, METADATA, *sorted(figure_of(name) for name in columns if name.endswith(".samples"))]

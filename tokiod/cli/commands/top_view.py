@@ -1,0 +1,67 @@
+"""The table of `tokioctl top`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from tokiod.analysis.top import METADATA, SUMS
+from tokiod.cli.common.tables import line, table
+from tokiod.reports.quantities import Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from tokiod.analysis.top import Top, TopLine
+
+BYTES, OPERATIONS = Quantity("B/s", 1.0), Quantity("/s", 1.0)
+NAMED_TARGETS = 3
+RIGHT = {"jobs", "nodes", "read", "written", METADATA, "share"}
+
+
+def parts(found: Top, label: str, zone: dt.tzinfo) -> Iterator[RenderableType]:
+    """Yield a heading, the table, and what is missing. label: the system's name; zone: of times."""
+    start, end = (dt.datetime.fromtimestamp(time, zone) for time in (found.start, found.end))
+    until = f"{end:%H:%M:%S %Z}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S %Z}"
+    rates = f"read {BYTES.text(found.read_bytes)}, written {BYTES.text(found.write_bytes)}, metadata {OPERATIONS.text(found.metadata)}"
+    yield line(f"{label}, {start:%Y-%m-%d %H:%M:%S} to {until}: {rates}", "bold")
+    if found.lines:
+        yield _table(found)
+        left = f", {found.left_off} more are not shown" if found.left_off else ""
+        yield line(f"by {found.by}{left}")
+    else:
+        yield line(f"no job has done anything by {found.by} in this time")
+    if found.note:
+        yield line(found.note, "yellow")
+
+
+def _table(found: Top) -> RenderableType:
+    of_users = not any(one.job or one.command or one.id for one in found.lines)
+    who = ("user", "jobs") if of_users else ("job", "user", "name")
+    own = () if found.by in {*SUMS, METADATA} else (found.by,)
+    made = table(
+        *who, "nodes", "read", "written", METADATA, *own, "share", "targets",
+        right=RIGHT | set(own), folded={"targets"}, spare=("nodes", "name", METADATA),
+    )  # fmt: skip
+    for one in found.lines:
+        rates = (BYTES.text(one.read_bytes), BYTES.text(one.write_bytes), OPERATIONS.text(one.metadata))
+        more = (OPERATIONS.text(one.rate),) if own else ()
+        names = (_user(one), str(one.jobs)) if of_users else (_job(one), _user(one), one.name)
+        made.add_row(*names, str(one.nodes or "-"), *rates, *more, f"{100 * one.share:.1f} %", _targets(one))
+    return made
+
+
+def _job(one: TopLine) -> str:
+    return one.job or (f"{one.command} (no job)" if one.command else f"#{one.id}" if one.id else "(no job)")
+
+
+def _user(one: TopLine) -> str:
+    return one.account or one.user or "-"
+
+
+def _targets(one: TopLine) -> str:
+    named = one.busiest[:NAMED_TARGETS]
+    texts = [f"{target.target.rpartition('-')[2]} {100 * target.share:.0f} %" for target in named]
+    return ", ".join([*texts, f"{one.targets - len(named)} more"] if one.targets > len(named) else texts)
