@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from tokiod.path_template import jobs_of
 from tokiod.reader.completeness import completeness
 from tokiod.reader.derived import derivable, recipes
 from tokiod.reader.errors import NoData, NoSuchDataset
@@ -206,10 +205,7 @@ class Archive:
         return totals(self._days(), self.span, by, users, zone)
 
     def _days(self) -> Days:
-        from tokiod.jobs.span import Days  # noqa: PLC0415 - as above
-
-        templates = () if self._templates is None else self._templates.templates
-        return Days(tuple(map(jobs_of, templates)), self.system)
+        return (self._templates or Templates(())).jobs(self.system)
 
     def missing(self, dataset: str) -> Table:
         """Return which cells of a dataset are missing: a table of bools. Raises as array()."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tokiod.errors import NoPermission
-from tokiod.path_template import files_of, fill, systems_of
+from tokiod.jobs.span import Days
+from tokiod.path_template import files_of, fill, jobs_of, systems_of
 from tokiod.reader.errors import NoSuchSystem
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ class Templates:
             if known and system not in known:
                 raise NoSuchSystem(system, known, self.templates)
         return list(found)
+
+    def jobs(self, system: str) -> Days:
+        """Return the job table of a system."""
+        return Days(tuple(map(jobs_of, self.templates)), system)
 
     def days(self, system: str) -> tuple[dt.date, dt.date] | None:
         """Return the first and the last site day of which a system has a file, None without one, or where a file may be of several days."""

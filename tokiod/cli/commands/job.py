@@ -12,6 +12,7 @@ import click
 from tokiod.analysis.concurrent_jobs import KEYS as CONCURRENT_KEYS
 from tokiod.analysis.health import KEYS as HEALTH_KEYS
 from tokiod.analysis.job import OPERATIONS
+from tokiod.analysis.own_traffic import KEYS as OWN_KEYS
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_darshan, of_slurm, with_concurrent
 from tokiod.cli.commands.job_summaries import summaries
@@ -89,7 +90,8 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
 
     A job of Slurm by its JOBID (12, 12_3 of an array, 12.0 a step; sacct is run), any by --system, --start and --end, many by --csv, or by
     --darshan, which adds keys darshan_* and has a row for each system that the job has files on, by site.mounts. The keys are those of
-    pytokio's summarize_job; fs_sys_* are operations of all metadata targets together. Times are UTC epoch seconds.
+    pytokio's summarize_job; fs_sys_* are operations of all metadata targets together; job_* are what the job itself read, wrote and did,
+    where the job table has it. Times are UTC epoch seconds.
 
     With --csv the output is CSV (or JSON lines), in the order of the input. A job without data has a reason instead. Exit 0 all jobs have
     data, 1 a job has none, 2 failed.
@@ -102,13 +104,15 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
     if given["concurrent"]:
         site = SiteConfig() if config is None else config.site
         jobs = with_concurrent(jobs, None if given["csv_path"] is not None else site, zone, now)
+    files = Templates(templates if config is None else config.templates)
     found = summaries(
         jobs,
-        Templates(templates if config is None else config.templates),
+        files,
         None if config is None else Calendar(config.timezone),
         with_health=given["ost"],
     )
-    more = (*(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))
+    has_own = any(files.jobs(system).dates() for system in {job.system for job in jobs} if system)
+    more = (*(OWN_KEYS if has_own else ()), *(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))
     sys.exit(_print(found, len(jobs), {} if config is None else config.site.names, form=_form(given), more=more))
 
 
@@ -180,9 +184,16 @@ def _show(row: dict[str, Value], names: Mapping[str, str]) -> None:
 def _table(row: dict[str, Value], names: Mapping[str, str]) -> Table:
     from tokiod.cli.common.tables import table  # noqa: PLC0415 - as above
 
-    shown = table("key", "value", right={"value"})
+    has_own = any(key in row for key in OWN_KEYS)
+    shown = table("key", "value", *(["of the job"] if has_own else []), right={"value", "of the job"})
     for key, value in row.items():
-        shown.add_row(key, names.get(str(value), str(value)) if key == "_file_system" else _text(value))
+        own = key.replace("fs_", "job_", 1) if key.startswith("fs_") else ""
+        if key in OWN_KEYS and key.replace("job_", "fs_", 1) in row:
+            continue  # next to that of the system
+        texts = [names.get(str(value), str(value)) if key == "_file_system" else _text(value)]
+        if has_own:
+            texts = ["", texts[0]] if key in OWN_KEYS else [*texts, _text(row[own]) if own in row else ""]
+        shown.add_row(key, *texts)
     return shown
 
 

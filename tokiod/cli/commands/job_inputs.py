@@ -30,13 +30,17 @@ FACTS = ("_job_name", "_job_user", "_job_state", "_job_nodes", "_job_nodelist")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: [start, end) in epoch seconds on a system. reason: why it can't be looked up, "" if it can; facts: by FACTS."""
+    """A job: [start, end) in epoch seconds on a system. reason: why it can't be looked up, "" if it can; facts: by FACTS.
+
+    number: in the job table, where it is not jobid: each task of an array has its own.
+    """
 
     jobid: str
     system: str
     span: Span | None
     reason: str = ""
     facts: dict[str, Value] = field(default_factory=dict)
+    number: str = ""
 
 
 def of_slurm(jobid: str, site: SiteConfig, system: str | None, only: str | None, zone: dt.tzinfo, now: float) -> list[Job]:
@@ -107,7 +111,7 @@ def _of_slurm(one: SlurmJob, system: str | None, now: float) -> Job:
     elif (end := int(now) if one.end is None else one.end) <= one.start:
         reason = f"job {one.jobid} ended in the second in which it started"
     else:
-        return Job(one.jobid, system, Span(one.start, end), facts=facts)
+        return Job(one.jobid, system, Span(one.start, end), facts=facts, number=one.raw_id.partition(".")[0])
     return Job(one.jobid, system or "", None, reason, facts)
 
 

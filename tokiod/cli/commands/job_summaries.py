@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tokiod.analysis.health import NoFullness, health, health_keys, needed
 from tokiod.analysis.job import summarize_job
+from tokiod.analysis.own_traffic import own_traffic
 from tokiod.cli.common.base import Failed
 from tokiod.errors import TokiodError
 from tokiod.reader.archive import Archive
@@ -66,6 +67,8 @@ class _Summarizer:
         try:
             paths = self._templates.paths(job.system, job.span, self._calendar)
             found: dict[str, Value] = dict(summarize_job(Archive(job.system, job.span, paths, parts=self._parts)))
+            if job.jobid:
+                found |= own_traffic(self._templates.jobs(job.system), job.number or job.jobid, job.span, found)
             if self._with_health:
                 found |= _health(job.system, job.span.start, self._templates, self._calendar, self._parts)
         except (TokiodError, OSError) as error:

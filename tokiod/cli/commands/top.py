@@ -20,8 +20,7 @@ from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.jobs.span import Days
-from tokiod.path_template import jobs_of
+from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.times import iso
 from tokiod.window_data import JOB_TABLE
@@ -109,7 +108,7 @@ class _Reading:
         self.system = system
         self._config, self._zone, self._clock, self._given = config, zone, clock, given
         self._sources = [one for one in config.source if one.system == system and JOB_TABLE in one.tables]
-        self._days = Days(tuple(map(jobs_of, config.templates)), system)
+        self._days = Templates(config.templates).jobs(system)
         self._window = max((int(one.window) for one in self._sources), default=WINDOW_SECONDS)
         self._scheduler = _Scheduler(config, zone)
         if system not in config.systems:
