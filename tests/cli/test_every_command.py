@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from job_days import JobDays, polled
 
 from docs.generate.cli import commands
 from docs.generate.json_schemas import PRINTED
@@ -28,7 +29,7 @@ from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Window
-from tokiod.window_data import WindowMeta
+from tokiod.window_data import WindowMeta, job_key
 
 START = lmt_database.START
 CONFIG = """\
@@ -78,6 +79,7 @@ CALLS = {
     "tokioctl stages": [],
     "tokioctl status": [],
     "tokioctl summarize": [f"fs:{DAY}"],
+    "tokioctl top": ["fs"],
     "tokioctl umami": ["--csv", "{directory}/jobs.csv"],
     "tokioctl verify": ["one", f"{DAY}T00:00:00", f"{DAY}T00:02:00"],
 }  # fmt: skip
@@ -111,6 +113,8 @@ def directory(tmp_path):
     create(tmp_path / "tts" / DAY / "fs.hdf5", spec, created=START)
     with stages.recording(tmp_path / "feed.stages", tmp_path, "writer"):
         stages.Rewriting("made", FileSlot("fs", tmp_path / "fs.hdf5", START, START + 86400)).end()
+    row = polled(START + 5, b"fs-OST0000", job_key("7", "1000"), START, {"write_bytes.sum": 600})
+    JobDays(tmp_path / "tts" / "jobs", zone="America/Los_Angeles").store(row)
     (tmp_path / "jobs.csv").write_text(f"jobid,start,end,system\n7,{START},{START + 60},fs\n")
     fullness = {name: MatrixSpec(("fs-OST0000",), counter=False) for name in ("fullness/bytes", "fullness/bytestotal")}
     create(tmp_path / "full.hdf5", FileSpec(START, START + 86400, {"fullness": GroupSpec(300, "lustre")}, fullness), created=START)

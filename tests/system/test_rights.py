@@ -39,7 +39,8 @@ def cells(state):
 @pytest.fixture(scope="module")
 def site():
     need_users()
-    with open_directory() as directory, UserSite(directory, with_hub(directory)).running() as made:
+    with open_directory() as directory, UserSite(directory, with_hub(directory) + with_jobs(directory)).running() as made:
+        wait_for(lambda: [*directory.rglob("*.jobs")], 60, "no window of the job table")
         jobs = directory / "jobs.csv"
         jobs.write_text(f"jobid,start,end,system\n7,{SPAN[0]},{SPAN[1]},one\n")
         jobs.chmod(0o644)
@@ -71,6 +72,30 @@ def with_hub(directory):
     secret = directory / "hub.key_secret"
     os.chown(secret, SERVICE, READERS)
     return HUB.format(directory, free_port())
+
+
+JOBS = """\
+[[source]]
+name = "one-jobs"
+kind = "lustre_jobstats"
+system = "one"
+servers = ["oss1"]
+lctl = ["{0}/lctl"]
+window = "10s"
+command_timeout = "5s"
+"""
+LCTL = """\
+#!/bin/sh
+printf 'obdfilter.fs-OST0000.job_stats=\\njob_stats:\\n- job_id: 7\\n  snapshot_time: %d\\n' "$(date +%s)"
+printf '  write_bytes: { samples: %d, unit: bytes, min: 1, max: 1, sum: %d }\\n' "$(date +%s)" "$(date +%s)"
+"""
+
+
+def with_jobs(directory):
+    """Make an lctl that prints job_stats, and return the section of a source."""
+    (directory / "lctl").write_text(LCTL)
+    (directory / "lctl").chmod(0o755)
+    return JOBS
 
 
 @pytest.fixture
@@ -105,6 +130,7 @@ def arguments(site, user, command):
         "sinks": ["files", "--from", "yesterday"] if rest else [],
         "summarize": ["one:2018-01-28"],
         "tail": ["--since", "5m"],
+        "top": ["one"],
         "umami": ["--csv", site.directory / "jobs.csv"],
         "verify": ["one-lmt", *SPAN],
     }
