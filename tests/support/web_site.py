@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager, suppress
 
 import msgspec
 import numpy as np
+from job_days import JobDays, polled
 from waiting import wait_for
 
 from tokiod.config import load as configuration
@@ -28,7 +29,7 @@ from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Window
-from tokiod.window_data import WindowMeta
+from tokiod.window_data import WindowMeta, job_key
 
 START, STEP, ROWS = 1_517_184_000, 5, 240
 NOW = START + ROWS * STEP + 20
@@ -120,10 +121,10 @@ class WebProcess:
 class WebSite(WebProcess):
     """The archive of a directory."""
 
-    def __init__(self, directory, port=None):
+    def __init__(self, directory, port=None, sections=""):
         self.directory = directory
         super().__init__(directory / "tokiod.toml", directory / "http" if port is None else port, directory / "log")
-        self.path.write_text(CONFIG.format(directory, self.socket if port is None else f"127.0.0.1:{port}"))
+        self.path.write_text(CONFIG.format(directory, self.socket if port is None else f"127.0.0.1:{port}") + sections)
         self.config = configuration.load(self.path)
         self.file = directory / "tts" / DAY / "fs.hdf5"
         self.file.parent.mkdir(parents=True)
@@ -138,6 +139,22 @@ class WebSite(WebProcess):
             self.store(ledger, FAILED[1], ROWS)
             ledger.lost("one", window(*LOST), "NoData", "the source deleted it", NOW)
             ledger.failed("one", window(*FAILED), "Transient", "no answer", 3, NOW + 60, NOW)
+
+    def store_jobs(self, window=60):
+        """Store what some jobs did: one that has a markup as its id, one on two nodes, a process without a job."""
+        jobs = JobDays(self.config.archive.jobs, window=window)
+        ost, mdt = b"fs-OST0000", b"fs-MDT0002"
+        jobs.store(
+            START,
+            *(
+                polled(START + 65, ost, job_key("4711", "1000", None, f"n{n}", f"a{n}"), START + 1, {"write_bytes.sum": 6 << 40})
+                for n in (1, 2)
+            ),
+            polled(START + 66, mdt, job_key("4711", "1000", None, "n1", "a1"), START + 1, {"open.samples": 12, "close.samples": 12}),
+            polled(START + 66, mdt, job_key(EVIL, "1001", None, None, "b"), START + 2, {"open.samples": 6000, "mkdir.samples": 9}),
+            polled(START + 66, ost, job_key("", "1001", "rsync", None, "c"), START + 3, {"read_bytes.sum": 1 << 40}),
+        )
+        return jobs
 
     def store(self, ledger, first, last):
         ledger.store([StoredEntry(WindowMeta("one", "lmt", "fs", window(first, last)), 10)], START + last * STEP)

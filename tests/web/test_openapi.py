@@ -29,6 +29,10 @@ REQUESTS = {
     "column": [*COLUMNS, "no", ""],
     "across": ["max", "min", ""],
     "source": ["one", "no", ""],
+    "by": ["bytes", "open", "opne", "read write", ""],
+    "of": ["job", "user", "target", ""],
+    "target": ["MDT0002", "fs-*", "no", ""],
+    "limit": ["1", "500", "501", "x", ""],
     "other": ["1"],
 }
 
@@ -36,6 +40,7 @@ REQUESTS = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     made = WebSite(tmp_path_factory.mktemp("openapi"))
+    made.store_jobs()
     with made.served():
         yield made
 

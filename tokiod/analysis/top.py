@@ -47,7 +47,7 @@ class TopLine(msgspec.Struct, frozen=True):
     name: of the job, and account: of the user, as the scheduler or this machine has them; jobs, nodes, targets: how many; nodes: 0 where
     job ids name none.
     rate: what the list is sorted by, per second; share: of all jobs together; targets: where it did that; busiest: up to five of
-    them.
+    them. since, until: UTC epoch seconds, from when to when the counts are; since may be before the span.
     """
 
     job: str
@@ -64,6 +64,8 @@ class TopLine(msgspec.Struct, frozen=True):
     metadata: float
     rates: dict[str, float]
     busiest: list[TopTarget]
+    since: int
+    until: int
     name: str = ""
     account: str = ""
 
@@ -72,7 +74,7 @@ class Top(msgspec.Struct, frozen=True):
     """The jobs or users of a system in [start, end), UTC epoch seconds. newest: the end of the newest window of the job table.
 
     by, units: of rate; total: rate of all; read_bytes, write_bytes, metadata: per second, of all; lines: the largest ones; left_off:
-    how many more have a rate; note: what is missing of it, "" if nothing is.
+    how many more have a rate; known: what a list may be sorted by; note: what is missing of it, "" if nothing is.
     """
 
     system: str
@@ -87,6 +89,7 @@ class Top(msgspec.Struct, frozen=True):
     metadata: float
     lines: list[TopLine]
     left_off: int
+    known: list[str]
     note: str = ""
 
 
@@ -124,6 +127,7 @@ def top(  # noqa: PLR0913 - what a list is made of
         metadata=ranking.rate_of(METADATA),
         lines=[ranking.line(i) for i in order[:limit]],
         left_off=max(0, len(order) - limit),
+        known=operations(found.counts),
     )
 
 
@@ -168,6 +172,8 @@ class _Ranking:
             metadata=float(self._metadata[i]),
             rates=dict(sorted(by_name.items())),
             busiest=busiest,
+            since=int(groups.since[i]),
+            until=int(groups.until[i]),
         )
 
     def _targets(self, i: int) -> tuple[int, list[TopTarget]]:

@@ -49,6 +49,20 @@ class JobsConfig(msgspec.Struct, kw_only=True, frozen=True):
             effect="reload",
         ),
     ] = DurationOrNever(90 * 86400)
+    users_in: Annotated[
+        tuple[Literal["page", "export"], ...],
+        option(
+            "Where users and commands are shown besides the commands of those who may read the files: on the page and in the API of "
+            "`tokiod web`, and in what `tokioctl export` writes.",
+            '["page", "export"]',
+            values='any of "page" and "export"',
+            effect="reload of tokiod web; at once for commands",
+        ),
+    ] = ()
+
+    def users_of(self, place: Literal["page", "export"]) -> Literal["names", "hashed", "no"]:
+        """Return what is shown of users in a place."""
+        return self.users if place in self.users_in else "no"
 
 
 def faults(jobs: JobsConfig) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tokiod.web import query, refusal
+from tokiod.web.job_lists import JobList
 from tokiod.web.recorded_stages import StageList
 from tokiod.web.views import DayList, GapList, Line, Point, Systems
 
@@ -97,6 +98,23 @@ OPERATIONS = (
         query.STAGES,
         (*_READ, refusal.UNKNOWN_SOURCE),
         StageList,
+    ),
+    Operation(
+        "/api/v1/jobs",
+        "jobs",
+        "The jobs or users with the largest rates in a span, from the job table, as in `tokioctl top --json`.",
+        query.JOBS,
+        (
+            *_SPAN,
+            refusal.UNKNOWN_SYSTEM,
+            refusal.NO_JOB_TABLE,
+            refusal.NO_DATA,
+            refusal.UNKNOWN_OPERATION,
+            refusal.UNKNOWN_TARGET,
+            refusal.TOO_MANY_ROWS,
+            refusal.USERS_NOT_SHOWN,
+        ),
+        JobList,
     ),
     Operation(
         "/api/v1/events",

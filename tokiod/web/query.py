@@ -117,12 +117,26 @@ SLOWEST = Parameter(
     "20",
     200,
 )
+BY = Parameter(
+    "by",
+    "What jobs are sorted by: bytes, read, write, metadata, or an operation as Lustre names it.",
+    "[a-z_]{1,40}",
+    "a word such as write or open",
+    "write",
+    "bytes",
+)
+OF = Parameter("of", "A line for each job, or for each user where the site shows users.", "job|user", "job or user", "job", default="job")
+TARGET = Parameter(
+    "target", "Only what was done on this target, or on those that match a pattern.", _NAME, "a name or a pattern", "MDT0002", ""
+)
+LIMIT = Parameter("limit", "How many lines are in the answer.", "[0-9]{1,9}", "a whole number from 1 to 500", "50", "50", 500)
 
 PICTURE = (SYSTEM, DATASET, START, END, WIDTH, HOW)
 LINE = (SYSTEM, DATASETS, START, END, WIDTH, HOW, COLUMN, ACROSS)
 GAPS = (SOURCE, START, END)
 DAYS = (OF_SYSTEM, START, END)
 STAGES = (SOURCE, SINCE, SLOWEST)
+JOBS = (SYSTEM, START, END, BY, OF, TARGET, LIMIT)
 EVENTS = (OF_SYSTEM, OF_DATASET)
 
 

@@ -89,6 +89,7 @@ class WebServer:
             "gaps": self._json_of(self.views.gaps),
             "days": self._json_of(self.views.days),
             "stages": self._json_of(self.views.stages),
+            "jobs": self._json_of(self.views.jobs),
             "events": self._events,
             "document": partial(_document, openapi_document()),
             "health": self._healthz,

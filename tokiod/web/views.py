@@ -23,6 +23,7 @@ from tokiod.reports import gaps as gap_report
 from tokiod.reports import status as status_report
 from tokiod.tts.layout import is_counter
 from tokiod.web.absence import Absence
+from tokiod.web.job_lists import JobLists
 from tokiod.web.kept_answers import KeptAnswers
 from tokiod.web.matrix import Header, encoded, pictured, strips
 from tokiod.web.query import MAX_CELLS, MAX_LEDGER_SPAN_SECONDS, MAX_READ_CELLS, picture, since, span
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from msgspec import Raw
     from numpy.typing import NDArray
 
     from tokiod.clock import Clock
@@ -139,6 +141,7 @@ class Views:
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config, self._clock = config, clock
         self._parts, self._kept, self._stages = OpenParts(), KeptAnswers(KEPT_BYTES), RecordedStages()
+        self._jobs = JobLists()
 
     def now(self) -> float:
         """Return the time, in UTC epoch seconds."""
@@ -177,6 +180,11 @@ class Views:
         source = self._source(given, systems.keys())
         names = {source, systems[source]} if source else set()
         return self._stages.since(self.config.stages, names, since(given, self._stages.now()), int(given["slowest"]))
+
+    def jobs(self, given: Parameters) -> Raw:
+        """Return a JobList, encoded. Raises Refused, TokiodError, OSError."""
+        self._check_system(given["system"])
+        return self._jobs.of(self.config, given, self.now())
 
     def matrix(self, given: Parameters, known_tag: str) -> tuple[str, bytes | None]:
         """Return the ETag of a picture, and its bytes, deflated by zlib; None in their place if the tag is the known one.

@@ -3,16 +3,17 @@
 import { json } from "./api.js";
 import { showCalendar } from "./calendar.js";
 import { drawGaps, showGaps } from "./gaps.js";
+import { showJobs } from "./jobs.js";
 import { draw, isShown, loadMap, middle, move, numbers, span, startMap, updateMap, zoom } from "./map.js";
 import { showStages } from "./stages.js";
 import { at, button, duration, make, options, setZone, table } from "./words.js";
 
-const VIEWS = ["map", "calendar", "systems", "sources", "gaps", "stages"];
+const VIEWS = ["map", "jobs", "calendar", "systems", "sources", "gaps", "stages"];
 const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000, START = 2_000; // ms
 
 let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, known = "", starting = null;
 
-// ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of gaps days; of stages since=SECONDS and source
+// ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of jobs by and of; of gaps days; of stages since=SECONDS and source
 
 function view() {
   const given = Object.fromEntries(new URLSearchParams(location.search));
@@ -26,6 +27,8 @@ function view() {
     dataset: names.includes(given.dataset) ? given.dataset : names.find((name) => name === "datatargets/readbytes") ?? names[0] ?? "",
     target: given.target ?? "",
     days: Math.min(400, Math.max(1, Math.round(Number(given.days)) || 7)),
+    by: /^[a-z_]{1,40}$/.test(given.by ?? "") ? given.by : "",
+    of: given.of === "user" ? "user" : "",
     since: Math.min(400 * 86400, Math.max(60, Math.round(Number(given.since)) || 3600)),
     source: systems.sources.some((one) => one.name === given.source) ? given.source : "",
     ...(past ? { start: Number(given.start), end: Number(given.end) } : { live: Number(given.live) || 10800 }),
@@ -36,6 +39,7 @@ function go(changes) {
   const next = { ...view(), ...changes };
   if (changes.live) delete next.start, delete next.end;
   if (changes.start) delete next.live;
+  if (next.view !== "jobs") delete next.by, delete next.of;
   if (next.view !== "gaps") delete next.days;
   if (next.view !== "stages") delete next.since, delete next.source;
   history.pushState(null, "", `?${new URLSearchParams(Object.entries(next).filter(([, value]) => value !== ""))}`);
@@ -77,6 +81,7 @@ function showSources() {
 
 const SHOWN = {
   map: loadMap,
+  jobs: () => showJobs(systems.systems, view(), go),
   calendar: () => showCalendar(systems.systems, view().system, go),
   systems: showSystems,
   sources: showSources,
@@ -204,6 +209,9 @@ each("zoom", (factor) => isShown() && zoom(Number(factor), middle()));
 for (const form of document.forms) form.addEventListener("submit", (event) => event.preventDefault());
 at("system").addEventListener("change", () => go({ system: at("system").value, dataset: "", target: "" }));
 at("daysystem").addEventListener("change", () => go({ system: at("daysystem").value, dataset: "", target: "" }));
+at("jobsystem").addEventListener("change", () => go({ system: at("jobsystem").value, dataset: "", target: "" }));
+at("jobby").addEventListener("change", () => go({ by: at("jobby").value }));
+at("jobof").addEventListener("change", () => go({ of: at("jobof").value }));
 at("stagesource").addEventListener("change", () => go({ source: at("stagesource").value }));
 at("dataset").addEventListener("change", () => go({ dataset: at("dataset").value, target: "" }));
 at("search").addEventListener("change", () => go({ target: at("search").value }));

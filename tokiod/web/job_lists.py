@@ -1,0 +1,109 @@
+"""Lists of the jobs with the largest rates in a span. Reading the job table takes a core for seconds, so one list at a time is read."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tokiod.analysis.top import NoSuchOperation, NoSuchTarget, Top, top
+from tokiod.jobs.rows import table_files
+from tokiod.reader.files import Templates
+from tokiod.reader.span import Span
+from tokiod.web.kept_answers import KeptAnswers
+from tokiod.web.query import MAX_SPAN_SECONDS, span
+from tokiod.web.refusal import (
+    BUSY,
+    NO_DATA,
+    NO_JOB_TABLE,
+    TOO_MANY_ROWS,
+    UNKNOWN_OPERATION,
+    UNKNOWN_TARGET,
+    USERS_NOT_SHOWN,
+    Refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from tokiod.config.load import Config
+    from tokiod.jobs.span import Days
+
+MAX_FILE_BYTES = 512 << 20
+"""Of the files of a span that one answer is made of: some 20 million rows."""
+KEPT_BYTES = 4 << 20
+MINUTE = 60
+
+
+class JobList(Top, frozen=True):
+    """A list as `tokioctl top --json` prints it. users: what is shown of them: names, hashed, or no."""
+
+    users: str = "no"
+
+
+class JobLists:
+    """The lists of one archive, for several threads. They are kept until a file of their span changes."""
+
+    def __init__(self) -> None:
+        self._kept, self._reading = KeptAnswers(KEPT_BYTES), threading.Lock()
+
+    def of(self, config: Config, given: Mapping[str, str], now: float) -> msgspec.Raw:
+        """Return a JobList, encoded. The span is made of whole minutes, so that viewers of the present share it. Raises Refused."""
+        users, days = config.jobs.users_of("page"), Templates(config.templates).jobs(given["system"])
+        if given["of"] == "user" and users == "no":
+            raise Refused(USERS_NOT_SHOWN, "this site shows no users here: see [jobs] users_in", "of")
+        wanted = _whole_minutes(span(given, now, MAX_SPAN_SECONDS), days)
+        state = _state(days, wanted)
+        key = repr((wanted, [given[name] for name in ("system", "by", "of", "target", "limit")], users, state))
+
+        def made() -> bytes:
+            if not self._reading.acquire(blocking=False):
+                raise Refused(BUSY, "another list of jobs is being read; try again")
+            try:
+                return _encoded(days, wanted, given, users)
+            finally:
+                self._reading.release()
+
+        return msgspec.Raw(self._kept.get(key, made))
+
+
+def _encoded(days: Days, wanted: Span, given: Mapping[str, str], users: Any) -> bytes:
+    of: Any = given["of"]
+    try:
+        found = top(days, wanted, given["by"], users, of=of, limit=int(given["limit"]), targets=given["target"])
+    except NoSuchOperation as error:
+        raise Refused(UNKNOWN_OPERATION, str(error), "by") from None
+    except NoSuchTarget as error:
+        raise Refused(UNKNOWN_TARGET, str(error), "target") from None
+    return msgspec.json.encode(JobList(**{name: getattr(found, name) for name in found.__struct_fields__}, users=users))
+
+
+def _whole_minutes(wanted: Span, days: Days) -> Span:
+    """Return the minutes of a span that the table has. Raises Refused."""
+    if (newest := days.newest()) is None:
+        raise Refused(NO_JOB_TABLE, f"{days.system} has no job table: a source of kind lustre_jobstats fills it (docs/jobs.md)", "system")
+    start, end = wanted.start // MINUTE * MINUTE, min(-(-wanted.end // MINUTE) * MINUTE, newest)
+    if start >= end or not days.of(start, end):
+        raise Refused(NO_DATA, f"the job table of {days.system} has no window in {wanted}", "start")
+    return Span(start, end)
+
+
+def _state(days: Days, wanted: Span) -> Hashable:
+    """Return what changes with each file of a span. Raises Refused for files that are too large."""
+    found, size = [], 0
+    for directory in days.of(wanted.start, wanted.end):
+        for file in table_files(directory):
+            if file.start < wanted.end and wanted.start < file.end:
+                try:
+                    status = file.path.stat()
+                except FileNotFoundError:  # merged since
+                    continue
+                found.append((file.path.name, status.st_size, status.st_mtime_ns))
+                size += status.st_size
+    if size > MAX_FILE_BYTES:
+        limit = f"at most {MAX_FILE_BYTES >> 20} MiB are read"
+        raise Refused(
+            TOO_MANY_ROWS, f"the files of the job table in {wanted} have {size >> 20} MiB; {limit}: ask for a shorter span", "end"
+        )
+    return tuple(found)

@@ -1,0 +1,81 @@
+// The jobs, or users, with the largest rates in the span of the view. Job ids are text that users choose: never markup.
+
+import { json } from "./api.js";
+import { amount, at, button, local, make, options, table, zoneName } from "./words.js";
+
+const BY = ["bytes", "read", "write", "metadata"], AGAIN_MS = 1000, ATTEMPTS = 20, NAMED = 3;
+const MARGIN = 600; // seconds of the map before and after a job
+let number = 0;
+
+export async function showJobs(systems, { system, by, of, live, start, end }, go) {
+  const mine = ++number;
+  options(at("jobsystem"), systems.map((one) => one.name), system);
+  const sorted = by || "bytes";
+  if (![...at("jobby").options].some((one) => one.value === sorted)) options(at("jobby"), [...new Set([...BY, sorted])], sorted);
+  at("jobby").value = sorted;
+  at("jobof").value = of || "job";
+  const span = live ? { start: `-${live}s` } : { start: Math.floor(start), end: Math.ceil(end) };
+  let found;
+  try {
+    found = await patiently({ system, by: sorted, of: of || "job", ...span }, () => mine === number);
+  } catch (error) {
+    if (mine !== number) return;
+    at("jobspan").textContent = error.type === "no_job_table" || error.type === "no_data" ? error.message : "";
+    table(at("jobtable"), [], []);
+    if (!at("jobspan").textContent) throw error;
+    return;
+  }
+  if (found && mine === number) shown(found, go);
+}
+
+// One list is read at a time.
+async function patiently(parameters, isCurrent) {
+  for (let attempt = 1; isCurrent(); attempt++) {
+    try {
+      return await json("/api/v1/jobs", parameters);
+    } catch (error) {
+      if (error.type !== "busy" || attempt >= ATTEMPTS) throw error;
+      await new Promise((resume) => setTimeout(resume, AGAIN_MS));
+    }
+  }
+}
+
+function shown(found, go) {
+  const { lines, left_off: left, known, by, units, users } = found;
+  if (known.length > BY.length) options(at("jobby"), known.includes(by) ? known : [by, ...known], by);
+  at("joblines").hidden = users === "no";
+  const ofUsers = at("jobof").value === "user" && users !== "no", hasUsers = users !== "no" && !ofUsers;
+  const all = `read ${rate(found.read_bytes)}, written ${rate(found.write_bytes)}, metadata ${operations(found.metadata)}`;
+  at("jobspan").textContent = `${local(found.start)} to ${local(found.end)} ${zoneName()}: ${all}. ` +
+    (lines.length ? left ? `${left} more have a rate.` : "" : "No job has done anything by this.");
+  const own = units === "operations/s" && by !== "metadata";
+  const head = [ofUsers ? "user" : "job", ...(hasUsers ? ["user"] : []), ...(ofUsers ? ["jobs"] : ["nodes"]), "read", "written", "metadata", ...(own ? [by] : []), "share", "targets"];
+  table(at("jobtable"), lines.length ? head : [], lines.map((one) => {
+    const name = ofUsers ? one.user || "unknown" : nameOf(one);
+    const link = button(name, () => go({ view: "map", ...around(one, found) }), { ariaLabel: `${name}: show ${local(one.since)} to ${local(one.until)} on the map` });
+    return [
+      link, ...(hasUsers ? [one.user || "-"] : []), ofUsers ? one.jobs : one.nodes || "-", rate(one.read_bytes), rate(one.write_bytes), operations(one.metadata),
+      ...(own ? [operations(one.rate)] : []), shareOf(one), targets(one),
+    ];
+  }));
+}
+
+const rate = (value) => amount(value, "bytes/sec"), operations = (value) => amount(value, "/s");
+const nameOf = ({ job, command, id }) => job || (command ? `${command} (no job)` : id ? `#${id}` : "(no job)");
+
+function targets({ busiest, targets: count }) {
+  const named = busiest.slice(0, NAMED).map(({ target, share }) => `${target.slice(target.lastIndexOf("-") + 1)} ${Math.round(100 * share)} %`);
+  return count > NAMED ? `${named.join(", ")}, ${count - NAMED} more` : named.join(", ");
+}
+
+function shareOf({ share }) {
+  const text = `${(100 * share).toFixed(1)} %`, bar = make("span", { className: "share" }, make("span", { textContent: text }));
+  bar.style.setProperty("--part", String(share));
+  return bar;
+}
+
+// The time of a job, as far as it is known, with some before and after it; a month at most.
+function around({ since, until }, { end }) {
+  const from = Math.max(since, end - 30 * 86400);
+  return { start: Math.floor(from - MARGIN), end: Math.ceil(Math.max(until, from + 1) + MARGIN) };
+}
