@@ -17,7 +17,8 @@ from tokiod.simulator.sources import free_port
 
 pytestmark = pytest.mark.system
 
-VIEWS = {"map": f"{PAST}&target=OST0000", "calendar": "?view=calendar", "systems": "?view=systems", "sources": "?view=sources",
+VIEWS = {"map": f"{PAST}&target=OST0000", "jobs": f"{PAST}&view=jobs", "calendar": "?view=calendar", "systems": "?view=systems",
+         "sources": "?view=sources",
          "gaps": "?view=gaps", "stages": "?view=stages"}  # fmt: skip
 RUN = """
 const done = arguments[arguments.length - 1];
@@ -46,7 +47,8 @@ def axe():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    made = WebSite(tmp_path_factory.mktemp("web"), free_port())
+    made = WebSite(tmp_path_factory.mktemp("web"), free_port(), '[jobs]\nusers_in = ["page"]\n')
+    made.store_jobs()
     with made.served():
         yield made
 

@@ -9,7 +9,10 @@ from recorded_stages import save, work
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START
+from selenium.webdriver.support.ui import Select
+from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START, WebSite
+
+from tokiod.simulator.sources import free_port
 
 pytestmark = pytest.mark.system
 
@@ -18,6 +21,9 @@ return [...document.querySelectorAll("#picture, #lines canvas")].map((one) => {
   const {left, width} = one.getBoundingClientRect();
   return [left, width];
 });
+"""
+JOB_ROWS = """
+return [...document.querySelectorAll("#jobtable tbody tr")].map((row) => [...row.cells].map((cell) => cell.innerText));
 """
 AXIS_COLOURS = """
 const canvas = document.getElementById("axis"), {width, height} = canvas;
@@ -142,6 +148,56 @@ def test_a_healed_gap_appears_by_itself_also_after_the_web_process_was_killed(br
         wait(lambda: text(browser, "state").startswith(("live", "no messages")), "the page did not come back")
         heal(web_site, LOST, 9.0)
         wait(lambda: "200,16,46" not in colours(browser, (125, 1))[0], "what was lost is still red")
+
+
+def job_rows(browser):
+    return browser.execute_script(JOB_ROWS)
+
+
+def test_jobs_of_the_span_are_sorted_by_what_is_chosen_and_lead_to_their_time_on_the_map(browser, web_site):
+    web_site.store_jobs()
+    with web_site.served():
+        show(browser, web_site, f"{PAST}&view=jobs")
+        wait(lambda: job_rows(browser), "no jobs")
+        assert job_rows(browser) == [
+            ["4711", "2", "0 B/s", "102 GiB/s", "0.2 /s", "92.3 %", "OST0000 100 %"],
+            ["#c", "-", "8.53 GiB/s", "0 B/s", "0 /s", "7.7 %", "OST0000 100 %"],
+        ]
+        assert "1000" not in text(browser, "jobs")
+        Select(browser.find_element(By.ID, "jobby")).select_by_visible_text("open")
+        wait(lambda: job_rows(browser)[0][0] == "#b", "not sorted by another operation")
+        assert "by=open" in browser.current_url
+        headings = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#jobtable th")]
+        assert headings == ["job", "nodes", "read", "written", "metadata", "open", "share", "targets"]
+        (job,) = browser.find_elements(By.XPATH, "//table[@id='jobtable']//button[text()='4711']")
+        assert job.accessible_name == f"4711: show {DAY} 00:00:01 to {DAY} 00:01:06 on the map"
+        job.send_keys(Keys.ENTER)
+        wait(lambda: drawn(browser) and f"start={START + 1 - 600}&end={START + 66 + 600}" in browser.current_url, "the map is not shown")
+        assert "by=" not in browser.current_url
+        browser.back()
+        wait(lambda: job_rows(browser), "the list does not come back")
+        assert faults(browser) == []
+
+
+def test_where_users_are_shown_a_list_of_them_can_be_chosen_and_a_job_id_is_never_markup(browser, tmp_path):
+    site = WebSite(tmp_path, free_port(), '[jobs]\nusers_in = ["page"]\n')
+    site.store_jobs()
+    with site.served():
+        show(browser, site, f"{PAST}&view=jobs&by=open")
+        wait(lambda: len(job_rows(browser)) == 2, "no jobs")
+        assert job_rows(browser)[0][:2] == [EVIL, "1001"]
+        assert browser.find_elements(By.TAG_NAME, "img") == []
+        Select(browser.find_element(By.ID, "jobof")).select_by_visible_text("users")
+        wait(lambda: [row[0] for row in job_rows(browser)] == ["1001", "1000"], "no users")
+        assert "of=user" in browser.current_url
+        assert faults(browser) == []
+
+
+def test_a_system_without_a_job_table_says_what_fills_one(browser, web_site):
+    with web_site.served():
+        show(browser, web_site, f"{PAST}&view=jobs")
+        wait(lambda: "a source of kind lustre_jobstats fills it" in text(browser, "jobspan"), "no reason")
+        assert not job_rows(browser)
 
 
 def test_pages_that_the_browser_keeps_for_going_back_hold_no_connection(browser, web_site):
