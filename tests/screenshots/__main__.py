@@ -32,6 +32,7 @@ MODES = {"light": "light", "dark": "dark"}
 PAST = f"system=cscratch&start={MIDNIGHT + LOST[0] * STEP - 900}&end={MIDNIGHT + FAILED[1] * STEP + 4200}"
 VIEWS = {
     "map": f"?{PAST}&target=OST0007",
+    "jobs": "?view=jobs&system=cscratch&live=3600",
     "calendar": "?view=calendar&system=cscratch",
     "systems": "?view=systems",
     "sources": "?view=sources",

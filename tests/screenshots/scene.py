@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
+from job_days import JobDays, polled
 from recorded_stages import save, work
 
 from tests.support.web_site import WebProcess
@@ -26,7 +27,7 @@ from tokiod.tts.live.create import create
 from tokiod.tts.live.live_file import LiveFile
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 from tokiod.window import Window
-from tokiod.window_data import WindowMeta
+from tokiod.window_data import WindowMeta, job_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,8 @@ endpoint = "ipc://{0}/private/bus"
 endpoint = "ipc://{0}/feed"
 [web]
 address = "127.0.0.1:{1}"
+[jobs]
+users_in = ["page"]
 [[source]]
 name = "cscratch-lmt"
 kind = "lmt"
@@ -90,6 +93,7 @@ class Scene(WebProcess):
             self._file(source.system, np.random.default_rng(number))
         self._ledger()
         self._stages()
+        self._jobs(np.random.default_rng(7))
 
     @contextmanager
     def daemon(self) -> Iterator[None]:
@@ -145,7 +149,7 @@ class Scene(WebProcess):
                     self._store(ledger, source.name, MIDNIGHT + first * STEP, MIDNIGHT + last * STEP // 60 * 60)
                 for day in (9, 40):
                     lost = Window(MIDNIGHT - day * DAY, MIDNIGHT - day * DAY + 5400)
-                    ledger.forget(source.system, lost, source=source.name)
+                    ledger.forget(source.system, lost, NOW, source=source.name)
                     ledger.lost(source.name, lost, "NoData", "the source deleted it", NOW)
             lost, failed = (Window(MIDNIGHT + first * STEP, MIDNIGHT + last * STEP) for first, last in (LOST, FAILED))
             ledger.lost("cscratch-lmt", lost, "NoData", "the source deleted it: retention of TIMESTAMP_INFO", NOW)
@@ -154,6 +158,23 @@ class Scene(WebProcess):
     def _store(self, ledger: Ledger, source: str, start: int, end: int) -> None:
         system = source.partition("-")[0]
         ledger.store([StoredEntry(WindowMeta(source, "lmt", system, Window(start, end)), 1000)], min(end + 20, NOW))
+
+    def _jobs(self, random: np.random.Generator) -> None:
+        """Store an hour of 60 jobs, of which some write most, and one that opens most files; and processes without a job."""
+        jobs, start = JobDays(self.config.archive.jobs, "cscratch", window=600), NOW - 3630
+        rows = []
+        for number in range(60):
+            key = job_key(str(4_478_500 + number), str(21_000 + number % 17), None, f"nid{number:05}", f"{number:012x}")
+            key = key if number % 9 else job_key("", str(21_000 + number), "python3.11", None, f"{number:012x}")
+            most = 2.0 ** random.integers(28, 41)
+            begin = int(start + random.integers(-3000, 1800))
+            for target in random.choice(48, 1 + int(random.integers(0, 20)), replace=False):
+                sums = {"write_bytes.sum": int(most), "read_bytes.sum": int(most * random.random() / 3)}
+                rows.append(polled(NOW - 630, f"cscratch-OST{target:04x}".encode(), key, begin, sums))
+            opens = int(random.integers(10, 90_000)) * (60 if number == 23 else 1)
+            counts = {"open.samples": opens, "close.samples": opens - 3, "unlink.samples": 7}
+            rows.append(polled(NOW - 630, b"cscratch-MDT0002", key, begin, counts))
+        jobs.store(*rows)
 
     def _stages(self) -> None:
         wall, random = round((time.time() - 700) * 1e9), np.random.default_rng(5)

@@ -54,13 +54,22 @@ class Exported(msgspec.Struct, frozen=True):
     datasets: dict[str, ExportedDataset]
 
 
-def _nothing(_rows: int) -> None:
-    pass
+class ExportedJobs(msgspec.Struct, frozen=True):
+    """What jobs of a system did between polls, job by job: columns by their names, and rows. Times are UTC epoch seconds."""
+
+    system: str
+    table: str
+    columns: list[str]
+    rows: list[list[int | str]]
 
 
-def csv_pieces(matrix: Stitched, progress: Callable[[int], None] = _nothing) -> Iterator[str]:
+def nothing(_rows: int) -> None:
+    """Report no progress."""
+
+
+def csv_pieces(matrix: Stitched, progress: Callable[[int], None] = nothing) -> Iterator[str]:
     """Yield pieces of a CSV file of a dataset: a line for each row, of its time (ISO 8601) and each component."""
-    yield ",".join(["time", *map(_quoted, matrix.columns)]) + "\n"
+    yield ",".join(["time", *map(quoted, matrix.columns)]) + "\n"
     for first, last in _pieces(matrix):
         values = matrix.read(first, last)
         for time, row in zip(matrix.times[first:last].tolist(), values.tolist(), strict=True):
@@ -68,14 +77,14 @@ def csv_pieces(matrix: Stitched, progress: Callable[[int], None] = _nothing) -> 
         progress(last - first)
 
 
-def json_pieces(system: str, matrices: list[Stitched], progress: Callable[[int], None] = _nothing) -> Iterator[str]:
+def json_pieces(system: str, matrices: list[Stitched], progress: Callable[[int], None] = nothing) -> Iterator[str]:
     """Yield pieces of one JSON object on one line: system, and of each dataset units, step, columns, times (epoch seconds) and values."""
-    yield f'{{"system":{_json(system)},"datasets":{{'
+    yield f'{{"system":{json_of(system)},"datasets":{{'
     for i, matrix in enumerate(matrices):
         head = {"units": matrix.units, "step": matrix.step, "columns": matrix.columns, "times": matrix.times.tolist()}
-        yield f'{"," if i else ""}{_json(matrix.dataset)}:{_json(head)[:-1]},"values":['
+        yield f'{"," if i else ""}{json_of(matrix.dataset)}:{json_of(head)[:-1]},"values":['
         for first, last in _pieces(matrix):
-            yield f"{',' if first else ''}{_json(matrix.read(first, last).tolist())[1:-1]}"
+            yield f"{',' if first else ''}{json_of(matrix.read(first, last).tolist())[1:-1]}"
             progress(last - first)
         yield "]}"
     yield "}}\n"
@@ -86,7 +95,7 @@ Written = tuple["Path", int, int]
 
 
 def parquet_files(
-    system: str, matrices: list[Stitched], directory: Path, zone: dt.tzinfo, progress: Callable[[int], None] = _nothing
+    system: str, matrices: list[Stitched], directory: Path, zone: dt.tzinfo, progress: Callable[[int], None] = nothing
 ) -> Iterator[Written]:
     """Write a Parquet file for each dataset and each file of a day; yield each.
 
@@ -94,7 +103,7 @@ def parquet_files(
     whose zone is unknown keeps its date. A file of more than a day is divided at the midnights of the zone. See tokiod.tts.parquet.
     Raises NotInstalled, OSError.
     """
-    _need("a Parquet file", "pyarrow", "parquet")
+    need("a Parquet file", "pyarrow", "parquet")
     for matrix in matrices:
         attributes = {"system": system, "dataset": matrix.dataset, "units": matrix.units, "step": str(matrix.step)}
         for date, first, last in _days(matrix, zone):
@@ -104,12 +113,12 @@ def parquet_files(
             yield path, last - first, len(matrix.columns)
 
 
-def zarr_stores(archive: Archive, names: list[str], directory: Path, progress: Callable[[int], None] = _nothing) -> list[Written]:
+def zarr_stores(archive: Archive, names: list[str], directory: Path, progress: Callable[[int], None] = nothing) -> list[Written]:
     """Write a Zarr store for each dataset, a day at a time; return each. The directory has its name when all of it is written.
 
     Raises NotInstalled without xarray and zarr, FileExistsError for a directory that is not empty, OSError.
     """
-    _need("a Zarr store", "zarr", "zarr")
+    need("a Zarr store", "zarr", "zarr")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise FileExistsError(17, "the directory is not empty", str(directory))
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +145,8 @@ def _zarr_store(archive: Archive, name: str, store: Path, progress: Callable[[in
     return len(lazy), lazy.shape[1]
 
 
-def _need(form: str, package: str, extra: str) -> None:
+def need(form: str, package: str, extra: str) -> None:
+    """Raise NotInstalled without a package."""
     if find_spec(package) is None:
         raise NotInstalled(form, package, "export to CSV or JSON", f"pip install '.[{extra}]' in a checkout of tokiod")
 
@@ -168,7 +178,8 @@ def _dates(times: NDArray[np.int64], row: int, zone: dt.tzinfo) -> Iterator[tupl
         first = last
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a text as a field of CSV."""
     return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
 
 
@@ -178,7 +189,7 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def _json(value: object) -> str:
+def json_of(value: object) -> str:
     """Return JSON in ASCII, null for NaN."""
     text = msgspec.json.encode(value).decode()
     return text if text.isascii() else "".join(one if one.isascii() else _escaped(one) for one in text)

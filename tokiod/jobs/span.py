@@ -120,7 +120,11 @@ def series(days: Days, start: int, end: int, counts: Collection[str] | None = No
     the span has in it is left out. It is a better estimate of rates, where polls were lost.
     """
     known = max((file.end for path in days.of(start - DAY_SECONDS, start) for file in table_files(path) if file.start < start), default=0)
-    found: list[Series] = []
+    return _added([_summed(rows, start, known if spread else None) for _, rows in pieces(days, start, end, counts)])
+
+
+def pieces(days: Days, start: int, end: int, counts: Collection[str] | None = None) -> Iterator[tuple[dt.date, SpanRows]]:
+    """Yield the rows of a span with the site day of each piece, day by day and job by job. Raises as span_rows()."""
     for path in days.of(start, end):
         files = [file for file in table_files(path) if start < file.end and file.start < end]
         if not files:
@@ -128,9 +132,12 @@ def series(days: Days, start: int, end: int, counts: Collection[str] | None = No
         first = max(start, min(file.start for file in files))
         near = [one for one in days.of(first - NEAR_SECONDS, first) if one.name < path.name]
         for wanted in _divided(indexes(path, start, end), counts):
-            rows = _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
-            found.append(_summed(rows, start, known if spread else None))
-    return _added(found)
+            yield dt.date.fromisoformat(path.name), _with_activity(days, [*near, path], (first - NEAR_SECONDS, first, end), wanted)
+
+
+def count_names(days: Days, start: int, end: int) -> list[str]:
+    """Return the names of all counts that the files of a span have, sorted. Raises as span_rows()."""
+    return sorted({name for path in days.of(start, end) for index in indexes(path, start, end) for name in index.counts})
 
 
 def row_count(days: Days, start: int, end: int) -> int:

@@ -85,7 +85,7 @@ class Templates:
             found[there or ways[0]] = there is not None
         if not any(found.values()):
             known = {name for template in self.templates for name in systems_of(template)}
-            if known and system not in known:
+            if known and system not in known and not self.jobs(system).dates():
                 raise NoSuchSystem(system, known, self.templates)
         return list(found)
 

@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokiod.analysis.export import csv_pieces, json_pieces, parquet_files, zarr_stores
+from tokiod.analysis.export_jobs import JobExport
 from tokiod.cli.commands.completion import system_or_file_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.named_files import Limits, named_files
 from tokiod.cli.common.output import echo
+from tokiod.config import load as configuration
+from tokiod.jobs.span import row_count
 from tokiod.reader.archive import Archive
 from tokiod.reader.derived import COUNT_OF, RATE_OF
 from tokiod.reader.errors import NoSuchDataset
+from tokiod.reader.files import Templates
+from tokiod.reader.jobs import check
+from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tokiod.analysis.export import Written
+    from tokiod.cli.common.named_files import NamedFiles
     from tokiod.clock import Clock
 
 FORMS = ("parquet", "zarr", "csv", "json")
@@ -36,6 +43,7 @@ STDOUT = "-"
         "tokioctl export cscratch:2026-11-20 --parquet /data/parquet",
         "tokioctl export day.hdf5 datatargets/readbytes --rates --csv reads.csv",
         "tokioctl export cscratch fullness/bytes --start 7d --json",
+        "tokioctl export cscratch jobs/operations --start 1d --parquet /data/parquet",
     ),
 )
 @click.argument("what", metavar="FILE|SYSTEM[:DATE]", shell_complete=system_or_file_names)
@@ -56,7 +64,8 @@ STDOUT = "-"
 def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[str, ...], **given: Any) -> None:
     """Export datasets to files that other programs read.
 
-    DATE: YYYY-MM-DD at the site. DATASET: all by default. A FILE needs no configuration. Missing cells are null, NaN or empty. Files are
+    DATE: YYYY-MM-DD at the site. DATASET: all by default; jobs/operations is the job table, what each job did on each target between
+    polls, with users where [jobs] users_in allows it. A FILE needs no configuration. Missing cells are null, NaN or empty. Files are
     replaced when they are complete. Exit 0 exported, 2 failed.
     """
     chosen = [form for form in FORMS if given[form] is not None]
@@ -66,6 +75,9 @@ def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[s
     if target.endswith((".hdf5", ".h5")):
         raise Failed(f"--{form}: {target} would replace a file of an archive")
     files = named_files(what, Limits(given["start"], given["end"], given["timezone"]), config_path, clock)
+    if JOB_TABLE in datasets:
+        _export_jobs(what, datasets, files, config_path, form, target, rates=given["rates"])
+        return
     system = given["system"] or (Path(files.name).stem if [Path(what)] == list(files.paths) else files.name)
     _check_name(system)
     with Archive(system, files.span, files.paths, zone=files.zone) as archive:
@@ -77,6 +89,27 @@ def export_command(config_path: Path, clock: Clock, what: str, datasets: tuple[s
             raise Failed(f"{error.filename}: {error.strerror or error}") from error
         except ValueError as error:
             raise Failed(str(error)) from error
+
+
+def _export_jobs(
+    what: str, datasets: tuple[str, ...], files: NamedFiles, config_path: Path, form: str, target: str, *, rates: bool
+) -> None:
+    """Write the job table. Raises Failed, TokiodError."""
+    if len(datasets) > 1 or rates or form == "zarr":
+        raise Failed(f"{JOB_TABLE} is a table, not a matrix: name it alone, with --csv, --json or --parquet and without --rates")
+    if [Path(what)] == list(files.paths):
+        raise Failed(f"{what}: a file of a day has no {JOB_TABLE}; name the system")
+    config = configuration.load(config_path)
+    days = Templates(config.templates).jobs(files.name)
+    check(days, files.span)
+    rows = row_count(days, files.span.start, files.span.end)
+    with _progress(rows, hidden=target == STDOUT and sys.stdout.isatty()) as progress:
+        exported = JobExport(days, files.span, config.jobs.users_of("export"), progress)
+        if form != "parquet":
+            _write(target, exported.csv_pieces() if form == "csv" else exported.json_pieces())
+            return
+        written = list(exported.parquet_files(Path(target)))
+    _report(written)
 
 
 def _check_name(system: str) -> None:
