@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tokiod.analysis.top import Top, TopLine
 
 BYTES, OPERATIONS = Quantity("B/s", 1.0), Quantity("/s", 1.0)
-NAMED_TARGETS = 3
+NAMED_TARGETS, LEAST_SHARE = 3, 0.01
 RIGHT = {"jobs", "nodes", "read", "written", METADATA, "share"}
 
 
@@ -62,6 +62,6 @@ def _user(one: TopLine) -> str:
 
 
 def _targets(one: TopLine) -> str:
-    named = one.busiest[:NAMED_TARGETS]
+    named = [target for target in one.busiest[:NAMED_TARGETS] if target.share >= LEAST_SHARE]
     texts = [f"{target.target.rpartition('-')[2]} {100 * target.share:.0f} %" for target in named]
     return ", ".join([*texts, f"{one.targets - len(named)} more"] if one.targets > len(named) else texts)

@@ -64,8 +64,9 @@ const rate = (value) => amount(value, "bytes/sec"), operations = (value) => amou
 const nameOf = ({ job, command, id }) => job || (command ? `${command} (no job)` : id ? `#${id}` : "(no job)");
 
 function targets({ busiest, targets: count }) {
-  const named = busiest.slice(0, NAMED).map(({ target, share }) => `${target.slice(target.lastIndexOf("-") + 1)} ${Math.round(100 * share)} %`);
-  return count > NAMED ? `${named.join(", ")}, ${count - NAMED} more` : named.join(", ");
+  const chosen = busiest.slice(0, NAMED).filter(({ share }) => share >= 0.01);
+  const named = chosen.map(({ target, share }) => `${target.slice(target.lastIndexOf("-") + 1)} ${Math.round(100 * share)} %`);
+  return [...named, ...(count > named.length ? [`${count - named.length} more`] : [])].join(", ");
 }
 
 function shareOf({ share }) {
