@@ -11,8 +11,9 @@ from rich.console import Console, Group
 
 from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.health import Target
+from tokiod.analysis.top import Top, TopLine, TopTarget
 from tokiod.analysis.umami import Umami, UmamiMetric
-from tokiod.cli.commands import backfill_view, badost, gaps, health, job, ls, once, stages, status_view, summarize, umami
+from tokiod.cli.commands import backfill_view, badost, gaps, health, job, ls, once, stages, status_view, summarize, top_view, umami
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
 from tokiod.reader.part import DatasetEntry
@@ -37,6 +38,9 @@ ROWS = {"first": {f"{how}_{what}": 1e15 for how in ("sum", "num", "missing") for
 ROWS["first"] |= {f"{how}_{server}_cpu": 12.3 for how in ("ave", "max") for server in ("oss", "mds")} | {"tstart": NOON, "tend": NOON}
 
 
+TARGETS = [TopTarget(f"cscratch-OST{number:04x}", 0.33) for number in range(5)]
+
+
 class _NoJobs:
     """Backfills of which everything is left."""
 
@@ -59,11 +63,20 @@ def tables():
     yield "once", once._table(Once(SOURCE, "fs", NOON, NOON + 60, [filled], 10**6, {}, 1.0))
     backfill = Job(12345, SOURCE, NOON, NOON + 60, (), False, 1, NOON, "running", REASON, 123456, 10**10, NOON)
     yield "backfill_view", backfill_view._table([backfill], _NoJobs)
+    yield "job", job._table({"fs_tot_bytes_read": 1e15, "job_tot_bytes_read": 1e15, "job_frac_bytes_read": 0.123456}, {})
     yield "job", job._table({"fshealth_ost_most_full_name_of_all": "OST0000" * 5, "darshan_total_bytes": 1e15}, {})
     yield "health", health._targets([Target(f"{SOURCE}-OST00a1", 10**12, 10**13, 10**9, 10**10, away=True)] * 2)
     yield "badost", badost._table([Correlation("OST#12345", -0.701, 1.2345e-200)], 0.5)
     yield "umami", umami._table(Umami({"x": UmamiMetric([1, 2, 3], [123456.789, 23456.78, 1234567.8], "largest OSS CPU load (%)", True)}))
     yield "stages", stages._table([StageRow("convert", 123456, 1234.5, 12345.6, 123456.7, 0.123)])
+    line = TopLine(
+        "4478544_with_a_long_name", "123456", "", "", 12, 1024, 248, 1e9, 0.999, 1e15, 1e15, 123456.7, {"open": 1e9}, TARGETS, NOON, NOON
+    )
+    lines = [msgspec.structs.replace(line, name="a_name_of_a_job", account="a_name_of_a_user")]
+    for by in ("bytes", "samedir_rename"):
+        yield "top_view", top_view._table(Top("fs", NOON, NOON + 60, NOON, by, "operations/s", 1e9, 1e9, 1e9, 1e9, lines, 3, []))
+    users = [msgspec.structs.replace(line, job="")]
+    yield "top_view", top_view._table(Top("fs", NOON, NOON + 60, NOON, "bytes", "bytes/s", 1e9, 1e9, 1e9, 1e9, users, 3, []))
     yield "summarize", summarize._bins(ROWS, ZoneInfo("UTC"))
     yield "summarize", summarize._rows("component", {SOURCE: summarize.Bytes(1e15, 1e15)})
     yield "summarize", summarize._total(summarize.Total(1e15, 1e15, 123, 10**9, 12.3, 17279, 17279))
