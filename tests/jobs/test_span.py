@@ -154,3 +154,19 @@ def test_a_row_is_of_the_span_of_its_poll(made):
     assert len(series(days(made), DAY, DAY + 60)) == 0
     found = series(days(made), DAY + 60, DAY + 61)
     assert (found.since.tolist(), found.until.tolist()) == ([DAY], [DAY + 60])
+
+
+def test_a_job_goes_on_where_the_users_of_the_day_before_were_removed(made):
+    named, unnamed = job_key("4711", "1000", None, "n1", "a1b2"), job_key("4711", None, None, "n1", "a1b2")
+    other = job_key("4712", "1000", None, "n1", "c3d4")
+    midnight = DAY + 86400
+    made.store(
+        polled(midnight - 55, OST, unnamed, DAY, {"open.samples": 100}),
+        polled(midnight + 5, OST, named, DAY, {"open.samples": 103}),
+        polled(midnight + 5, OST, other, DAY, {"open.samples": 50}),
+    )
+    for _ in range(2):
+        assert sums(series(days(made), midnight, midnight + 60)) == {(named, OST): {"open.samples": 3}, (other, OST): {"open.samples": 50}}
+        found = span_rows(days(made), midnight - 3600, midnight + 60, Wanted.of_job("4711"))
+        assert found.activity.counts["open.samples"].tolist() == [100, 3]
+        made.merged(DAY + 4 * 86400)

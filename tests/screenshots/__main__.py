@@ -73,11 +73,11 @@ class Camera:
         faults = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         self.faults += [] if expected else [f"{address}: {fault}" for fault in faults]
 
-    def take(self, name: str) -> Path:
-        """Save a picture of the whole page."""
+    def take(self, name: str, highest: int = 3000) -> Path:
+        """Save a picture of the whole page, or of its first pixels."""
         path = self.place / f"{name}.png"
         size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 3000), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], highest), "scale": 1}
         found = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
         path.write_bytes(base64.b64decode(found["data"]))
         return path
@@ -160,9 +160,9 @@ def _documents(camera: Camera) -> None:
             camera.look(1100, mode)
             camera.open(f"{scene.address}/{VIEWS['map']}")
             wait_for(lambda: "live" in camera.driver.find_element("id", "state").text, 30, "not live")
-            for view in ("map", *(() if suffix else ("stages", "calendar"))):
+            for view in ("map", *(() if suffix else ("stages", "calendar", "jobs"))):
                 camera.open(f"{scene.address}/{VIEWS[view]}")
-                camera.take(f"{view}{suffix}")
+                camera.take(f"{view}{suffix}", 800 if view == "jobs" else 3000)
 
 
 @contextmanager

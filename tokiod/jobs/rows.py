@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUFFIX = ".jobs"
+SEPARATOR = b"\x1f"
+"""Of the parts of a key, the last of which is the hash of the job's id."""
 ATTEMPTS = 5
 """At reading a directory, where files of it are merged meanwhile."""
 MAX_SLICES = 64
@@ -243,8 +245,17 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
         for name in names
     }
     if len(parts) > 1:  # one file is sorted already
+        job = _of_ids(jobs)[job]
         order = np.lexsort((columns["time"], target, job))
         job, target, columns = job[order], target[order], {name: column[order] for name, column in columns.items()}
     ordered = {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
     fixed = {name: ordered.pop(name) for name in FIXED}
     return JobRows(jobs, targets, job, target, fixed, ordered)
+
+
+# Of a day whose users were removed, and in one before the site's configuration changed, a job has another key.
+def _of_ids(jobs: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Return the index of the key that stands for each key: the last one with the same hash of the whole id."""
+    ids = [key.rpartition(SEPARATOR)[2] for key in jobs.tolist()]
+    last = {identity: place for place, identity in enumerate(ids)}
+    return np.array([last[identity] if identity else place for place, identity in enumerate(ids)], np.int64)

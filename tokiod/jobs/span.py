@@ -18,6 +18,7 @@ import numpy as np
 
 from tokiod.jobs.activity import BILLION, activity
 from tokiod.jobs.rows import Wanted, indexes, joined, read, table_files
+from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from tokiod.jobs.table_file import Index
 
 DAY_SECONDS = 86400
-NEAR_SECONDS = 3600
-"""Before a span, where the last rows before it are: a row that follows none within half an hour comes with one of the poll before it."""
+NEAR_SECONDS = JOB_LOOKBACK_SECONDS
 UNKNOWN_SECONDS = 2 * DAY_SECONDS
 """Before a span, where the last row of a job is looked for whose counts began at an unknown time."""
 ROWS_AT_ONCE = 1 << 20
