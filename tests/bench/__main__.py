@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|memory|parquet|reading|year|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|reading|year|stages|web|page]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.bench import (
     collectd_live,
     esnet,
     healing,
+    jobs,
     jobstats,
     lmt,
     lustre,
@@ -54,6 +55,7 @@ PARTS = {
     "esnet": esnet.rows,
     "lustre": lustre.rows,
     "jobstats": jobstats.rows,
+    "jobs": jobs.rows,
     "memory": memory.rows,
     "parquet": parquet.rows,
     "reading": reading.rows,
