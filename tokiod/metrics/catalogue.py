@@ -35,6 +35,7 @@ SOURCES = None
 ROLES: tuple[Role, ...] = ("collectors", "writer", "feed", "hub")
 OUTCOMES = ("stored", *get_args(Outcome), "lost")
 STATES = ("new", "unknown", "running", "waiting", "fatal", "empty", "stopped")
+SINK_STATES = ("new", "running", "waiting", "fatal", "stopped", "down", "unknown")
 DAYS = ("yesterday", "today", "tomorrow")
 HUB_REFUSALS = (
     "clock",
@@ -199,6 +200,38 @@ SOURCE_EMPTY_WINDOWS = Gauge(
 SOURCE_STATE = Gauge(None, "tokiod_source_state", "1 for the current state of a source, 0 for the others.", source=SOURCES, state=STATES)
 SOURCE_STALE = Gauge(
     None, "tokiod_source_stale", "1 for a source that is late, or waits for its server or an administrator.", source=SOURCES
+)
+SINK_STATE = Gauge(None, "tokiod_sink_state", "1 for the current state of a sink, 0 for the others.", sink=(), state=SINK_STATES)
+SINK_STALE = Gauge(
+    None, "tokiod_sink_stale", "1 for a sink that is late, waits for its receiver or an administrator, or does not run.", sink=()
+)
+SINK_LAG_SECONDS = Gauge(
+    None, "tokiod_sink_lag_seconds", "Age of the oldest change that the receiver of a sink has not acknowledged; 0 without one.", sink=()
+)
+SINK_LAG_WINDOWS = Gauge(
+    None,
+    "tokiod_sink_lag_windows",
+    "Changes of the change log, each of one or more windows, that the receiver has not acknowledged.",
+    sink=(),
+)
+SINK_BACKLOG_SECONDS = Gauge(
+    None, "tokiod_sink_backlog_seconds", "Seconds of the archive that a sink sends besides, such as after its first start.", sink=()
+)
+SINK_RECORDS = Counter(
+    None, "tokiod_sink_records_total", "Records (messages, documents, files) that the receiver of a sink acknowledged.", sink=()
+)
+SINK_REJECTED = Counter(
+    None,
+    "tokiod_sink_rejected_total",
+    "Records that the receiver of a sink rejected for ever, by reason: at most 20 phrases of the kind of the sink.",
+    sink=(),
+    reason=(),
+)
+SINK_LAST_ERROR = Gauge(
+    None,
+    "tokiod_sink_last_error_timestamp_seconds",
+    "When a sink last failed; tokioctl sinks has the sentence. Absent if it never did.",
+    sink=(),
 )
 FILE_FILLED = Gauge(
     None, "tokiod_file_filled_ratio", "Share of a day's windows that are stored, over the sources of its system.", system=(), day=DAYS

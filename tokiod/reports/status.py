@@ -10,6 +10,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.ledger.database import LedgerError, to_ledger_error
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Status(msgspec.Struct, frozen=True):
     """The status of all sources, files and jobs at a time. writer: the process that locks the archive, None when the daemon is down.
 
     has_ledger: False before the first start, and where the ledger was deleted; the sources are all new then. web: the state of
-    `tokiod web` in words, "" where it does not run or this user may not ask it; health does not depend on it.
+    `tokiod web` in words, "" where it does not run or this user may not ask it. sinks: those that the archive is sent to. Health depends on
+    neither.
     """
 
     time: float
@@ -123,6 +125,7 @@ class Status(msgspec.Struct, frozen=True):
     jobs: list[JobLine] = []
     has_ledger: bool = True
     web: str = ""
+    sinks: list[SinkState] = []
 
 
 def status(config: Config, ledger: Ledger | None, now: float) -> Status:

@@ -17,20 +17,23 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 import tokiod
+from tokiod.clock import SystemClock
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue, shared_files
+from tokiod.reports import sinks
 from tokiod.reports.status import read
 from tokiod.runtime.log import Repeats
 from tokiod.window import Calendar
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
     from tokiod.metrics.types import Metric, Role
+    from tokiod.reports.sinks import SinkState
     from tokiod.reports.status import Status
     from tokiod.supervisor.health import Health
 
@@ -52,13 +55,14 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Snapshot:
     """An archive at one time.
 
-    files: (system, day, share filled, bytes); free, capacity: bytes of its disk.
+    files: (system, day, share filled, bytes); free, capacity: bytes of its disk; sinks: that it is sent to.
     """
 
     status: Status
     files: tuple[tuple[str, str, float, int], ...]
     free: int
     capacity: int
+    sinks: tuple[SinkState, ...] = ()
 
 
 def take_snapshot(config: Config, now: float) -> Snapshot:
@@ -71,6 +75,7 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
         files,
         room.f_bavail * room.f_frsize,
         room.f_blocks * room.f_frsize,
+        tuple(sinks.read(config, now, SystemClock().time())),
     )
 
 
@@ -147,6 +152,7 @@ class ArchiveCollector:
         if snapshot is not None:
             yield from _sources(snapshot)
             yield from _archive(snapshot)
+            yield from _sinks(snapshot.sinks)
 
 
 def _processes(health: Health, processes: Mapping[Role, int | None]) -> Iterator[Any]:
@@ -177,6 +183,17 @@ def _archive(snapshot: Snapshot) -> Iterator[Any]:
     yield _family(catalogue.BACKFILL_SECONDS_LEFT, {(): sum(job.seconds_left for job in jobs)})
     yield _family(catalogue.ARCHIVE_FREE_BYTES, {(): snapshot.free})
     yield _family(catalogue.ARCHIVE_SIZE_BYTES, {(): snapshot.capacity})
+
+
+def _sinks(found: Sequence[SinkState]) -> Iterator[Any]:
+    yield _family(catalogue.SINK_STATE, {(one.name, state): one.state == state for one in found for state in catalogue.SINK_STATES})
+    yield _family(catalogue.SINK_STALE, {(one.name,): one.trouble not in NOT_STALE for one in found})
+    yield _family(catalogue.SINK_LAG_SECONDS, {(one.name,): one.lag for one in found})
+    yield _family(catalogue.SINK_LAG_WINDOWS, {(one.name,): one.lag_windows for one in found})
+    yield _family(catalogue.SINK_BACKLOG_SECONDS, {(one.name,): one.backlog for one in found})
+    yield _family(catalogue.SINK_RECORDS, {(one.name,): one.records for one in found})
+    yield _family(catalogue.SINK_REJECTED, {(one.name, reason): count for one in found for reason, count in one.rejected.items()})
+    yield _family(catalogue.SINK_LAST_ERROR, {(one.name,): one.last_error_at for one in found if one.last_error_at is not None})
 
 
 def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokiod.cli.commands.status_view import span
-from tokiod.cli.common.tables import line, table
+from tokiod.cli.commands.status_view import sink_trouble, span
+from tokiod.cli.common.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,19 +31,7 @@ def shown(sinks: Iterable[SinkState]) -> Iterator[RenderableType]:
         made.add_row(*_cells(one), style="yellow" if one.trouble and one.trouble != "new" else "")
     yield made
     for one in sinks:
-        yield from troubles(one)
-
-
-def troubles(one: SinkState) -> Iterator[RenderableType]:
-    """Yield what is wrong with a sink, else its last error."""
-    if one.trouble in {"waiting", "fatal", "unknown"}:
-        yield line(f"{one.name}: {one.trouble}: {one.reason}", style="yellow")
-    elif one.trouble == "down":
-        yield line(f"{one.name}: down: its process does not run: systemctl start tokiod-sink@{one.name}", style="yellow")
-    elif one.trouble == "late":
-        yield line(f"{one.name}: late: changes of {span(one.lag)} ago are not acknowledged", style="yellow")
-    elif one.last_error:
-        yield line(f"{one.name}: last error: {one.last_error}", style="yellow")
+        yield from sink_trouble(one)
 
 
 def _cells(one: SinkState) -> tuple[str, ...]:

@@ -16,7 +16,9 @@ from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import configured_source
 from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.web_process import ask_web
+from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
+from tokiod.reports.sinks import read as read_sinks
 from tokiod.reports.status import Status, read
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError if the ledger can't be read."""
     now, names, web = read(config, clock.time()), {source.name for source in config.source}, ask_web(config.web.address)
     jobs = [job for job in now.jobs if job.source in names or len(names) != 1]
-    return msgspec.structs.replace(now, jobs=jobs, web="" if web is None else web.sentence)
+    sinks = read_sinks(config, clock.time(), SystemClock().time())
+    return msgspec.structs.replace(now, jobs=jobs, web="" if web is None else web.sentence, sinks=sinks)
 
 
 def _as_json(config: Config, clock: Clock) -> Status:

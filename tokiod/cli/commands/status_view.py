@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from tokiod.reports.sinks import SinkState
     from tokiod.reports.status import Gaps, SourceLine, Status, Today
 
 
@@ -69,6 +70,22 @@ def parts(now: Status) -> Iterator[RenderableType]:
     if now.web:
         yield line(f"tokiod web: {now.web}")
     yield from _troubles(now)
+    for sink in now.sinks:
+        if sink.trouble:
+            yield from sink_trouble(sink)
+
+
+def sink_trouble(sink: SinkState) -> Iterator[Text]:
+    """Yield what is wrong with a sink, else its last error."""
+    reasons = {
+        "down": f"its process does not run: systemctl start tokiod-sink@{sink.name}",
+        "late": f"changes of {span(sink.lag)} ago are not acknowledged",
+        "new": f"its process has never run: systemctl enable --now tokiod-sink@{sink.name}",
+    }
+    if sink.trouble:
+        yield line(f"sink {sink.name}: {sink.trouble}: {reasons.get(sink.trouble, sink.reason)}", style="yellow")
+    elif sink.last_error:
+        yield line(f"sink {sink.name}: last error: {sink.last_error}", style="yellow")
 
 
 def details(now: Status) -> Iterator[RenderableType]:
