@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sinks.kafka.config import Config
 
 if TYPE_CHECKING:
-    from sinks.kafka.sink import KafkaSink
+    from sinks.kafka.topic_sink import KafkaSink
     from tokiod.change_sink import SinkSite
 
 __all__ = ["Config", "sink"]
@@ -15,6 +15,6 @@ __all__ = ["Config", "sink"]
 
 def sink(config: Config, site: SinkSite) -> KafkaSink:
     """Return the sink of a section."""
-    from sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - aiokafka is an extra, and slow to import
+    from sinks.kafka.topic_sink import KafkaSink  # noqa: PLC0415 - aiokafka is an extra, and slow to import
 
     return KafkaSink(config, site)

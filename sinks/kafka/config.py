@@ -50,9 +50,6 @@ class Config(SinkConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
         option('The form of the values: "wire" is that of the feed; "json", for consumers without numpy, is larger.'),
     ] = "wire"
     compression: Annotated[Literal["none", "gzip"], option("How messages are compressed. A topic may compress them, too.")] = "none"
-    timeout: Annotated[
-        Duration, option("How long brokers may acknowledge nothing until the sink connects again.", values="greater than zero")
-    ] = Duration(30)
     tls: Annotated[bool, option("Whether to connect with TLS.")] = False
     tls_ca: Annotated[
         str | None, option("The authorities of the brokers' certificates; default: those of the system.", '"/etc/tokiod/kafka-ca.pem"')
@@ -100,8 +97,6 @@ class Config(SinkConfig, kw_only=True, forbid_unknown_fields=True, frozen=True):
             yield f"topic: {self.topic!r} is not a name of a topic: use letters, digits, `.`, `_`, `-` and `{SYSTEM}`"
         if not 0 < self.window <= MAX_WINDOW_SECONDS or MAX_WINDOW_SECONDS % self.window:
             yield "window: must be 1 s to 1 h, and divide 1 h"
-        if self.timeout <= 0:
-            yield "timeout: must be greater than zero"
 
     def _access_faults(self) -> Iterator[str]:
         if self.password_file and self.password_env:

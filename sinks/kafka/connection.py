@@ -29,8 +29,8 @@ def client_options(config: Config, secret: Callable[[str], str]) -> dict[str, An
     security = {(False, False): "PLAINTEXT", (True, False): "SSL", (False, True): "SASL_PLAINTEXT", (True, True): "SASL_SSL"}
     options: dict[str, Any] = {
         "security_protocol": security[config.tls, config.login is not None],
-        # Half: the producer may wait twice as long.
-        "request_timeout_ms": max(config.timeout * 1000 // 2, 500),
+        # The producer may wait twice as long.
+        "request_timeout_ms": max(config.timeout * 400, 400),
         "client_id": f"tokiod-sink-{config.name}",
     }
     try:

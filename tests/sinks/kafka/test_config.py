@@ -4,6 +4,7 @@ import pytest
 
 from sinks.kafka.config import Config
 from sinks.kafka.connection import host_and_port
+from tokiod.config import plugins
 
 
 def config(**options):
@@ -37,7 +38,6 @@ def test_a_valid_section(options):
         ({"topic": "a/{system}"}, "topic: 'a/{system}' is not a name of a topic: use letters, digits, `.`, `_`, `-` and `{system}`"),
         ({"window": 7}, "window: must be 1 s to 1 h, and divide 1 h"),
         ({"window": 7200}, "window: must be 1 s to 1 h, and divide 1 h"),
-        ({"timeout": 0}, "timeout: must be greater than zero"),
         ({"login": "PLAIN", "user": "tokiod"}, "login: PLAIN requires user, and password_file or password_env"),
         ({"user": "tokiod"}, 'user: user and password require login = "SCRAM-SHA-512", "SCRAM-SHA-256" or "PLAIN"'),
         ({**SCRAM, "password_env": "P"}, "password_env: password_file is set already"),
@@ -64,3 +64,9 @@ def test_a_server_has_a_host_and_a_port():
         ("fd00::1", 9092),
         ("fd00::1", 1),
     ]
+
+
+def test_the_kind_makes_a_sink_as_often_as_it_is_asked():
+    """A submodule of the name `sink` would replace the function."""
+    kind = plugins.load_sink("kafka")
+    assert [type(kind.sink(config(), None)).__name__ for _ in range(2)] == ["KafkaSink", "KafkaSink"]

@@ -31,6 +31,8 @@ REQUEST_BYTES = (1 << 20) - 4096
 """Of the messages in one request; brokers accept 1 MiB without further settings."""
 UNACKNOWLEDGED_BYTES = 8 << 20
 """Of messages that wait for their acknowledgement: what the sink holds besides the blocks."""
+PATIENCE = 0.8
+"""The share of the section's `timeout` after which this sink gives up: its error says more than that of a timeout."""
 STOP_TRIES, STOP_SECONDS = 20, 0.25
 
 _by_hash = DefaultPartitioner()
@@ -65,7 +67,7 @@ class KafkaSink:
             **self._options,
         )
         try:
-            async with asyncio.timeout(config.timeout):
+            async with asyncio.timeout(config.timeout * PATIENCE):
                 await self._producer.start()
         except TimeoutError:
             hint = "do the names in the brokers' advertised.listeners lead to them from here?"
@@ -80,7 +82,7 @@ class KafkaSink:
         """Send blocks as messages; return once all are acknowledged. Raises Transient and Fatal."""
         if self._producer is None:
             raise Transient("the sink is not connected")
-        sending = _Sending(self._producer, float(self._config.timeout))
+        sending = _Sending(self._producer, self._config.timeout * PATIENCE)
         topic = self._config.topic_of(blocks[0].system) if blocks else ""
         try:
             for block in blocks:
@@ -93,7 +95,7 @@ class KafkaSink:
                 await check_a_server(self._config.servers, self._options)
             raise of_topic(error, topic, self._config.user) from error
         except TimeoutError:
-            raise Transient(f"Kafka acknowledges no message for topic {topic!r} within {self._config.timeout} s") from None
+            raise Transient(f"Kafka acknowledges no message for topic {topic!r} in time (timeout = {self._config.timeout} s)") from None
         return Acknowledged(records=sending.records)
 
     async def close(self) -> None:
