@@ -62,6 +62,15 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
     assert error.endswith(f"{directory} already holds a demo: remove it or name another directory\n")
 
 
+def test_the_list_of_jobs_that_a_demo_names_has_jobs_with_rates(shown):
+    done, _ = shown
+    (command,) = re.findall(r"(?m)^  (\S+/tokioctl top .*)$", done.stdout)
+    listed = subprocess.run([*command.split(), "--json"], capture_output=True, text=True, check=True, timeout=100)
+    found = json.loads(listed.stdout)
+    assert found["lines"][0]["rate"] > 0
+    assert found["total"] == pytest.approx(sum(one["rate"] for one in found["lines"]), rel=0.5)
+
+
 def test_on_request_a_demo_shows_the_address_of_its_page_and_keeps_it(shown):
     done, _ = shown
     (address,) = re.findall(r"(?m)^the live page, for users of this machine: (http://127.0.0.1:\d+/)$", done.stdout)

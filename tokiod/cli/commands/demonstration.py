@@ -19,7 +19,7 @@ from tokiod.errors import TokiodError
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import ALL
+from tokiod.simulator.sources import ALL, JOBS
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -122,7 +122,10 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
         for path in scene.files(source):
             for row in _first_number(path, source.shown):
                 console.print(f"  h5dump -d /{source.shown} -s {row},0 -c 12,4 {path}", highlight=False, soft_wrap=True)
-    console.print(f"  {programs}/tokioctl status --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True)
+    for command in ("status", f"top {JOBS.system} --once"):
+        console.print(
+            f"  {programs}/tokioctl {command} --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True
+        )
     console.print(f"log: {scene.log}", highlight=False, soft_wrap=True)
 
 
