@@ -1,0 +1,112 @@
+"""A daemon's archive in Kafka: what consumers fold is what the files hold, cell by cell."""
+
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka_topics import delete_topic
+from topic_scene import FollowingConsumer, TopicScene
+from waiting import wait_for
+
+from tokiod.clock import SimulatedClock
+from tokiod.simulator.lmt.database import Database
+from tokiod.simulator.site import STEP, Site
+from tokiod.simulator.sources import LMT
+from tokiod.window import Window, iso
+
+pytestmark = pytest.mark.system
+
+EPOCH = 1_795_132_800
+"""2026-11-20T00:00:00Z."""
+DAY = Window(EPOCH, EPOCH + 86400)
+RETENTION = 1200
+BEGIN = DAY.end + 7200
+RATE = 4
+SITE = Site(EPOCH, osts=3, osss=2, mdts=1, timezone="UTC")
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """The LMT database of the site until BEGIN, filled once for all tests."""
+    path = tmp_path_factory.mktemp("history") / "lmt.sqlite3"
+    with closing(Database(path, SITE)) as database:
+        database.fill((BEGIN - EPOCH) // STEP + 1)
+    return path
+
+
+@pytest.fixture
+def scene(kafka, topic, history):
+    with tempfile.TemporaryDirectory(prefix="topics-") as name:
+        directory = Path(name)
+        shutil.copy(history, directory)
+        clock = SimulatedClock(float(BEGIN), time.time(), RATE)
+        made = TopicScene(directory, SITE, clock, retention=RETENTION, sources=(LMT,), server=kafka, topic=topic)
+        made.prepare()
+        try:
+            made.start_simulator()
+            made.start_daemon()
+            made.start_sink()
+            wait_for(lambda: made.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {made.log}")
+            yield made
+        finally:
+            made.close()
+
+
+def backfill(scene):
+    scene.tokioctl("backfill", LMT.name, iso(DAY.start), iso(DAY.end))
+
+
+def is_equal(scene, consumer=None):
+    """Wait until what consumers folded is what the files hold; the daemon is down. Return the number of cells."""
+    held = scene.held()
+    wait_for(lambda: scene.consumed() == held, 30, f"the topic differs from the files; see {scene.sink_log.read_text()[-2000:]}")
+    if consumer is not None:
+        wait_for(lambda: consumer.cells == held, 10, "the consumer that follows differs from the files")
+    return sum(len(times) for times, _ in held.values())
+
+
+def test_live_rows_a_backfilled_day_and_a_file_set_aside_and_filled_again(scene):
+    consumer = FollowingConsumer(scene)
+    backfill(scene)
+    assert scene.stop_daemon() == 0
+    whole = is_equal(scene, consumer)
+    assert whole > 300_000
+    day = next(path for path in scene.files() if "2026-11-20" in str(path))
+    scene.start_daemon()
+    wait_for(lambda: scene.complete_to(BEGIN, BEGIN + 240), 60, f"nothing more is stored; see {scene.log}")
+    day.rename(day.with_suffix(".aside"))
+    wait_for(lambda: not scene.complete_to(DAY.start, DAY.start + 60), 60, f"the file is not missed; see {scene.log}")
+    assert scene.stop_daemon() == 0
+    assert is_equal(scene, consumer) < whole / 4
+    scene.start_daemon()
+    backfill(scene)
+    assert scene.stop_daemon() == 0
+    assert is_equal(scene, consumer) > whole
+    fold = consumer.stop()
+    assert (fold.malformed, scene.stop_sink()) == (0, 0)
+
+
+def test_a_deleted_topic_is_filled_again_by_a_rewind(scene, kafka):
+    backfill(scene)
+    assert scene.stop_daemon() == 0
+    whole = is_equal(scene)
+    delete_topic(kafka.address, scene.topic_name)
+    assert scene.consumed() == {}
+    scene.tokioctl("sinks", "rewind", "kafka", "--from", iso(DAY.start))
+    assert is_equal(scene) == whole
+
+
+def test_without_a_broker_the_sink_waits_and_says_so(scene, kafka):
+    kafka.signal(signal.SIGKILL)
+    try:
+        wait_for(lambda: "can't be reached" in scene.sink_log.read_text(), 30, "it is not reported")
+        stored = int(scene.clock.time())
+        wait_for(lambda: scene.complete_to(BEGIN, stored), 60, "the daemon waits for the sink")
+    finally:
+        kafka.start()
+    assert scene.stop_daemon() == 0
+    is_equal(scene)
