@@ -13,12 +13,27 @@ from tokiod.analysis.bad_ost import Correlation
 from tokiod.analysis.health import Target
 from tokiod.analysis.top import Top, TopLine, TopTarget
 from tokiod.analysis.umami import Umami, UmamiMetric
-from tokiod.cli.commands import backfill_view, badost, gaps, health, job, ls, once, stages, status_view, summarize, top_view, umami
+from tokiod.cli.commands import (
+    backfill_view,
+    badost,
+    gaps,
+    health,
+    job,
+    ls,
+    once,
+    sinks_view,
+    stages,
+    status_view,
+    summarize,
+    top_view,
+    umami,
+)
 from tokiod.cli.common.tables import fitted
 from tokiod.ledger.jobs import Job
 from tokiod.reader.part import DatasetEntry
 from tokiod.reports.gaps import Gap
 from tokiod.reports.one_window import Filled, Once
+from tokiod.reports.sinks import SinkState
 from tokiod.reports.stages import StageRow
 from tokiod.reports.status import FileLine, Gaps, SourceLine, Status, Today
 
@@ -54,6 +69,10 @@ def tables():
     yield "status_view", status_view._sources(STATUS)
     yield "status_view", status_view._files(STATUS)
     yield "status_view", list(status_view.details(msgspec.structs.replace(STATUS, sources=SOURCES[:1])))[1]
+    sink = SinkState(
+        name=SOURCE, kind="elasticsearch", state="waiting", cursor=10**16, lag_windows=12345, lag=10**6, backlog=10**8, records=10**9
+    )
+    yield "sinks_view", next(sinks_view.shown([sink]))
     yield "gaps", gaps._table([GAP], NOON)
     yield "gaps", gaps._table_of_cells([GAP])
     yield "ls", ls._systems([ls.SystemEntry(SOURCE, "2018-01-28", "2018-01-29", 12345, 10**13)])
