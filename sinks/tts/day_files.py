@@ -268,6 +268,23 @@ class DayFiles:
             day.file.close()
             del self._open[day.slot.path]
 
+    def distrust_damaged(self, system: str) -> bool:
+        """Look at the open files of a system, and quarantine those that are not what this process opened or wrote; return whether any is.
+
+        Called when their content made the code fail. A file that can't be looked at stays: that proves nothing against it.
+        """
+        found = False
+        for day in [day for day in self.open_files if day.slot.system == system]:
+            try:
+                day.file.check()
+                day.file.check_spans()
+            except (FileLost, NotLive) as error:
+                self.distrust(day.slot, day.file, error)
+                found = True
+            except OSError:
+                continue
+        return found
+
     def distrust(self, slot: FileSlot, file: LiveFile | None, error: Exception) -> None:
         """Quarantine the file of a slot, if there is one; where only its sync failed, a copy takes its place. file: as it is open."""
         self.rewrites.cancel(slot.path)
@@ -317,6 +334,7 @@ class DayFiles:
                 try:
                     self._finish_rewrite(pending)
                 except Exception as error:  # noqa: BLE001 - a damaged file may raise anything; one file never stops the others
+                    self.distrust_damaged(pending.slot.system)
                     self._done.append(FileChange(pending.change, pending.slot.path, error))
         done, self._done = self._done, []
         return done

@@ -7,6 +7,7 @@ again, by a retry or after a kill, leaves the same files.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from tokiod.window import Window
 from tokiod.window_data import tables_unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from sinks.tts.day_files import DayFiles
     from sinks.tts.open_day_file import OpenDayFile
@@ -60,12 +61,27 @@ class TtsSink:
         """Assign a window's cells. Raises Refusal if the window can't be stored now, or ever."""
         if collected.tables:
             raise tables_unstored(collected)
+        system = collected.meta.system
         try:
-            return self._apply(collected)
+            with self._examined(system):
+                return self._apply(collected)
         except (OSError, NotLive) as error:
-            raise Refusal(f"{collected.meta.system}: {error}", "retry") from error
+            raise Refusal(f"{system}: {error}", "retry") from error
         finally:
             self._keep_computed()
+
+    # Random bytes in a file make the code fail anywhere, at each attempt, until the file is quarantined.
+    @contextmanager
+    def _examined(self, system: str) -> Iterator[None]:
+        """Look at the open files of a system where working with them fails. Raises Refusal, and no other error, if one was quarantined."""
+        try:
+            yield
+        except Refusal:
+            raise
+        except Exception as error:
+            if self.days.distrust_damaged(system):
+                raise Refusal(f"{system}: {error}", "retry") from error
+            raise
 
     def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
         """Sync all files with new cells, one fdatasync each, and names that are not durable; return the files where that failed."""
@@ -229,6 +245,7 @@ class TtsSink:
     def _seal(self, slot: FileSlot) -> bool:
         if self.days.rewrites.at(slot.path) is not None or (day := self.days.open(slot, reopen=False)) is None:
             return False
-        self._readable_seams.join(day)
+        with self._examined(slot.system):
+            self._readable_seams.join(day)
         self.days.seal(day)
         return True

@@ -19,6 +19,8 @@ from tokiod.testing.files import FaultyFiles
 from tokiod.tts.layout import NotLive
 from tokiod.tts.live.files import NameNotDurable, temporary_path
 
+SAMPLES = {name: {row: row + 1 for row in range(2 * model.ROWS) if row % model.ROWS} for name in NAMES}
+
 
 @pytest.fixture
 def archive(tmp_path):
@@ -241,3 +243,31 @@ def test_nothing_is_taken_from_a_file_that_another_program_overwrote(tmp_path, u
             assert sink.commit() == []
     path.with_name("fs.hdf5.aside-20180129T000000Z").unlink()
     assert filled(held(tmp_path)) == filled(model.expected(samples, 3))
+
+
+@pytest.mark.parametrize("work", ["window", "sealing"])
+def test_random_bytes_in_a_file_that_was_opened_and_not_written_yet_do_not_stop_its_system(tmp_path, work):
+    """Nothing tells that they were written, but the code fails where rows are counted by them."""
+    windows = [model.window(SAMPLES, row, row + 12) for row in range(0, 2 * model.ROWS, 12)]
+    with closing(sink_in(tmp_path)) as sink:
+        for window in windows:
+            sink.apply(window)
+            assert sink.commit() == []
+    path = tmp_path / "2018-01-29" / "fs.hdf5"
+    with closing(sink_in(tmp_path)) as sink:
+        assert sink.days.open(sink.days.layout("fs", model.EPOCH)) is not None
+        with path.open("r+b") as file:
+            file.seek(8192)
+            file.write(random.Random(1).randbytes(path.stat().st_size - 8192))
+        if work == "window":
+            with pytest.raises(Refusal, match="fs: ") as refused:
+                sink.apply(windows[0])
+            assert refused.value.when == "retry"
+        else:
+            with pytest.raises(Refusal, match="fs: rows"):
+                sink.seal("fs", model.EPOCH)
+        assert [one.path for one in sink.commit()] == [str(path)]
+        for window in windows:
+            sink.apply(window)
+            assert sink.commit() == []
+    assert filled(held(tmp_path)) == filled(model.expected(SAMPLES, 2))
