@@ -89,6 +89,11 @@ class Sink(Protocol):
         """Make all that was applied durable; return the files whose windows since the last commit are not stored."""
         ...
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether maintenance is in progress, so that run_maintenance() is to be called again soon."""
+        ...
+
     def run_maintenance(self) -> list[FileChange]:
         """Go on with maintenance for some milliseconds; return what was done since the last call."""
         ...

@@ -58,6 +58,11 @@ class RewriteQueue:
         """Return the rewrite of a file that is in progress."""
         return self._pending.get(path)
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a rewrite is in progress."""
+        return bool(self._pending)
+
     def pending(self) -> list[PendingRewrite]:
         """Return all rewrites in progress."""
         return list(self._pending.values())

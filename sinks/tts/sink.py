@@ -165,6 +165,11 @@ class TtsSink:
 
     # ---- maintenance
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether files are being rewritten."""
+        return self.days.rewrites.is_pending
+
     def run_maintenance(self) -> list[FileChange]:
         """Put finished files in place, and begin to seal a reopened day that no window comes for; return what was done since.
 

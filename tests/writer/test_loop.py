@@ -365,8 +365,8 @@ def test_a_stopping_writer_stores_what_has_arrived(site):
     assert site.stored() == [span(0, 8)]
 
 
-def test_a_beat_comes_a_few_times_a_second_and_no_more_often(site):
-    for moment in (0.3, 0.4, 0.5, 0.56):
+def test_a_beat_comes_every_few_seconds_and_no_more_often(site):
+    for moment in (5.1, 5.2, 9.0, 10.2):
         site.now = moment
         site.writer.turn(0)
     assert site.answers(2) == [Beat(EPOCH), Beat(EPOCH)]

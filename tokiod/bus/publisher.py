@@ -73,6 +73,11 @@ class Publisher:
         return self._server.socket
 
     @property
+    def is_audited(self) -> bool:
+        """Whether more clients can reach the socket than those with a right to its file."""
+        return self._server.is_audited
+
+    @property
     def refused(self) -> Counter[str]:
         """Connections that were not accepted, by reason (tokiod.bus.zap.REASONS)."""
         return self._server.refused

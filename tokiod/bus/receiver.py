@@ -51,7 +51,7 @@ class Receiver:
     replaced may be read much later, and must not undo what came over the next one.
     No incoming message raises: `dropped` counts malformed ones by reason. If its header is valid, a malformed piece is answered with a
     Reject, so that its collector does not send it again.
-    bind: makes the socket at the endpoint.
+    bind: makes the socket at the endpoint. wakeups: what else ends the waiting of poll() once it can be read.
     """
 
     def __init__(  # noqa: PLR0913 - each with a default, by name
@@ -65,6 +65,7 @@ class Receiver:
         bind: Callable[..., ServerSocket] = ServerSocket,
     ) -> None:
         self.epoch = epoch
+        self.wakeups: tuple[int | zmq.SyncSocket, ...] = ()
         self._monotonic = monotonic
         self._reassembly = Reassembly(max_incomplete_bytes)
         self._peers: dict[bytes, _Peer] = {}
@@ -102,7 +103,7 @@ class Receiver:
     def poll(self, timeout_ms: int) -> list[Arrived]:
         """Read messages, after waiting for the first one at most so long, and return the windows that are complete now."""
         arrived = []
-        if self._server.socket.poll(timeout_ms):
+        if self._has_message(timeout_ms):
             with suppress(zmq.Again):
                 for _ in range(MAX_MESSAGES_PER_POLL):
                     window = self._read(self._server.socket.recv_multipart(zmq.NOBLOCK, copy=False))
@@ -138,6 +139,13 @@ class Receiver:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _has_message(self, timeout_ms: int) -> bool:
+        socket = self._server.socket
+        if not self.wakeups:
+            return bool(socket.poll(timeout_ms))
+        ready = zmq.zmq_poll([(one, zmq.POLLIN) for one in (socket, *self.wakeups)], timeout_ms)
+        return any(one not in self.wakeups for one, _ in ready)
 
     def _read(self, frames: Sequence[zmq.Frame]) -> Arrived | None:
         message: list[Frame] = [frame.buffer for frame in frames[1:]]

@@ -39,8 +39,13 @@ STUCK_SECONDS = 300.0
 """Without an answer to any window, from a writer that sends signs of life: one of the two processes has a fault."""
 MIN_REFUSALS = 3
 """In a row, before they are reported: a writer that is killed during a handshake looks the same once."""
-WELCOME_FACTOR = 10
-"""Times `silence` after which a connection without a Welcome is replaced: its peer may have disappeared without a trace."""
+SILENCE_SECONDS = 20.0
+"""Four heartbeats of the writer."""
+WELCOME_FACTOR, WELCOME_SECONDS = 10, 10.0
+"""Times `silence`, but no more than so long, or `silence` where that is longer, after which a connection without a Welcome is replaced:
+its peer may have disappeared without a trace."""
+HELLOS_PER_SILENCE = 20
+"""Until the Welcome; but one per second at most."""
 
 
 class ConnectionLost(Exception):  # noqa: N818 - an event, not an error
@@ -84,7 +89,7 @@ class Sender:
         *,
         max_windows: int = 4,
         max_bytes: int = 64 << 20,
-        silence: float = 1.0,
+        silence: float = SILENCE_SECONDS,
         on_reload: Callable[[], None] = lambda: None,
         keys: ClientKeys | None = None,
         connector: Callable[[], Connector] = ZmqConnector,
@@ -176,7 +181,8 @@ class Sender:
         hello = protocol.encode(protocol.Hello(self._name, number))
         while True:
             await writer.send([hello])
-            await asyncio.sleep(self._silence)
+            before = min(self._silence, max(1.0, self._silence / HELLOS_PER_SILENCE))
+            await asyncio.sleep(self._silence if self._welcomed.is_set() else before)
 
     async def _send(self, writer: Connection) -> None:
         await self._welcomed.wait()
@@ -189,7 +195,7 @@ class Sender:
 
     async def _receive(self, writer: Connection) -> None:
         try:
-            async with asyncio.timeout(self._silence * WELCOME_FACTOR):
+            async with asyncio.timeout(max(self._silence, min(WELCOME_FACTOR * self._silence, WELCOME_SECONDS))):
                 while not self._welcomed.is_set():
                     self._handle(await writer.receive())
             while True:

@@ -45,7 +45,8 @@ class ServerSocket:
     """A bound socket in a context of its own, with an audit of its connections where it is on TCP or has keys.
 
     kind, options: of the ZeroMQ socket; keys: of the clients that may connect, all where there are none; mode: of a Unix socket.
-    refused: connections that were not accepted, by reason, since the process began. Raises TokiodError for an endpoint that can't be bound.
+    refused: connections that were not accepted, by reason, since the process began; is_audited: whether it has that audit. Raises
+    TokiodError for an endpoint that can't be bound.
     """
 
     def __init__(  # noqa: PLR0913 - all of one socket
@@ -64,7 +65,7 @@ class ServerSocket:
         is_tcp = endpoint.startswith("tcp://")
         self._options: dict[int, int] = {zmq.LINGER: 0, zmq.IPV6: int("[" in endpoint), zmq.BACKLOG: MAX_NEW_CONNECTIONS}
         self._options |= (_TCP_OPTIONS if is_tcp else {}) | dict(options or {})
-        self._is_audited = is_tcp or keys is not None
+        self.is_audited = is_tcp or keys is not None
         self._open()
 
     def reload_allowed_keys(self) -> bool:
@@ -94,7 +95,7 @@ class ServerSocket:
 
     def _open(self) -> None:
         self._context = zmq.Context()
-        self._audit = ConnectionAudit(self._name, self._context, self._keys, self.refused) if self._is_audited else None
+        self._audit = ConnectionAudit(self._name, self._context, self._keys, self.refused) if self.is_audited else None
         self.socket = self._context.socket(self._kind)
         for option, value in self._options.items():
             self.socket.setsockopt(option, value)

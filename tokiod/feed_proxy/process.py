@@ -14,14 +14,13 @@ from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.errors import ConfigError
 from tokiod.feed_proxy.proxy import FeedProxy
 from tokiod.metrics import catalogue
-from tokiod.runtime.process_setup import limit_data, limit_descriptors, spare_descriptors
+from tokiod.runtime.process_setup import SignalFlag, limit_data, limit_descriptors, spare_descriptors
 from tokiod.runtime.resident_memory import ResidentMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tokiod.config.load import Config
-    from tokiod.runtime.process_setup import SignalFlag
     from tokiod.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
@@ -33,8 +32,8 @@ MAX_RESIDENT_BYTES = 512 << 20
 MAX_DATA_BYTES = 1 << 30
 """That the process may allocate beyond what it has at its start, if it grows faster than it looks at its memory: it then ends, and is
 started again."""
-NOTIFY_SECONDS = 1.0
-TURN_MS = 100
+TURN_MS, UNWATCHED_MS, IDLE_MS = 100, 1000, 5000
+"""How long a turn waits at most: with subscribers; without, where clients over TCP can cost memory that nothing else reports; else."""
 OVERLOADED_EXIT_CODE = 1
 
 
@@ -62,16 +61,18 @@ class FeedProcess:
             if reloading():
                 reloading.clear()
                 self.reload()
-            self.turn()
+            self.turn(SignalFlag.wakeup())
         self._notifier.stopping()
         self.proxy.drain()
 
-    def turn(self) -> None:
-        """Forward once, check the memory, and report progress."""
-        self.proxy.turn(TURN_MS)
+    def turn(self, wakeup: int | None = None) -> None:
+        """Forward once, check the memory, and report progress. wakeup: see FeedProxy.turn()."""
+        external = self.proxy.external
+        longest = TURN_MS if external.subscriptions else UNWATCHED_MS if external.is_audited else IDLE_MS
+        self.proxy.turn(min(longest, int(1000 * self._notifier.interval)), wakeup)
         if self._memory.nbytes() > self._max_resident:
             self._free()
-        if (now := time.monotonic()) - self._notified_at >= NOTIFY_SECONDS:
+        if (now := time.monotonic()) - self._notified_at >= self._notifier.interval:
             self._notified_at = now
             self._notifier.alive(f"{len(self.proxy.external.subscriptions)} topics subscribed")
 

@@ -54,12 +54,13 @@ class FeedProxy:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def turn(self, timeout_ms: int) -> int:
-        """Forward messages and handle subscriptions, after waiting at most so long; return how many messages were forwarded."""
-        poller = zmq.Poller()
-        for socket in (self._inner, self.external.socket):
-            poller.register(socket, zmq.POLLIN)
-        poller.poll(timeout_ms)
+    def turn(self, timeout_ms: int, wakeup: int | None = None) -> int:
+        """Forward messages and handle subscriptions, after waiting at most so long; return how many messages were forwarded.
+
+        wakeup: a descriptor that ends the waiting once it can be read.
+        """
+        waited_for = (self._inner, self.external.socket, *(() if wakeup is None else (wakeup,)))
+        zmq.zmq_poll([(one, zmq.POLLIN) for one in waited_for], timeout_ms)
         self.external.poll()
         if self.external.subscriptions and not self._is_following:
             # From then on always: a client can unsubscribe from what only others subscribed to.

@@ -124,6 +124,11 @@ class JobTable:
                 failed.append(UnsyncedFile(meta.system, meta.window, str(path), str(error)))
         return failed
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether files are being merged."""
+        return self._merging is not None
+
     def run(self) -> None:
         """Begin or end a merge, and remove days that are past their retention; some milliseconds at most."""
         if self._merging is not None:

@@ -14,7 +14,7 @@ import structlog
 from tokiod.archive.rights import check_private
 from tokiod.bus.connection import ZmqConnector
 from tokiod.bus.curve import bus_client_keys
-from tokiod.bus.sender import Sender
+from tokiod.bus.sender import SILENCE_SECONDS, Sender
 from tokiod.config.load import warnings
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import SQLITE, LedgerError
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-NOTIFY_SECONDS = 1.0
-"""Between two reports of progress to the supervisor; ten times as often until the process is ready."""
+FIRST_NOTIFY_SECONDS = 0.1
+"""Between two reports of progress to the supervisor until the process is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Host:
     """
 
     connector: Callable[[], Connector] = ZmqConnector
-    silence: float = 1.0
+    silence: float = SILENCE_SECONDS
     sqlite: Sqlite = SQLITE
     random: Callable[[], Random] = Random
     reader: Callable[[Task], SavedCollector] = FileReader
@@ -179,7 +179,7 @@ class CollectorsProcess:
                 if not is_ready and self._has_progressed(self._sources):
                     is_ready = True
                     self._notifier.ready()
-            await asyncio.sleep(NOTIFY_SECONDS if is_ready else NOTIFY_SECONDS / 10)
+            await asyncio.sleep(self._notifier.interval if is_ready else FIRST_NOTIFY_SECONDS)
 
     def _has_progressed(self, sources: Sources) -> bool:
         state = self._sender.state

@@ -7,9 +7,9 @@ import os
 import resource
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,10 +102,16 @@ def free_unused_memory() -> None:
 
 
 class SignalFlag:
-    """A flag that signals set, and that a loop checks between two pieces of work."""
+    """A flag that signals set, and that a loop checks between two pieces of work.
+
+    All flags of a process share a descriptor, so that a poll which waits long ends when one of them is set.
+    """
+
+    _event: ClassVar[int | None] = None
 
     def __init__(self, *signals: signal.Signals) -> None:
         self._is_set = False
+        self.wakeup()
         for number in signals:
             signal.signal(number, self._set)
 
@@ -113,9 +119,19 @@ class SignalFlag:
         """Return whether a signal arrived since clear()."""
         return self._is_set
 
+    @classmethod
+    def wakeup(cls) -> int:
+        """Return the descriptor that can be read once a flag is set, until one is cleared."""
+        if cls._event is None:
+            cls._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return cls._event
+
     def clear(self) -> None:
         """Reset the flag."""
         self._is_set = False
+        with suppress(BlockingIOError):
+            os.eventfd_read(self.wakeup())
 
     def _set(self, _number: int, _frame: object) -> None:
         self._is_set = True
+        os.eventfd_write(self.wakeup(), 1)

@@ -40,7 +40,7 @@ START_LIMIT_SECONDS = 600.0
 RELOAD_LIMIT_SECONDS = 60.0
 """Seconds that a child has to apply another configuration."""
 
-CHECKS_PER_WATCHDOG = 8
+CHECKS_PER_WATCHDOG = 4
 """Checks of a child within the time that it may be silent."""
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+FIRST_REPORT_SECONDS, REPORT_SECONDS = 0.1, 5.0
+"""Between two looks at the processes, to report to systemd, until all are ready, and then."""
 READY_LIMIT_SECONDS = 60.0
 """Seconds until the processes must be ready with a configuration for which all of them were restarted."""
 
@@ -152,7 +154,7 @@ class Supervisor:
             if self._children.are_alive:
                 self._notifier.alive(self._children.status())
             self._children.reap_orphans()
-            await asyncio.sleep(min(1.0, self._watchdog / 4))
+            await asyncio.sleep(min(REPORT_SECONDS if was_ready else FIRST_REPORT_SECONDS, self._watchdog / 6))
 
     async def _answer(self, request: Request) -> Answer:
         return self._pong() if isinstance(request, Ping) else await asyncio.shield(self._start_reload())

@@ -28,6 +28,11 @@ class ArchiveSink:
         """Sync what was applied; return the files whose windows are not stored."""
         return [*self.tts.commit(), *self.jobs.commit()]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether rewrites or merges are in progress."""
+        return self.jobs.is_busy or self.tts.is_busy
+
     def run_maintenance(self) -> list[FileChange]:
         """Go on with rewrites and merges; return which TTS files changed."""
         self.jobs.run()

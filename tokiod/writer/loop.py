@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import structlog
 
@@ -37,10 +37,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-HEARTBEAT_SECONDS = 0.25
-"""Between two heartbeats to the collectors, which give a writer up after one second without."""
+HEARTBEAT_SECONDS = 5.0
+"""Between two heartbeats to the collectors, which give a writer up after four times as long without. A writer that dies ends the
+connection: only one that hangs, or whose host is gone, is noticed by its silence."""
 FEED_HEARTBEAT_SECONDS = 1.0
 """The same for the feed: each heartbeat is a message per topic to every subscriber, and takes a place in the queue of a slow one."""
+BUSY_MS, ACTIVE_MS, IDLE_MS = 100, 1000, 5000
+"""How long a turn waits for windows at most: while files are looked at or rewritten; with subscribers, or a window a moment ago; else."""
+ACTIVE_SECONDS = 10.0
+"""After a window: readers get the ledger's copy, and files that were sealed are noted."""
 
 MAX_WINDOWS_PER_SYNC = 64
 """More would only delay the first one's acknowledgement."""
@@ -52,7 +57,7 @@ _DONE, _NOT_DONE = ({change: f"file.{prefix}{change}" for change in catalogue.CH
 class Heartbeat:
     """Reports to collectors, subscribers and the supervisor that the writer is alive; called often, also from inside long work.
 
-    report: takes the status sentence with each heartbeat.
+    report: takes the status sentence with each heartbeat; interval: seconds between two.
     """
 
     receiver: Receiver
@@ -60,22 +65,32 @@ class Heartbeat:
     monotonic: Callable[[], float]
     report: Callable[[str], None] = field(default=lambda _status: None)
     status: str = field(default="nothing stored yet")
+    interval: float = field(default=HEARTBEAT_SECONDS)
     _sent: float = field(default=0.0)
     _sent_to_feed: float = field(default=0.0)
+    _reported: str = field(default="")
     _dropped: int = field(default=0)
 
     def __call__(self) -> None:
-        """Send a heartbeat if it is time to: to collectors a few times a second, to subscribers once a second."""
+        """Send a heartbeat if it is time to: to collectors every few seconds, to subscribers once a second."""
         now = self.monotonic()
-        if now - self._sent < HEARTBEAT_SECONDS:
-            return
-        self._sent = now
-        self.receiver.beat()
         self.feed.poll()
         if now - self._sent_to_feed >= FEED_HEARTBEAT_SECONDS:
             self._sent_to_feed = now
             self.feed.beat()
+            self._measure()
+            if self.status != self._reported:
+                self._report()
+        if now - self._sent >= self.interval:
+            self._sent = now
+            self.receiver.beat()
+            self._report()
+
+    def _report(self) -> None:
+        self._reported = self.status
         self.report(self.status)
+
+    def _measure(self) -> None:
         catalogue.BUS_COLLECTORS.set(self.receiver.peers)
         catalogue.BUS_INCOMPLETE_BYTES.set(self.receiver.incomplete_bytes)
         dropped, self._dropped = self._dropped, self.receiver.dropped.total()
@@ -84,6 +99,11 @@ class Heartbeat:
 
 class Upkeep(Protocol):
     """What looks after the archive's files between windows: tokiod.writer.maintenance.Maintenance."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether run() is to be called again soon."""
+        ...
 
     def run(self) -> bool:
         """Begin what is due; return whether windows are no longer stored."""
@@ -120,6 +140,8 @@ class NoAdmission:
 class NoUpkeep:
     """Does nothing: for an archive that is only written."""
 
+    is_busy: ClassVar[bool] = False
+
     def run(self) -> bool:
         """Return that all stored windows are."""
         return False
@@ -148,6 +170,7 @@ class Writer:
     admission: Checks = field(default_factory=NoAdmission)
     _not_covered: Counter[str] = field(default_factory=Counter)
     _stored: int = field(default=0)
+    _stored_at: float = field(default=float("-inf"))
     _last: str = field(default="")
     _unrecorded: list[QuarantinedFile] = field(default_factory=list)
     _unpublished: dict[str, set[str]] = field(default_factory=dict)
@@ -160,8 +183,15 @@ class Writer:
     def run(self, stopping: Callable[[], bool]) -> None:
         """Store windows until stopping() is true; windows that have arrived by then are stored first."""
         while not stopping():
-            self.turn(timeout_ms=100)
+            self.turn(self._longest_wait())
         self.turn(timeout_ms=0)
+
+    def _longest_wait(self) -> int:
+        """Return how many milliseconds a turn may wait for windows."""
+        if self.upkeep.is_busy or self.sink.is_busy:
+            return BUSY_MS
+        is_active = self.feed.subscriptions or self.clock.monotonic() - self._stored_at < ACTIVE_SECONDS
+        return min(ACTIVE_MS if is_active else IDLE_MS, int(1000 * self.heartbeat.interval))
 
     def turn(self, timeout_ms: int) -> None:
         """Store and acknowledge the windows that have arrived, after waiting for the first one up to `timeout_ms`."""
@@ -173,6 +203,7 @@ class Writer:
             with stages.Commit() as commit:
                 self._store(arrived, commit)
             catalogue.WAITING_WINDOWS.set(0)
+            self._stored_at = self.clock.monotonic()
         self._maintain()
         self.heartbeat()
 

@@ -88,6 +88,11 @@ class Maintenance:
         else:
             self.sink.adopt(file.slot.system, file.slot.start, last_used)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether files remain to be looked at."""
+        return self._is_scanning
+
     def run(self) -> bool:
         """Begin what is due. A unit of work that fails (a full disk, a corrupt file) is logged, and the others go on.
 

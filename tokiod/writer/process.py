@@ -29,11 +29,12 @@ from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue, stages
 from tokiod.runtime.full_disk import FULL, DiskFull
 from tokiod.runtime.log import Repeats
+from tokiod.runtime.process_setup import SignalFlag
 from tokiod.tts.live.files import REAL, Files, sweep
 from tokiod.window import Calendar
 from tokiod.writer.admission import Admission
 from tokiod.writer.archive_sink import ArchiveSink
-from tokiod.writer.loop import Heartbeat, Writer
+from tokiod.writer.loop import HEARTBEAT_SECONDS, Heartbeat, Writer
 from tokiod.writer.maintenance import Maintenance
 from tokiod.writer.rebuild_ledger import rebuild_if_untrusted
 from tokiod.writer.sink_options import max_open, max_rates, sources_of_tables, steps, units
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
     from tokiod.ledger.database import Sqlite
-    from tokiod.runtime.process_setup import SignalFlag
     from tokiod.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
@@ -129,7 +129,9 @@ class WriterProcess:
         catalogue.start_counting(config, "writer")
         self._ledger.in_tables = sources_of_tables(config)
         rebuild_if_untrusted(config, self._ledger, clock)
-        heartbeat = Heartbeat(self._receiver, self._feed, host.monotonic, self._notifier.alive)
+        heartbeat = Heartbeat(
+            self._receiver, self._feed, host.monotonic, self._notifier.alive, interval=min(HEARTBEAT_SECONDS, self._notifier.interval)
+        )
         layout, columns = daily(Calendar(config.timezone), config.archive.file), config.archive.max_columns
         tts = TtsSink(DayFiles(
             layout, clock, host.files, host.executor, max_columns=columns, max_open=max_open(config),
@@ -153,6 +155,7 @@ class WriterProcess:
     def serve(self, stopping: Callable[[], bool], reloading: SignalFlag) -> None:
         """Store windows until stopping() is true; then seal the reopened days."""
         try:
+            self._receiver.wakeups = (SignalFlag.wakeup(), self._feed.socket)
             self._writer.run(lambda: self._must_stop(stopping, reloading))
             self.stop()
         except LedgerLost as error:
