@@ -1,6 +1,5 @@
 """job_stats as all versions of Lustre print them, and what hostile ids and cuts make of them."""
 
-import os
 import re
 import time
 from collections import Counter
@@ -12,21 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors import lustre_jobstats
 from collectors.lustre_jobstats import parse
 from collectors.lustre_jobstats.parse import FIELDS, MAX_OPERATIONS, Operations
+from tokiod.testing.collector_contract import within
+from tokiod.window import Window
+from tokiod.window_data import job_parts
 
+FIXTURES = Path(__file__).parents[2] / "data" / "jobstats"
 SECOND = 10**9
 START = 1_723_102_025 * SECOND
 END = START + 600 * SECOND + 57_286_226
 COUNTS = {"read_bytes": (7, 4096), "write_bytes": (861, 11_025_514_496), "punch": (85, 16_840)}
-
-
-@pytest.fixture
-def fixtures():
-    place = Path(os.environ.get("TOKIOD_SHARED", Path(__file__).parents[3].parent / "shared")) / "data" / "jobstats"
-    if not place.is_dir():
-        pytest.skip(f"the fixtures are not here: {place}")
-    return place
 
 
 def parsed(text, dropped=None):
@@ -55,8 +51,8 @@ def read_line_by_line(text):
 
 
 @pytest.mark.parametrize("name", ["telegraf_v2.12_mdt_OST0001.txt", "telegraf_v2.12_obdfilter_OST0001.txt"])
-def test_the_fixtures_of_telegraf_are_read_whole(fixtures, name):
-    text, dropped = (fixtures / name).read_bytes(), Counter()
+def test_the_fixtures_of_telegraf_are_read_whole(name):
+    text, dropped = (FIXTURES / name).read_bytes(), Counter()
     values, times = parsed(text, dropped)
     assert values == read_line_by_line(text)
     assert times == dict.fromkeys([b"cluster-testjob1", b"testjob2"], (1461772761 * SECOND, -1))
@@ -65,8 +61,28 @@ def test_the_fixtures_of_telegraf_are_read_whole(fixtures, name):
         assert values[b"testjob2"]["write_bytes"] == (25, 2048, 2048, 51200)
 
 
-def test_the_fixture_of_lustrefs_exporter_is_read_whole(fixtures):
-    text, dropped = (fixtures / "lustrefs_exporter_lctl_get_param.txt").read_bytes(), Counter()
+def test_rows_of_the_job_table_have_the_samples_and_sums_of_the_fixture():
+    path = FIXTURES / "lustrefs_exporter_lctl_get_param.txt"
+    collector = lustre_jobstats.saved([path], lustre_jobstats.Saved(time=1_723_114_680, jobid_name=("%j:%u:%h",)), None)
+    (table,) = within(collector, lambda one: one.collect(Window(1_723_114_680, 1_723_114_740))).tables
+    rows = dict(zip(table.columns, table.values, strict=True))
+    found = Counter()
+    for target, text in parse.targets(path.read_bytes(), Counter()):
+        for identity, operations in read_line_by_line(text).items():
+            (row,) = [
+                n
+                for n, key in enumerate(rows["job"].tolist())
+                if rows["target"][n].decode() == target and job_parts(key)["id"] == identity.decode()
+            ]
+            for name, (samples, _, _, total) in operations.items():
+                assert (rows[f"{name}.samples"][row], rows.get(f"{name}.sum", np.zeros(len(table)))[row]) == (samples, total)
+                found[name] += samples
+    assert found["write_bytes"] > 0
+    assert len(table) == sum(len(read_line_by_line(text)) for _, text in parse.targets(path.read_bytes(), Counter()))
+
+
+def test_the_fixture_of_lustrefs_exporter_is_read_whole():
+    text, dropped = (FIXTURES / "lustrefs_exporter_lctl_get_param.txt").read_bytes(), Counter()
     found = list(parse.targets(text, dropped))
     assert [name for name, _ in found] == re.findall(r"^\w+\.(\S+)\.job_stats=", text.decode(), re.MULTILINE)
     seen = {}
