@@ -24,6 +24,9 @@ from tokiod.window import Calendar
 START = 1_517_126_400
 DF = b"UUID                   1K-blocks        Used   Available Use% Mounted on\n"
 ROW = "fs-OST%04x_UUID  90767651352 65387344040 24423870832  73%% /scratch[OST:%d]\n"
+TARGET = b"obdfilter.fs-OST0000.job_stats=\njob_stats:\n"
+OPERATION = b"  open:            { samples:           1, unit:  reqs }\n"
+JOB = b"- job_id:          %d\n  snapshot_time:   1517126400\n" + OPERATION
 DEVICE = "  4 UP osc fs-OST%04x-osc-ffff885f81a64000 8dbdc7f6-8f86-86ea-052f-357e2db2a7d9 5 10.1.%d.%d@o2ib\n"
 
 
@@ -104,6 +107,15 @@ SLOW += [
     ("members", "mmperfmon", {}, 500, tar_of),
     ("pax digits", "mmperfmon", {}, 10_000, pax),
     ("rows of a copy", "lmt", {}, 200, copy_of),
+    ("BEGINs of job_stats", "lustre_jobstats", {}, 100_000, lambda n: b"BEGIN 5\n" * n + TARGET + JOB % 1),
+    ("targets", "lustre_jobstats", {"time": START}, 2_000, lambda n: (TARGET + JOB % 1) * n),
+    ("jobs", "lustre_jobstats", {"time": START}, 2_000, lambda n: TARGET + b"".join(JOB % k for k in range(n))),
+    ("one job", "lustre_jobstats", {"time": START}, 20_000, lambda n: TARGET + JOB % 1 * n),
+    ("job ids alone", "lustre_jobstats", {"time": START}, 50_000, lambda n: TARGET + b"- job_id: x\n" * n),
+    ("a job id of blanks", "lustre_jobstats", {"time": START}, 1_000_000, lambda n: TARGET + b"- job_id:" + b" " * n + b"\n"),
+    ("a job id of escapes", "lustre_jobstats", {"time": START}, 300_000, lambda n: TARGET + b'- job_id: "' + b"\\x41" * n),
+    ("operations", "lustre_jobstats", {"time": START}, 10_000, lambda n: TARGET + JOB % 1 + OPERATION * n),
+    ("an operation without an end", "lustre_jobstats", {"time": START}, 300_000, lambda n: TARGET + JOB % 1 + b"  open: { " + b"1" * n),
 ]
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import job_rows
 import numpy as np
 import pytest
+from job_rows import DATE, DAY, collected, rows
 
 from tokiod.errors import Refusal
 from tokiod.jobs import table as jobs_table
@@ -20,25 +21,7 @@ from tokiod.testing.clock import FakeClock
 from tokiod.testing.files import FaultyFiles, SimulatedKill
 from tokiod.tts.live.files import Files
 from tokiod.window import Calendar, Window
-from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
-
-DAY = 1_723_075_200
-DATE = dt.date(2024, 8, 8)
-
-
-def rows(time, jobs, **counts):
-    """Return rows of jobs on two targets at one time; each count is what the job has, times its number."""
-    n = 2 * len(jobs)
-    keys = np.array([job_key(job, "1000", None, "n1") for job in jobs for _ in range(2)] or [b""], "S")[:n]
-    numbers = np.arange(n) // 2 + 1
-    fixed = (np.full(n, time), np.array([b"fs-OST0000", b"fs-OST0001"] * len(jobs) or [b""], "S")[:n], keys)
-    ends = (np.full(n, DAY * 10**9), np.full(n, time * 10**9), np.zeros(n, int))
-    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *counts), (*fixed, *ends, *(numbers * count for count in counts.values())))
-
-
-def collected(number, table, source="jobs", system="fs"):
-    window = Window(DAY + 60 * number, DAY + 60 * number + 60)
-    return Collected(WindowMeta(source, "lustre_jobstats", system, window), (), [table])
+from tokiod.window_data import JOB_TABLE, Collected, TableRows, WindowMeta, job_key, job_parts
 
 
 @pytest.fixture

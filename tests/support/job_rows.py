@@ -1,5 +1,6 @@
-"""What the rows of jobs add up to."""
+"""Rows of the job table: some to store, and what those that are read add up to."""
 
+import datetime as dt
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -7,6 +8,11 @@ import numpy as np
 from tokiod.jobs.activity import activity
 from tokiod.jobs.rows import JobRows
 from tokiod.jobs.table_file import FIXED
+from tokiod.window import Window
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, Collected, TableRows, WindowMeta, job_key
+
+DAY = 1_723_075_200
+DATE = dt.date(2024, 8, 8)
 
 
 def joined(tables):
@@ -30,3 +36,18 @@ def totals(found):
         for row in np.flatnonzero(counts):
             result[found.targets[found.target[row]].decode(), found.jobs[found.job[row]]][name] += int(counts[row])
     return {key: dict(counts) for key, counts in result.items()}
+
+
+def rows(time, jobs, **counts):
+    """Return rows of jobs on two targets at one time; each count is what the job has, times its number."""
+    n = 2 * len(jobs)
+    keys = np.array([job_key(job, "1000", None, "n1") for job in jobs for _ in range(2)] or [b""], "S")[:n]
+    numbers = np.arange(n) // 2 + 1
+    fixed = (np.full(n, time), np.array([b"fs-OST0000", b"fs-OST0001"] * len(jobs) or [b""], "S")[:n], keys)
+    ends = (np.full(n, DAY * 10**9), np.full(n, time * 10**9), np.zeros(n, int))
+    return TableRows(JOB_TABLE, (*JOB_COLUMNS, *counts), (*fixed, *ends, *(numbers * count for count in counts.values())))
+
+
+def collected(number, table, source="jobs", system="fs"):
+    window = Window(DAY + 60 * number, DAY + 60 * number + 60)
+    return Collected(WindowMeta(source, "lustre_jobstats", system, window), (), [table])
