@@ -14,7 +14,7 @@ from tokiod.toolkit.commands import CommandTimeout, Stuck
 from tokiod.window_data import WindowData
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from collectors.lustre_jobstats.config import Config
     from collectors.lustre_jobstats.to_rows import TargetCounts
@@ -58,7 +58,10 @@ class JobStats:
         dropped: Counter[str] = Counter(f"{server}: {_reason(error)}" for server, error in errors.items())
         outputs = {server: outcome for server, outcome in outcomes.items() if not isinstance(outcome, CollectError)}
         found, troubles = await self._read(outputs, window, max(int(now), window.start + 1), dropped)
-        troubles = [*map(str, errors.values()), *troubles, *await self._short_intervals(outputs, window)]
+        # Not after a server that took all of its time: the window's would not suffice for both.
+        if not any(isinstance(error, CommandTimeout) for error in errors.values()):
+            await self._read_intervals(outputs)
+        troubles = [*map(str, errors.values()), *troubles, *self._short_intervals(window)]
         records = sum(len(one.changes.jobs) for one in found)
         return WindowData([], records, dropped, [rows(found, self._keys, window.start)], "; ".join(troubles))
 
@@ -96,16 +99,19 @@ class JobStats:
         found += self._targets.unanswered({*of_targets}, window, time)
         return found, troubles
 
-    async def _short_intervals(self, outputs: Mapping[str, bytes], window: Window) -> list[str]:
-        """Return a sentence for each target that removes jobs too early to be seen."""
+    async def _read_intervals(self, servers: Iterable[str]) -> None:
+        """Read job_cleanup_interval of servers where it is time; a server that does not answer is for another hour."""
         now = self._clock.monotonic()
-        for server in outputs:
-            if now - self._intervals_read.get(server, float("-inf")) >= INTERVAL_SECONDS:
-                self._intervals_read[server] = now
-                try:
-                    self._targets.intervals.update(await self._commands.cleanup_intervals(server))
-                except CollectError:
-                    continue  # job_stats of the same server was read: this is for another poll
+        due = [server for server in servers if now - self._intervals_read.get(server, float("-inf")) >= INTERVAL_SECONDS]
+        self._intervals_read.update(dict.fromkeys(due, now))
+        for found in await asyncio.gather(*map(self._commands.cleanup_intervals, due), return_exceptions=True):
+            if isinstance(found, dict):
+                self._targets.intervals.update(found)
+            elif not isinstance(found, CollectError):
+                raise found
+
+    def _short_intervals(self, window: Window) -> list[str]:
+        """Return a sentence on the targets that remove jobs too early to be seen."""
         short = {target: seconds for target, seconds in self._targets.intervals.items() if 0 < seconds < 2 * window.seconds}
         if not short:
             return []

@@ -136,6 +136,12 @@ def test_a_command_that_hangs_is_killed_and_its_server_comes_with_the_next_answe
     assert second.trouble == ""
 
 
+def test_an_interval_that_can_not_be_read_is_no_trouble_and_hangs_longer_than_no_poll(servers):
+    servers.script("oss2", f'case "$*" in *cleanup*) sleep 1000;; *) cat {servers.directory}/oss2.stats;; esac')
+    first, second = polls(servers, nothing, nothing, command_timeout=1)
+    assert (seen(first), first.trouble, first.dropped, second.trouble) == (FIRST, "", {}, "")
+
+
 def test_where_all_servers_refuse_the_source_does(servers):
     for server in ("oss1", "oss2", "mds1"):
         servers.script(server, "echo 'Permission denied' >&2; exit 1")
