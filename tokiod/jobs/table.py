@@ -9,9 +9,8 @@ A window is one file that a rename puts in place: stored twice it is there once,
 from __future__ import annotations
 
 import os
-import threading
+import subprocess
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -25,6 +24,7 @@ from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.rows import SUFFIX, directory_of, table_files
 from tokiod.jobs.table_file import Index, narrow, opened, write
+from tokiod.runtime.process_setup import python_command
 from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
 from tokiod.units import NEVER
@@ -57,9 +57,23 @@ Identity = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Merge:
+    """A merge that runs in a process of its own, or inline: then it is over."""
+
     inputs: dict[Path, Identity]
     target: Path
-    done: Future[None]
+    process: subprocess.Popen[str] | None = None  # noqa: TID251 - as below
+    error: Exception | None = None
+
+    def is_done(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def check(self) -> None:
+        """Raise the error of a merge that is over."""
+        if self.error is not None:
+            raise self.error
+        _, said = ("", "") if self.process is None else self.process.communicate()
+        if self.process is not None and self.process.returncode:
+            raise RuntimeError(said.strip().rpartition("\n")[2] or f"the process that merges ended with {self.process.returncode}")
 
 
 @dataclass(slots=True)
@@ -79,7 +93,6 @@ class JobTable:
     users_retention: int = NEVER
     inline: bool = False
     _unsynced: dict[Path, WindowMeta] = field(default_factory=dict, init=False)
-    _threads: ThreadPoolExecutor | None = field(default=None, init=False)
     _merging: _Merge | None = field(default=None, init=False)
     _checked: float = field(default=float("-inf"), init=False)
     _failed: dict[Path, float] = field(default_factory=dict, init=False)
@@ -132,7 +145,7 @@ class JobTable:
     def run(self) -> None:
         """Begin or end a merge, and remove days that are past their retention; some milliseconds at most."""
         if self._merging is not None:
-            if not self._merging.done.done():
+            if not self._merging.is_done():
                 return
             merged, self._merging, self._checked = self._merging, None, float("-inf")
             self._end(merged)
@@ -142,9 +155,10 @@ class JobTable:
             self._begin_one(self.clock.time())
 
     def close(self) -> None:
-        """Wait for the merge that runs. Windows that were not committed are lost."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+        """End the merge that runs: another process begins it again. Windows that were not committed are lost."""
+        if self._merging is not None and self._merging.process is not None:
+            self._merging.process.kill()
+            self._merging.process.communicate()
         for path in self._unsynced:
             with suppress(OSError):
                 self.files.unlink(temporary_path(path))
@@ -237,22 +251,27 @@ class JobTable:
         except OSError:
             return
         self._anonymous.discard(directory)
+        self._merging = merging = _Merge(identities, target)
         if self.inline:
-            done: Future[None] = Future()
             try:
-                _replace(paths, target, self.files, rename)
-                done.set_result(None)
+                replace_by_merged(paths, target, self.files, rename)
             except Exception as error:  # noqa: BLE001 - _end() reports it
-                done.set_exception(error)
-        else:
-            self._threads = self._threads or ThreadPoolExecutor(1, thread_name_prefix="jobs", initializer=_lower_priority)
-            done = self._threads.submit(_replace, paths, target, self.files, rename)
-        self._merging = _Merge(identities, target, done)
+                merging.error = error
+            return
+        users = "keep" if rename is None else "remove"
+        line = python_command("tokiod.jobs.merge_process", str(os.getpid()), users, str(target), *map(str, paths))
+        try:
+            # The writer has no event loop, and the process ends with it.
+            merging.process = subprocess.Popen(  # noqa: TID251, S603
+                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+        except OSError as error:
+            merging.error = error
 
     def _end(self, merged: _Merge) -> None:
         """Remove the files that were merged, except those that a window replaced meanwhile."""
         try:
-            merged.done.result()
+            merged.check()
             for path, identity in merged.inputs.items():
                 if self._identity(path) == identity:
                     self.files.unlink(path)
@@ -274,7 +293,8 @@ class JobTable:
         log.info("jobs.removed", path=str(directory), reason="its retention is over")
 
 
-def _replace(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None) -> None:
+def replace_by_merged(paths: Sequence[Path], target: Path, files: Files, rename: Rename | None) -> None:
+    """Merge files and put the result in place, durably. Raises as merge()."""
     temporary = temporary_path(target)
     try:
         merge(paths, temporary, files, rename)
@@ -304,7 +324,3 @@ def _digest(rows: TableRows) -> str:
     for values in rows.values:
         content.update(values.tobytes())
     return content.hexdigest()
-
-
-def _lower_priority() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
