@@ -56,8 +56,8 @@ def scene(kafka, topic, history):
             made.close()
 
 
-def backfill(scene):
-    scene.tokioctl("backfill", LMT.name, iso(DAY.start), iso(DAY.end))
+def backfill(scene, span=DAY):
+    scene.tokioctl("backfill", LMT.name, iso(span.start), iso(span.end))
 
 
 def is_equal(scene, consumer=None):
@@ -75,15 +75,16 @@ def test_live_rows_a_backfilled_day_and_a_file_set_aside_and_filled_again(scene)
     assert scene.stop_daemon() == 0
     whole = is_equal(scene, consumer)
     assert whole > 300_000
-    # While the daemon is down: it could be sealing the file, and put the sealed one in its place.
-    day = next(path for path in scene.files() if "2026-11-20" in str(path))
-    day.rename(day.with_suffix(".aside"))
+    # A file that is older than the retention may be moved away. That of today is missed, and what its source still has is collected again.
+    today = next(path for path in scene.files() if "2026-11-21" in str(path))
+    today.rename(today.with_suffix(".aside"))
     scene.start_daemon()
-    wait_for(lambda: not scene.complete_to(DAY.start, DAY.start + 60), 60, f"the file is not missed; see {scene.log}")
+    wait_for(lambda: '"file.gone"' in scene.log.read_text(), 60, f"the file is not missed; see {scene.log}")
+    wait_for(lambda: len(scene.files()) == 2, 60, f"nothing is collected again; see {scene.log}")
     assert scene.stop_daemon() == 0
-    assert is_equal(scene, consumer) < whole / 4
+    is_equal(scene, consumer)
     scene.start_daemon()
-    backfill(scene)
+    backfill(scene, Window(DAY.end, BEGIN))
     assert scene.stop_daemon() == 0
     assert is_equal(scene, consumer) > whole
     fold = consumer.stop()
