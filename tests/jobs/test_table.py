@@ -14,6 +14,7 @@ from job_rows import DATE, DAY, collected, rows
 
 from tokiod.errors import Refusal
 from tokiod.jobs import table as jobs_table
+from tokiod.jobs.passed_time import TRUSTED_SECONDS
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
 from tokiod.jobs.table import MERGE_WINDOWS, JobTable
 from tokiod.jobs.table_file import NotAJobTable
@@ -149,6 +150,13 @@ def users_of(place):
     return sorted({job_parts(key)["user"] for key in all_rows(place).jobs.tolist()})
 
 
+def pass_time(clock, table, seconds=TRUSTED_SECONDS + 60):
+    """Let a table look at its days for so long."""
+    for _ in range(0, seconds, 300):
+        asyncio.run(clock.advance(300))
+        table.run()
+
+
 def test_users_are_removed_from_days_after_their_retention_and_the_jobs_stay(site):
     """Also from a window that comes later, and after another process has taken over."""
     site.table.users_retention = 3 * 86400
@@ -161,6 +169,7 @@ def test_users_are_removed_from_days_after_their_retention_and_the_jobs_stay(sit
     site.clock.jump(2 * 86400)
     again = JobTable(site.table.root, Calendar("UTC"), site.clock, users_retention=3 * 86400, inline=True)
     for table in (site.table, again):
+        pass_time(site.clock, table)
         for _ in range(4):
             asyncio.run(site.clock.advance(60))
             table.run()
@@ -176,6 +185,7 @@ def test_users_are_removed_from_days_after_their_retention_and_the_jobs_stay(sit
         assert {path: path.stat().st_ino for path in site.place.iterdir()} == written
     site.store(1, jobs=("7",))
     site.run(2)
+    pass_time(site.clock, site.table)
     assert (len(table_files(site.place)), users_of(site.place)) == (1, [""])
 
 
@@ -184,7 +194,21 @@ def test_days_after_their_retention_are_removed(site):
     site.table.retention = 3 * 86400
     site.clock.jump(4 * 86400)
     site.run(2)
+    assert site.place.exists()
+    pass_time(site.clock, site.table)
     assert not site.place.exists()
+
+
+def test_a_clock_that_is_ahead_for_a_while_removes_neither_days_nor_users(site):
+    site.store(0)
+    site.table.retention, site.table.users_retention = 400 * 86400, 90 * 86400
+    pass_time(site.clock, site.table)
+    for seconds in (1200, TRUSTED_SECONDS - 600):
+        site.clock.jump(3 * 365 * 86400)
+        pass_time(site.clock, site.table, seconds)
+        site.clock.jump(-3 * 365 * 86400)
+        pass_time(site.clock, site.table)
+    assert (len(table_files(site.place)), users_of(site.place)) == (1, ["1000"])
 
 
 def test_a_damaged_file_stops_no_other_day_and_is_named_to_the_reader(site):

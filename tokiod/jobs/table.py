@@ -22,6 +22,7 @@ import structlog
 from tokiod.errors import Refusal
 from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
+from tokiod.jobs.passed_time import PassedTime
 from tokiod.jobs.rows import SUFFIX, directory_of, table_files
 from tokiod.jobs.table_file import Index, narrow, opened, write
 from tokiod.runtime.process_setup import python_command
@@ -99,6 +100,10 @@ class JobTable:
     _swept: set[Path] = field(default_factory=set, init=False)
     _anonymous: set[Path] = field(default_factory=set, init=False)
     _may_look: bool = field(default=True, init=False)
+    _passed_time: PassedTime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._passed_time = PassedTime(self.clock)
 
     def configure(self, retention: int, users_retention: int) -> None:
         """Keep days, and the users in them, for so many seconds from now on."""
@@ -152,7 +157,7 @@ class JobTable:
         now = self.clock.monotonic()
         if now - self._checked >= CHECK_SECONDS:
             self._checked = now
-            self._begin_one(self.clock.time())
+            self._begin_one(self.clock.time(), self._passed_time())
 
     def close(self) -> None:
         """End the merge that runs: another process begins it again. Windows that were not committed are lost."""
@@ -167,26 +172,29 @@ class JobTable:
         window, day = meta.window, self.calendar.day(meta.window.start)
         return directory_of(self.root, meta.system, day.date) / f"{window.start}-{window.end}@{meta.source}{SUFFIX}"
 
-    def _begin_one(self, now: float) -> None:
-        """Begin the first merge that is due, the oldest day first. What fails in a day is logged, and tried again a day later."""
+    def _begin_one(self, now: float, passed: float) -> None:
+        """Begin the first merge that is due, the oldest day first. What fails in a day is logged, and tried again a day later.
+
+        now: by the clock; passed: the time that has certainly passed, by which days and users are removed.
+        """
         self._may_look = True
         for directory in self._directories():
             if self.clock.monotonic() - self._failed.get(directory, float("-inf")) < DAY_SECONDS:
                 continue
             try:
-                if self._begin_day(directory, now):
+                if self._begin_day(directory, now, passed):
                     return
             except Exception as error:  # noqa: BLE001 - no day holds up another one, or the writer
                 self._fail(directory, error)
 
-    def _begin_day(self, directory: Path, now: float) -> bool:
+    def _begin_day(self, directory: Path, now: float, passed: float) -> bool:
         """Sweep, remove or merge the files of a day; return whether a merge was begun."""
         self._sweep(directory)
         found = table_files(directory)
-        if found and max(file.end for file in found) <= now - self.retention:
+        if found and max(file.end for file in found) <= passed - self.retention:
             self._remove(directory, found)
-        elif inputs := self._due(found, now) or self._with_old_users(directory, found, now):
-            self._begin(directory, inputs, without_users if self._is_past_users(found, now) else None)
+        elif inputs := self._due(found, now) or self._with_old_users(directory, found, passed):
+            self._begin(directory, inputs, without_users if self._is_past_users(found, passed) else None)
         return self._merging is not None
 
     def _directories(self) -> list[Path]:
@@ -227,12 +235,12 @@ class JobTable:
             return list(found) if len(found) > 1 or found[0].is_window else []
         return settled[:MAX_FILES] if len(settled) >= MERGE_WINDOWS else []
 
-    def _is_past_users(self, found: Sequence[TableFile], now: float) -> bool:
-        return bool(found) and max(file.end for file in found) <= now - self.users_retention
+    def _is_past_users(self, found: Sequence[TableFile], passed: float) -> bool:
+        return bool(found) and max(file.end for file in found) <= passed - self.users_retention
 
-    def _with_old_users(self, directory: Path, found: Sequence[TableFile], now: float) -> list[TableFile]:
+    def _with_old_users(self, directory: Path, found: Sequence[TableFile], passed: float) -> list[TableFile]:
         """Return the files of a day that hold users for longer than users_retention. One day is looked at each time, and then known."""
-        if directory in self._anonymous or not self._may_look or not self._is_past_users(found, now) or len(found) > MAX_FILES:
+        if directory in self._anonymous or not self._may_look or not self._is_past_users(found, passed) or len(found) > MAX_FILES:
             return []
         self._may_look = False
         for file in found:
