@@ -118,10 +118,19 @@ class Mailbox:
         assert "a fault in the writer" not in refusal.message, refusal.message
         self.refused.append(arrived.collected)
 
+    def beat(self) -> None:
+        """No collectors listen."""
+
+    reload = beat
+
+
+class SilentFeed:
+    """The feed of a writer without subscribers."""
+
     def publish(self, *_: object) -> None:
         """No subscriber listens."""
 
-    beat = reload = skip = publish
+    beat = poll = skip = publish
 
 
 @dataclass
@@ -205,12 +214,13 @@ class ArchiveMachine(RuleBasedStateMachine):
             self.ledger.changes.begin_epoch(self.clock.time())
         else:
             self.ledger.changes.begin_run()
-        heartbeat = Heartbeat(self.mailbox, self.mailbox, self.clock.monotonic)
+        feed = SilentFeed()
+        heartbeat = Heartbeat(self.mailbox, feed, self.clock.monotonic)
         self.maintenance = Maintenance(self.config, layout, self.sink, self.ledger, self.clock, self.files)
         self.maintenance.forget_missing_files()
         self.maintenance.adopt()
         self.forget_lost()
-        self.writer = Writer(self.mailbox, self.sink, self.ledger, self.mailbox, self.clock, heartbeat, self.maintenance)
+        self.writer = Writer(self.mailbox, self.sink, self.ledger, feed, self.clock, heartbeat, self.maintenance)
 
     def before_create(self, slot: FileSlot) -> None:
         self.maintenance.before_create(slot)
