@@ -196,7 +196,7 @@ def test_the_rows_of_jobs_that_several_processes_read_are_those_of_each_alone(da
 
 @pytest.mark.parametrize(("kills", "exit_code", "words"), [(True, 2, "was killed; is there enough memory?"), (False, 130, "")])
 def test_a_process_that_is_killed_and_ctrl_c_end_many_jobs_with_a_sentence(day, tmp_path, kills, exit_code, words):
-    command, _ = of_many(day[0], tmp_path, 3_000)
+    command, _ = of_many(day[0], tmp_path, 12_000)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout.readline()
         if kills:
