@@ -75,12 +75,14 @@ def test_check_refuses_a_poll_interval_above_half_of_the_cleanup_interval(server
     assert "window: must be at most half of cleanup_interval, or what jobs did before their removal is lost" in out + err
 
 
-@pytest.mark.parametrize("command", [("backfill",), ("verify",), ("fetch", "--output", "/dev/shm/tokiod-fetched")])
+@pytest.mark.parametrize("command", [("backfill",), ("verify",), ("fetch", "--output", "{fetched}")])
 def test_the_past_can_not_be_queried_which_is_a_sentence(servers, command):
-    name, *options = command
+    fetched = servers.directory / "fetched"
+    name, *options = (word.format(fetched=fetched) for word in command)
     code, out, err = run(tokioctl, name, "fs-jobs", "2024-08-08", "2024-08-09", *options, "--config", configured(servers))
     assert code == 2
     assert len((out + err).strip().splitlines()) == 1, out + err
+    assert not fetched.exists()
 
 
 def saved(servers, name, time, *targets):

@@ -70,7 +70,6 @@ def fetch_command(config_path: Path, clock: Clock, source: str, start: str, end:
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
     wanted = _span(config, clock, start, end)
-    _make(output)
     try:
         fetched, options = asyncio.run(_fetched(config, section, clock, wanted, output, force=force))
     except TokiodError as error:
@@ -87,6 +86,7 @@ async def _fetched(
     raw = plugins.raw_source(section, Site(calendar, clock, config.secret))
     try:
         span = fetchable(section, raw, wanted, calendar, clock)
+        _make(output)
         if span.end < wanted.end or span.start > wanted.start:
             echo(f"{section.name}: only {span} can be fetched now", err=True)
         with click.progressbar(length=span.seconds, label="fetch", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
