@@ -48,6 +48,12 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
         assert ready, "the child outlived its parent by ten seconds"
 
 
+def is_readable(descriptor):
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def test_a_stop_flag_is_set_by_sigterm():
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -55,6 +61,9 @@ def test_a_stop_flag_is_set_by_sigterm():
         assert not stopping()
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopping()
+        assert is_readable(SignalFlag.wakeup()), "a poll that waits long does not end"
+        stopping.clear()
+        assert (stopping(), is_readable(SignalFlag.wakeup())) == (False, False)
     finally:
         for number, action in before.items():
             signal.signal(number, action)
