@@ -32,7 +32,7 @@ from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.network import Network
-from tests.simulation.oracle import Acknowledged, Wrong, check_end, check_now, check_sealed
+from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, check_now, check_sealed
 from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
 from tests.simulation.subscriber import SlowSubscriber
 from tokiod.archive.seal_marker import mark, marked_files
@@ -768,10 +768,11 @@ class Site:
                         return f"{source.name} misses {holes[0]} and {len(holes) - 1} more; {why}"
                     if jobs := ledger.jobs.unfinished(source.name):
                         return f"job {jobs[0]} is not finished"
-                    # What was stored after the last late record came is whole: its recount waits for samples, and there will be none.
+                    # The recounts of what is whole wait for samples, and there will be none: hours would pass for each. What was stored
+                    # after the last late record came is whole, unless the writer stood still after it was collected.
                     last = source.end + self._recount[-1]
-                    due = ledger.counts(source.name).due(1e12, self._recount)
-                    if due := [one for one in due if one.window.end <= source.end and one.stored_at < last]:
+                    due = [one for one in ledger.counts(source.name).due(1e12, self._recount) if one.window.end <= source.end]
+                    if due := [one for one in due if one.stored_at < last or one.records < source.data(one.window, FOREVER).records]:
                         return f"{source.name}: {due[0]} is to be recounted"
         except Exception as error:  # noqa: BLE001 - the writer may be starting
             return f"the ledger can't be read: {error}"
