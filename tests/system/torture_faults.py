@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import torture_disk
@@ -92,11 +92,11 @@ def wrong_clock(tortured: Tortured) -> None:
 @contextmanager
 def stopped(tortured: Tortured) -> Iterator[None]:
     """Let all sources without a past stand still."""
-    source = next((source for source in tortured.scene.sources if not source.replayable), None)
-    if source is None:
-        yield
-        return
-    with tortured.scene.stopped(source):
+    scene = tortured.scene
+    with ExitStack() as still:
+        for source in scene.sources:
+            if not source.replayable:
+                still.enter_context(scene.stopped(source))
         yield
 
 
