@@ -30,27 +30,19 @@ def sampled(dataset, rows):
 
 
 def torn_by_hand(held):
-    """Return (day, row) of the last row of each day that holds a number, if it lacks a column of the one before; steps are of an hour."""
+    """Return (day, row) where a column of the gauge lacks the number of one step alone, and has those around it or is at the end.
+
+    Steps are of an hour; those without any number don't count.
+    """
+    filled = {}
+    for (day, dataset, _), rows in held.items():
+        filled.setdefault(day, set()).update(sampled(dataset, rows))
+    steps = [(day, row) for day in sorted(filled) for row in sorted(filled[day])]
     found = set()
-    for day in {d for d, _, _ in held}:
-        has = {(dataset, name): rows for (d, dataset, name), rows in held.items() if d == day}
-        gauges = {name: rows for (dataset, name), rows in has.items() if dataset == model.GAUGE}
-        filled_rows = sorted(set().union(*(sampled(dataset, rows) for (dataset, _), rows in has.items())))
-        if len(filled_rows) > 1:
-            *_, before, last = filled_rows
-            was = {name for name, rows in gauges.items() if before in rows}
-        else:
-            was, (last,) = last_of(held, day - 1), filled_rows or [None]
-        if not was <= {name for name, rows in gauges.items() if last in rows}:
-            found.add((day, last))
+    for name in {name for _, dataset, name in held if dataset == model.GAUGE}:
+        has = [row in held.get((day, model.GAUGE, name), ()) for day, row in steps]
+        found |= {step for i, step in enumerate(steps) if i and has[i - 1] and not has[i] and (i + 1 == len(steps) or has[i + 1])}
     return found
-
-
-def last_of(held, day):
-    """Return the columns of the gauge that hold a number in its last row with one."""
-    gauges = {name: rows for (d, dataset, name), rows in held.items() if (d, dataset) == (day, model.GAUGE)}
-    last = max((max(rows) for rows in gauges.values() if rows), default=None)
-    return {name for name, rows in gauges.items() if last in rows}
 
 
 def by_hand(directory, source, now):

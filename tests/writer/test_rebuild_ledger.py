@@ -312,6 +312,24 @@ def test_a_window_of_a_source_without_a_past_that_a_kill_tore_is_not_called_stor
         assert lost == ([(hours(hour, hour + 3), "lost")] if is_rebuilt else [])
 
 
+@pytest.mark.parametrize("more", [1, 5])
+@pytest.mark.parametrize("pause", [0, 30])
+def test_a_torn_window_stays_lost_in_a_ledger_that_is_rebuilt_long_after(site, more, pause):
+    """The daemon may have been down after it, for longer than a column may lack numbers."""
+    one = site(Now(filled=(model.GAUGE,)))
+    torn, after = 5, 6 + pause
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, torn)
+        with closing(model.sink_in(one.directory)) as sink:
+            sink.apply(model.window({model.NAMES[0]: SAMPLES[model.NAMES[0]]}, torn, torn + 1))
+            assert sink.commit() == []
+        one.store(ledger, after, after + more)
+    one.lose()
+    with closing(one.at(after + more).start()) as ledger:
+        assert one.stored(ledger) == [(0, torn), (after, after + more)]
+        assert [(row.window, row.state) for row in ledger.unstored("past")] == [(hours(torn, after), "lost")]
+
+
 def test_a_window_that_an_old_copy_calls_stored_stays_so_without_a_component(site, tmp_path):
     one = site(Now(filled=(model.GAUGE,)))
     with closing(one.start()) as ledger:

@@ -3,13 +3,12 @@
 For a replayable source, a window is proven when each of its steps holds a number in every dataset of the source that the day's file has;
 in a sealed file, in the narrowest dataset of every group, and its hour in the others. Windows that a source leaves empty are thus not
 proven and are queried again: that costs queries, never cells. For a source that is not replayable, any number in a window proves it,
-because the source can't be queried again; but a kill or a power loss may have torn what was written last. So a step of the newest hour
-that holds numbers must hold one in each column that has one in the last such step before it, which may be one of the day before.
+because the source can't be queried again; but a kill, a power loss or a failed write may have torn it. So a window is torn where a column
+has no number in steps in which others have one, an hour of such steps at most: until it is back, or up to the newest number.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from tokiod.window import Calendar, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -38,16 +36,14 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.bool_]
     Spans = list[tuple[int, int]]
-    Proven = tuple[SourceConfig, Spans, Spans]
 
 log = structlog.get_logger()
 
 TORN_SECONDS = 3600
-"""The newest part of the numbers of a source that is not replayable, of which a part may be missing."""
+"""Of steps with numbers, in which a column may lack them because windows were torn. A component that is away for longer was away."""
 BLOCK_SECONDS = 4 * 3600
 """How much of a dataset is in memory at once: four rows of a sealed file's chunks."""
-LAST_ROWS = 720
-"""Of the day before, read at once: one row of a sealed file's chunks."""
+NEVER = -(1 << 60)
 FIRST_COLUMNS, MORE_COLUMNS = 32, 256
 """Columns that are read first: one chunk of a sealed file, which mostly proves every row; and columns that are read at once after that."""
 
@@ -65,6 +61,43 @@ class Proof:
     windows: int = 0
 
 
+class Columns:
+    """Which steps of a source without a past are torn: what its columns hold, day after day, the oldest first."""
+
+    def __init__(self, step: int) -> None:
+        self._most = max(1, TORN_SECONDS // step)
+        self._held: list[int] = []
+        self._last: dict[tuple[str, str], int] = {}
+        self._torn: set[int] = set()
+
+    def add(self, file: Any, nodes: list[Any], stamps: NDArray[np.int64], held: NDArray[np.int64]) -> None:
+        """Read a day. stamps: of all steps, epoch seconds; held: the rows in which any column has a number."""
+        first, n = len(self._held), len(held)
+        self._held += stamps[held].tolist()
+        order = np.arange(first, first + n)[:, np.newaxis]
+        for node in nodes:
+            name = node.name.lstrip("/")
+            if is_counter(file, name):
+                continue  # its last sample has no difference yet
+            columns = column_names(node)
+            for left in range(0, len(columns), MORE_COLUMNS):
+                keys = [(name, column) for column in columns[left : left + MORE_COLUMNS]]
+                present = ~missing(node[:, left : left + len(keys)])[held]
+                before = np.array([self._last.get(key, NEVER) for key in keys])
+                last = np.maximum.accumulate(np.vstack([before, np.where(present, order, NEVER)]))
+                gaps = np.where(present, order - last[:-1] - 1, 0)
+                short = np.where(gaps <= self._most, gaps, 0).max(axis=1, initial=0)
+                for row in np.flatnonzero(short).tolist():
+                    self._torn.update(range(first + row - int(short[row]), first + row))
+                self._last |= dict(zip(keys, last[-1].tolist(), strict=True))
+
+    def torn(self) -> list[int]:
+        """Return the times of the steps that are torn, epoch seconds."""
+        end = len(self._held)
+        ending = [last for last in self._last.values() if 0 < end - last - 1 <= self._most]
+        return [self._held[i] for i in sorted(self._torn.union(*(range(last + 1, end) for last in set(ending))))]
+
+
 def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = None, since: float | None = None) -> Proof:
     """Read the files of the days from `since` to `now`, epoch seconds; by default for all polled sources and the longest retention.
 
@@ -76,14 +109,24 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
         since = now - max((int(source.retention) for source in sources), default=0)
     found = Proof({source.name: Ranges() for source in sources}, {source.name: Ranges() for source in sources})
     _read_tables(config, [source for source in sources if source.tables], found, now, since)
-    for day in _days(Calendar(config.timezone), now, since):
+    calendar, columns = Calendar(config.timezone), {source.name: Columns(source.step) for source in sources if not source.replayable}
+    days = list(_days(calendar, now, since))
+    before = [calendar.day(days[-1].start - 1)] if days and columns else []
+    for day in [*before, *reversed(days)]:
         for system in dict.fromkeys(source.system for source in sources):
             file = KnownFile(config.archive.file(day, system), system, Window(day.start, day.end))
-            before = config.archive.file(Calendar(config.timezone).day(day.start - 1), system)
-            windows = _read_file(file, before, day, [source for source in sources if source.system == system], now)
-            if windows is not None:
+            of = [one for one in sources if one.system == system and (day not in before or one.name in columns)]
+            windows = _read_file(file, day, of, columns, now)
+            if windows is not None and day not in before:
                 found.files.append(file)
                 _note(found, windows)
+    for source in sources:
+        torn = columns[source.name].torn() if source.name in columns else ()
+        for window in dict.fromkeys(calendar.window(time, int(source.window)) for time in torn):
+            if found.stored[source.name].covers(window):
+                found.windows -= 1
+                found.stored[source.name].remove(window.start, window.end)
+                found.torn[source.name].add(window.start, window.end)
     return found
 
 
@@ -107,13 +150,15 @@ def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:
         day = calendar.day(day.start - 1)
 
 
-def _read_file(known: KnownFile, before: Path, day: Day, sources: list[SourceConfig], now: float) -> list[Proven] | None:
-    """Return what the file of a day proves of each source, None if it is missing or can't be read. before: the file of the day before."""
+def _read_file(
+    known: KnownFile, day: Day, sources: list[SourceConfig], columns: dict[str, Columns], now: float
+) -> list[tuple[SourceConfig, Spans]] | None:
+    """Return what the file of a day proves of each source, None if it is missing or can't be read."""
     try:
         with open_for_reading(known.path) as file:
             if form_of(file) == "foreign" or (int(file.attrs["start"]), int(file.attrs["end"])) != (day.start, day.end):
                 return None
-            return [(source, *_windows(file, before, source, day, now)) for source in sources]
+            return [(source, _windows(file, source, day, columns.get(source.name), now)) for source in sources]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:  # what h5py raises for broken files
@@ -121,41 +166,32 @@ def _read_file(known: KnownFile, before: Path, day: Day, sources: list[SourceCon
         return None
 
 
-def _note(found: Proof, windows: list[Proven]) -> None:
-    for source, proven, torn in windows:
+def _note(found: Proof, windows: list[tuple[SourceConfig, Spans]]) -> None:
+    for source, proven in windows:
         for start, end in proven:
             found.windows += -(-(end - start) // source.window)
             found.stored[source.name].add(start, end)
-        for start, end in torn:
-            found.torn[source.name].add(start, end)
 
 
-def _windows(file: Any, before: Path, source: SourceConfig, day: Day, now: float) -> tuple[Spans, Spans]:
-    """Return the spans of a day whose windows are all proven, and those whose windows are torn. before: the file of the day before."""
-    rows = _rows(file, before, source, day)
-    if rows is None:
-        return [], []
-    filled, torn = rows
+def _windows(file: Any, source: SourceConfig, day: Day, columns: Columns | None, now: float) -> Spans:
+    """Return the spans of a day whose windows are all proven."""
+    filled = _rows(file, source, day, columns)
+    if filled is None:
+        return []
     starts = np.arange(day.start, day.end, int(source.window))
-    firsts = (starts - day.start) // source.step
     whole = np.logical_and if source.replayable else np.logical_or
     # A number in the future was not measured: the source would not be queried until then.
-    held = whole.reduceat(filled, firsts) & (starts < now)
-    is_torn = held & np.logical_or.reduceat(torn, firsts)
-    return _spans(held & ~is_torn, starts, day.end), _spans(is_torn, starts, day.end)
-
-
-def _spans(chosen: Rows, starts: NDArray[np.int64], end: int) -> Spans:
-    """Return the spans of windows that follow each other. starts: of all windows; end: of the last."""
-    turns = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]])))
-    edges = np.append(starts, end)[turns].tolist()
+    held = whole.reduceat(filled, (starts - day.start) // source.step) & (starts < now)
+    # The edges of runs of windows that follow each other.
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], held, [False]])))
+    edges = np.append(starts, day.end)[turns].tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _rows(file: Any, before: Path, source: SourceConfig, day: Day) -> tuple[Rows, Rows] | None:
-    """Return bool[rows], which steps of a day are proven, and which are torn.
+def _rows(file: Any, source: SourceConfig, day: Day, columns: Columns | None) -> Rows | None:
+    """Return bool[rows], which steps of a day are proven; None if the file holds no dataset of the source with its step.
 
-    None if the file holds no dataset of the source with its step. before: the file of the day before.
+    columns: of a source without a past; receives the day.
     """
     names = [name for name in source.datasets() if name in file and column_names(file[name])]
     stamps = np.arange(day.start, day.end, source.step)
@@ -164,48 +200,12 @@ def _rows(file: Any, before: Path, source: SourceConfig, day: Day) -> tuple[Rows
     # Narrow datasets first: a row that they do not prove needs no read of the wide ones, and vice versa.
     nodes = sorted((file[name] for name in names), key=lambda node: (node.shape[1], node.name))
     height = max(1, BLOCK_SECONDS // source.step)
-    if not source.replayable:
+    if columns is not None:
         every = np.ones(len(stamps), bool)
         any_of: Rows = np.logical_or.reduce([_sampled(file, node, _filled(node, every, height)) for node in nodes])
-        return any_of, _torn(file, before, nodes, any_of, max(1, TORN_SECONDS // source.step))
-    return _sampled_in_all(file, nodes, len(stamps), height), np.zeros(len(stamps), bool)
-
-
-def _torn(file: Any, before: Path, nodes: list[Any], filled: Rows, newest: int) -> Rows:
-    """Return bool[rows], which of the `newest` steps up to the last one with a number lack some of the columns of the one before them.
-
-    before: the file of the day before; filled: bool[rows], which steps hold a number.
-    """
-    torn, held = np.zeros(len(filled), bool), np.flatnonzero(filled)
-    if not held.size:
-        return torn
-    doubtful = int(np.searchsorted(held, held[-1] - newest + 1))
-    compared = held[max(0, doubtful - 1) :]
-    for node in nodes:
-        # The last sample of a counter has no difference yet.
-        if not is_counter(file, node.name.lstrip("/")):
-            present = ~missing(node[compared[0] : compared[-1] + 1])[compared - compared[0]]
-            torn[compared[1:]] |= (present[:-1] & ~present[1:]).any(axis=1)
-            if not doubtful:
-                torn[held[0]] |= bool(_last_columns(before, node.name) - _named(node, present[0]))
-    return torn
-
-
-def _last_columns(path: Path, name: str) -> set[str]:
-    """Return the columns of a dataset that hold a number in its last step with one; the empty set for a file that can't be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RuntimeError), open_for_reading(path) as file:
-        node = file[name]
-        for bottom in range(node.shape[0], 0, -LAST_ROWS):
-            top = max(0, bottom - LAST_ROWS)
-            present = ~missing(node[top:bottom])
-            if present.any():
-                return _named(node, present[np.flatnonzero(present.any(axis=1))[-1]])
-    return set()
-
-
-def _named(node: Any, present: Rows) -> set[str]:
-    names = column_names(node)
-    return {names[i] for i in np.flatnonzero(present[: len(names)])}
+        columns.add(file, nodes, stamps, np.flatnonzero(any_of))
+        return any_of
+    return _sampled_in_all(file, nodes, len(stamps), height)
 
 
 # Unpacking every dataset of ninety sealed days takes minutes. A window that a kill cut short is collected again long before its day is
