@@ -11,6 +11,7 @@ import job_rows
 import numpy as np
 import pytest
 from job_rows import DATE, DAY, collected, rows
+from waiting import wait_for
 
 from tokiod.errors import Refusal
 from tokiod.jobs import table as jobs_table
@@ -281,6 +282,39 @@ def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_
     assert not left.exists()
     assert site.table.commit() == []
     assert len(list(stored_windows(site.place))) == 2
+
+
+@pytest.mark.parametrize("ends", ["writer", "merge"])
+def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_one(site, ends):
+    for number in range(MERGE_WINDOWS):
+        site.store(number, jobs=tuple(map(str, range(2000))))
+    before, windows = as_cells(all_rows(site.place)), table_files(site.place)
+    site.table.inline = False
+    site.clock.jump(3600)
+    asyncio.run(site.clock.advance(60))
+    site.table.run()
+    merging = site.table._merging
+    while not list(site.place.glob(".*.tmp")):
+        assert merging.process.poll() is None, "the merge ended before it was seen"
+    merging.process.kill()
+    merging.process.wait()
+    assert [table_files(site.place), as_cells(all_rows(site.place))] == [windows, before]
+    if ends == "merge":
+        site.table.run()
+        assert not site.table.is_busy
+        asyncio.run(site.clock.advance(86400))
+        table = site.table
+        site.store(MERGE_WINDOWS)  # so that the next merge makes another file
+        before = as_cells(all_rows(site.place))
+    else:
+        site.table.close()
+        table = JobTable(site.table.root, site.table.calendar, site.clock)
+    table.run()
+    assert not list(site.place.glob(".*.tmp")) or table.is_busy
+    wait_for(lambda: table.run() or not table.is_busy, 60, "the merge does not end")
+    assert [file.is_window for file in table_files(site.place)] == [False]
+    assert not list(site.place.glob(".*.tmp"))
+    assert as_cells(all_rows(site.place)) == before
 
 
 def test_rows_of_another_table_and_batches_are_refused(site):

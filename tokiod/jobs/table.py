@@ -285,6 +285,7 @@ class JobTable:
                     self.files.unlink(path)
             log.info("jobs.merged", path=str(merged.target), files=len(merged.inputs))
         except Exception as error:  # noqa: BLE001 - HDF5 raises anything for a damaged file
+            self._swept.discard(merged.target.parent)  # a process that was killed left what it wrote
             self._fail(merged.target.parent, error)
 
     def _identity(self, path: Path) -> Identity:
