@@ -287,7 +287,7 @@ def test_what_a_killed_process_left_is_removed_but_no_window_that_is_not_yet_in_
 @pytest.mark.parametrize("ends", ["writer", "merge"])
 def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_one(site, ends):
     for number in range(MERGE_WINDOWS):
-        site.store(number, jobs=tuple(map(str, range(2000))))
+        site.store(number, jobs=tuple(map(str, range(500))))
     before, windows = as_cells(all_rows(site.place)), table_files(site.place)
     site.table.inline = False
     site.clock.jump(3600)

@@ -106,7 +106,7 @@ def seen(life, polled):
 
 
 def unseen_ends(life, polled):
-    """Yield what no poll saw of a job on a target, as (poll before, poll after, when the target forgot it) per time that its counts began."""
+    """Yield what no poll saw of a job on a target: (poll before, poll after, begin of its counts, when the target forgot them)."""
     for begin in np.unique(life.begins).tolist():
         *_, last = np.flatnonzero(life.begins == begin).tolist()
         after = int(np.searchsorted(polled, life.times[last]))
