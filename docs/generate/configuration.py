@@ -14,6 +14,7 @@ import msgspec
 from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
 from tokiod.config import plugins
+from tokiod.config.hosts import HostConfig
 from tokiod.config.load import Config
 from tokiod.config.watched_folder import Watched
 from tokiod.units import Duration, DurationOrNever, Size
@@ -72,6 +73,8 @@ _TABLES = {
     "jobs": "What the job table holds of users, and for how long. See docs/sources/lustre_jobstats.md.",
     "metrics": "Serves /metrics for Prometheus, /healthz and /readyz for monitoring. Without this table nothing is counted or served.",
 }
+_LISTS = {"host", "source", "sink"}
+"""Keys with a section for each."""
 _NAMES = {
     str: "text",
     int: "integer",
@@ -109,9 +112,11 @@ class Section:
 
 def sections() -> list[Section]:
     """Return all tables, in the order of the page. Raises KeyError for a key without an explanation."""
-    tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name not in {"source", "sink"}}
-    found = [Section("Top level", "", entries(Config, RESTARTING, skip={*filter(tables.get, tables), "source", "sink"}))]
+    tables = {field.name: _struct(field.type) for field in msgspec.structs.fields(Config) if field.name not in _LISTS}
+    found = [Section("Top level", "", entries(Config, RESTARTING, skip={*filter(tables.get, tables), *_LISTS}))]
     found += [Section(f"[{name}]", _TABLES[name], entries(struct, RESTARTING)) for name, struct in tables.items() if struct]
+    text = "One section for each host, where sources are collected on several. Without one, all run on this machine. See docs/hosts.md."
+    found.append(Section("[[host]]", text, entries(HostConfig, RESTARTING)))
     common = {field.name for field in msgspec.structs.fields(SourceConfig)}
     text = "One section for each source. Several sources may fill one system, each with its own datasets."
     found.append(Section("[[source]]", text, entries(SourceConfig, RELOAD)))

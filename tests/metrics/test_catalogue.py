@@ -58,9 +58,9 @@ def test_names_are_those_that_prometheus_expects_and_texts_are_sentences():
 
 
 def test_no_label_is_data():
-    """Sources, sinks and systems are in the configuration; everything else is a word of ours, of a kind of sink, or of the build."""
+    """Sources, sinks, hosts and systems are in the configuration; everything else is a word of ours, of a kind of sink, or of the build."""
     free = {(metric.name, label) for metric in catalogue.ALL for label, given in metric.labels.items() if not given}
-    assert {label for _, label in free} == {"source", "system", "version", "python", "sink", "reason"}
+    assert {label for _, label in free} == {"source", "system", "version", "python", "sink", "host", "reason"}
     assert {name for name, label in free if label == "reason"} == {"tokiod_sink_rejected_total"}
     assert {name for name, label in free if label in {"version", "python"}} == {"tokiod_build_info"}
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_WAITING_MESSAGES = 16
 """In the socket: few, because only what is acknowledged has arrived."""
+CONNECT_MS = 5_000
+"""Limit for a TCP connection, or the kernel waits longer and longer for an answer while the network is down."""
 DISCONNECTED = "disconnected"
 REFUSED = "the writer refuses the connection: its keys differ, or it has none; bus.refused in its log gives the reason"
 
@@ -71,6 +73,7 @@ class ZmqConnector:
             socket.immediate = True
             socket.sndhwm = MAX_WAITING_MESSAGES
             socket.ipv6 = "[" in endpoint
+            socket.connect_timeout = CONNECT_MS
             if keys is not None:
                 keys.secure(socket)
             socket.connect(endpoint)

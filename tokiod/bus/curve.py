@@ -19,12 +19,14 @@ import zmq.asyncio
 from zmq.auth import load_certificate
 from zmq.utils import z85
 
+from tokiod.config.hosts import other_hosts, writers_host
 from tokiod.errors import ConfigError
 from tokiod.runtime.secrets import places, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
 
 log = structlog.get_logger()
@@ -85,10 +87,54 @@ class ServerKeys:
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
 
+class HostKeys(ServerKeys):
+    """The writer's host's own keys, and the public key of each other host. One whose file is missing is not allowed.
+
+    files: by the names of the hosts, as the next reload() reads them. hosts: their names, by their keys.
+    """
+
+    def __init__(self, own: KeyPair, files: Mapping[str, Path]) -> None:
+        """Read the files. Raises ConfigError."""
+        self.files = files
+        self.hosts: dict[bytes, str] = {}
+        super().__init__(own, None)
+
+    def reload(self) -> bool:
+        """Read the files again; return whether a key is no longer allowed. Raises ConfigError, and then changes nothing."""
+        hosts: dict[bytes, str] = {}
+        for name, path in self.files.items():
+            if path.exists() and (other := hosts.setdefault(public_key(path), name)) != name:
+                raise ConfigError([f"{path}: the key of host {name} is that of host {other} too: make one for each host"])
+        before, self.hosts, self.allowed = self.allowed, hosts, frozenset(hosts)
+        return not before <= self.allowed
+
+
 def check(config: Config) -> None:
-    """Read all keys that a configuration names. Raises ConfigError."""
+    """Read all keys that a configuration names for the daemon. Raises ConfigError."""
     feed_server_keys(config)
     bus_server_keys(config)
+    hosts_server_keys(config)
+
+
+def hosts_server_keys(config: Config) -> HostKeys | None:
+    """Return the keys of the writer's host, and those of the other hosts; None without any. Raises ConfigError."""
+    writer = writers_host(config)
+    if writer is None or not other_hosts(config):
+        return None
+    return HostKeys(key_pair(writer.secret_key, config.secrets), host_key_files(config))
+
+
+def host_key_files(config: Config) -> dict[str, Path]:
+    """Return the files of the public keys of all hosts but the writer's, by their names."""
+    return {host.name: host.public_key_path(config.secrets) for host in other_hosts(config)}
+
+
+def host_client_keys(config: Config, host: HostConfig) -> ClientKeys:
+    """Return the keys of a host other than the writer's. Raises ConfigError."""
+    writer = writers_host(config)
+    if writer is None:
+        raise ConfigError(["no [[host]] has an endpoint"])
+    return ClientKeys(public_key(writer.public_key_path(config.secrets)), key_pair(host.secret_key, config.secrets))
 
 
 def feed_server_keys(config: Config) -> ServerKeys | None:

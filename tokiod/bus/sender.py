@@ -171,7 +171,7 @@ class Sender:
         """Run one connection from its first Hello until it is lost."""
         with connector.connected(self._endpoint, self._keys) as writer:
             try:
-                await _run_until_failure(_watch(writer), self._send_hellos(writer, number), self._receive(writer), self._send(writer))
+                await run_until_failure(watch(writer), self._send_hellos(writer, number), self._receive(writer), self._send(writer))
             except ConnectionLost as lost:
                 self._report_lost(str(lost))
             finally:
@@ -271,12 +271,12 @@ def _refused(reason: Refusal) -> Answer:
     return answer
 
 
-async def _watch(writer: Connection) -> None:
+async def watch(writer: Connection) -> None:
     """Raise ConnectionLost at the end of the connection."""
     raise ConnectionLost(await writer.ended())
 
 
-async def _run_until_failure(*parts: Coroutine[None, None, None]) -> None:
+async def run_until_failure(*parts: Coroutine[None, None, None]) -> None:
     """Run endless coroutines concurrently until one fails, cancel the others, and raise its exception.
 
     Not a TaskGroup: before Python 3.13 it forgets a cancellation that comes together with the failure.

@@ -13,9 +13,11 @@ import click
 
 from tokiod import __version__
 from tokiod.archive.lock import ArchiveLocked, lasting_owner
-from tokiod.cli.common.base import PlainGroup, clock_option, config_option, origin_option, parent_option, version_option
+from tokiod.cli.common.base import PlainGroup, clock_option, config_option, host_option, origin_option, parent_option, version_option
 from tokiod.cli.common.examples import examples
+from tokiod.cli.common.roles import check_writers_host, other_role, role
 from tokiod.config import load as configuration
+from tokiod.config.hosts import sources_of
 from tokiod.runtime import log
 from tokiod.runtime.process_setup import SignalFlag, die_with_parent, raise_descriptor_limit, restrict_rights, use_one_heap
 from tokiod.runtime.sd_notify import Notifier
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokiod.clock import Clock
+    from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
 
 level_option = click.option(
@@ -47,10 +50,11 @@ def main() -> None:
 
 @main.command(epilog=examples("tokiod run --config ./tokiod.toml"))
 @config_option
+@host_option
 @level_option
 @format_option
 @clock_option
-def run(config_path: Path, log_level: str | None, clock: Clock, log_format: log.Form | None) -> None:
+def run(config_path: Path, log_level: str | None, clock: Clock, host_name: str | None, log_format: log.Form | None) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C.
 
     Exit 0 stopped, 2 could not start.
@@ -58,6 +62,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, log_format: log.
     restrict_rights()
     log.setup(log_level or "info", log_format)
     config = _load(config_path, None, log_level)
+    check_writers_host(config, host_name)
     _log_start(config_path, config)
     if (owner := lasting_owner(config.archive.lock)) is not None:
         raise ArchiveLocked(f"process {owner} already writes to {config.archive.root}; stop it first")
@@ -71,13 +76,20 @@ def run(config_path: Path, log_level: str | None, clock: Clock, log_format: log.
 
 @main.command(epilog=examples("tokiod writer"))
 @config_option
+@host_option
 @level_option
 @format_option
 @clock_option
 @parent_option
 @origin_option
 def writer(
-    config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, log_format: log.Form | None
+    config_path: Path,
+    log_level: str | None,
+    clock: Clock,
+    host_name: str | None,
+    parent: int | None,
+    origin: Path | None,
+    log_format: log.Form | None,
 ) -> None:
     """Run the writer alone. `tokiod run` starts it.
 
@@ -85,7 +97,9 @@ def writer(
     """
     _begin(log_level, parent, log_format)
     if parent is None:
-        _log_start(config_path, _load(config_path, origin, log_level))
+        config = _load(config_path, origin, log_level)
+        check_writers_host(config, host_name)
+        _log_start(config_path, config)
     raise_descriptor_limit()
     from tokiod.writer.process import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
@@ -93,27 +107,43 @@ def writer(
     write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
 
 
-@main.command(epilog=examples("tokiod collectors"))
+@main.command(epilog=examples("tokiod collectors", "tokiod collectors --host zone-b"))
 @config_option
+@host_option
 @level_option
 @format_option
 @clock_option
 @parent_option
 @origin_option
 def collectors(
-    config_path: Path, log_level: str | None, clock: Clock, parent: int | None, origin: Path | None, log_format: log.Form | None
+    config_path: Path,
+    log_level: str | None,
+    clock: Clock,
+    host_name: str | None,
+    parent: int | None,
+    origin: Path | None,
+    log_format: log.Form | None,
 ) -> None:
     """Run the collectors alone. `tokiod run` starts them.
+
+    On a [[host]] that is not the writer's, they collect the sources of that host, as the daemon asks for them (docs/hosts.md).
 
     Exit 0 stopped, 2 could not start.
     """
     _begin(log_level, parent, log_format)
-    if parent is None:
-        _log_start(config_path, _load(config_path, origin, log_level))
-    from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
-
     load: Callable[[], Config] = partial(_load, config_path, origin, log_level)
     notifier = Notifier.take(os.environ)
+    if parent is None:
+        config = load()
+        host = role(config, host_name)
+        _log_start(config_path, config, host)
+        if host is not None and not host.is_writers:
+            from tokiod.polling.hosts.host_process import run as answer  # noqa: PLC0415 - as above
+
+            answer(load, partial(other_role, host.name), clock, notifier, __version__)
+            return
+    from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
+
     if parent is None:
         from tokiod.supervisor.health import serve_unit_health  # noqa: PLC0415 - `tokiod run` serves for its children
 
@@ -210,9 +240,9 @@ def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_
     forward(name, partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
 
 
-def _log_start(path: Path, config: Config) -> None:
-    """Log what starts, as the first line of its log; the supervisor has logged it for its children."""
-    names = [source.name for source in config.source]
+def _log_start(path: Path, config: Config, host: HostConfig | None = None) -> None:
+    """Log what starts, as the first line of its log; the supervisor has logged it for its children. host: whose sources alone."""
+    names = [source.name for source in (config.source if host is None else sources_of(config, host))]
     sources = f"{len(names)} source{'' if len(names) == 1 else 's'}: {', '.join(names) or 'none'}"
     log.get_logger().info("run.started", version=__version__, config=str(path), archive=str(config.archive.root), sources=sources)
 

@@ -84,7 +84,7 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
     """
     bus_key, feed_key = ("bus", "endpoint"), ("feed", "endpoint")
     for endpoint, key in ((bus, bus_key), (feed, feed_key)):
-        if endpoint is not None and (reason := _unfit(endpoint, is_keyed=key[0] in keyed)):
+        if endpoint is not None and (reason := unfit(endpoint, is_keyed=key[0] in keyed)):
             yield Fault(key, reason)
         elif key == bus_key and is_tcp(bus) and "bus" not in keyed:
             yield Fault(key, "a bus on tcp without keys lets every local user write to the archive: use ipc, or set secret_key_file")
@@ -94,7 +94,7 @@ def endpoints(bus: str | None, feed: str | None, keyed: Container[str] = ()) -> 
 
 def open_feed(endpoint: str | None, *, is_keyed: bool, allow_anyone: bool) -> Iterator[Fault]:
     """Check that a feed is open to every local user only where the configuration states it, and that it is not contradicted."""
-    is_open = endpoint is not None and is_tcp(endpoint) and _unfit(endpoint, is_keyed=False) is None and not is_keyed
+    is_open = endpoint is not None and is_tcp(endpoint) and unfit(endpoint, is_keyed=False) is None and not is_keyed
     if is_open and not allow_anyone:
         sentence = "every local user could subscribe to a feed on tcp without keys: use ipc, set secret_key_file, or allow_anyone = true"
         yield Fault(("feed", "endpoint"), sentence)
@@ -157,7 +157,7 @@ def hub(endpoint: str, classes: Mapping[str, Collection[str]]) -> Iterator[Fault
     """Check where the hub listens, and the classes of its nodes."""
     if not is_tcp(endpoint):
         yield Fault(("hub", "endpoint"), f'expected "tcp://ADDRESS:PORT", as in "tcp://0.0.0.0:5561", got {endpoint!r}')
-    elif reason := _unfit(endpoint, is_keyed=True):
+    elif reason := unfit(endpoint, is_keyed=True):
         yield Fault(("hub", "endpoint"), reason)
     if not classes:
         yield Fault(("hub", "classes"), 'expected at least one class with patterns of node names, as in { compute = ["nid*"] }')
@@ -272,7 +272,7 @@ def _clash(path: str, key: Key, systems: set[str]) -> Iterator[Fault]:
                 return
 
 
-def _unfit(endpoint: str, *, is_keyed: bool) -> str | None:
+def unfit(endpoint: str, *, is_keyed: bool) -> str | None:
     """Return the error of an endpoint. The message does not show it: it could be a misplaced URL with a password."""
     scheme, _, rest = endpoint.partition("://")
     if scheme == "ipc" and rest.startswith("/") and not rest.endswith("/") and rest.isprintable():

@@ -26,7 +26,7 @@ def lines(path: Path, text: str, config: Config) -> Iterator[str]:
     """Yield the lines. path, text: of the file that the configuration was read from."""
     known = toml_lines.places(text)
     tables = {name: value for name in config.__struct_fields__ if isinstance(value := getattr(config, name), msgspec.Struct)}
-    sections = {"source": config.source, "sink": config.sink}
+    sections = {"host": config.host, "source": config.source, "sink": config.sink}
     plain = [name for name in config.__struct_fields__ if name not in tables and name not in sections and getattr(config, name) is not None]
     for name in plain:
         yield _line(path, known, (name,), getattr(config, name))

@@ -14,9 +14,10 @@ import msgspec
 
 from tokiod.change_sink import SinkConfig
 from tokiod.collector import SourceConfig
-from tokiod.config import checks, jobs, plugins, site
+from tokiod.config import checks, hosts, jobs, plugins, site
 from tokiod.config import convert as shape
 from tokiod.config import toml_lines as places
+from tokiod.config.hosts import HostConfig
 from tokiod.config.jobs import JobsConfig
 from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
@@ -275,6 +276,7 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
     web: WebConfig = WebConfig()
     site: SiteConfig = SiteConfig()
     jobs: JobsConfig = JobsConfig()
+    host: tuple[HostConfig, ...] = ()
     source: tuple[SourceConfig, ...] = ()
     sink: tuple[SinkConfig, ...] = ()
     sink_state: Annotated[
@@ -325,6 +327,11 @@ class Config(msgspec.Struct, kw_only=True, frozen=True):
         return self.run / CONTROL_SOCKET
 
     @property
+    def hosts_state(self) -> Path:
+        """The file in which the daemon shows the state of the other hosts, next to the rings of stages, whose readers may read it."""
+        return self.stages.with_name(f"{self.stages.stem}.hosts")
+
+    @property
     def feed_inner(self) -> str:
         """The endpoint at which the writer publishes to the feed's process. Only the daemon's user may open it."""
         return f"ipc://{self.run / FEED_INNER_SOCKET}"
@@ -366,6 +373,7 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
     text, document = places.read(path)
     sources: dict[Key, SourceConfig] = {}
     sinks: dict[Key, SinkConfig] = {}
+    machines: dict[Key, HostConfig] = {}
 
     def source_sections(value: Any, key: Key) -> shape.Shaped:
         faults = _sections(value, key, _source, sources)
@@ -375,10 +383,16 @@ def read(path: Path, origin: Path | None = None) -> tuple[str, Config]:
         faults = _sections(value, key, _sink, sinks)
         return tuple(sinks.values()), faults
 
-    values, faults = shape.fields(document, Config, (), {"source": source_sections, "sink": sink_sections})
+    def host_sections(value: Any, key: Key) -> shape.Shaped:
+        faults = _sections(value, key, _host, machines)
+        return tuple(machines.values()), faults
+
+    own = {"source": source_sections, "sink": sink_sections, "host": host_sections}
+    values, faults = shape.fields(document, Config, (), own)
     whole = sources.keys() - {fault.key[:2] for fault in faults}
     faults += _meaning(values, sources, whole)
     faults += checks.sinks(sinks, {one.system for one in sources.values()} | values.get(site.KEY, SiteConfig()).systems)
+    faults += hosts.faults(machines, sources.values(), [getattr(values.get(name), "endpoint", None) for name in ("bus", "feed", "hub")])
     if not (state := values.get("sink_state", Path("/"))).is_absolute():
         faults.append(shape.Fault(("sink_state",), f"expected an absolute path, got {str(state)!r}"))
     if faults:
@@ -425,6 +439,12 @@ def _sections(sections: object, key: Key, convert: Callable[[Any, Key], tuple[T 
         if config is not None:
             found[at] = config
     return faults
+
+
+def _host(section: Any, key: Key) -> tuple[HostConfig | None, list[Fault]]:
+    values, faults = shape.fields(section, HostConfig, key)
+    config, refused = shape.build(HostConfig, values, key)
+    return config, faults or refused
 
 
 def _sink(section: Any, key: Key) -> tuple[SinkConfig | None, list[Fault]]:
@@ -510,7 +530,7 @@ def _where(document: dict[str, Any], key: Key) -> str:
     """Format a key for a message: `source cscratch-lmt: window: `."""
     head, rest = key[:1], key[1:]
     words = [shape.label(head)]
-    if head in {("source",), ("sink",)} and rest:
+    if head in {("source",), ("sink",), ("host",)} and rest:
         words = [f"{head[0]} {_name(document[head[0]][rest[0]], rest[0])}"]
         rest = rest[1:]
     return "".join(f"{word}: " for word in [*words, shape.label(rest)] if word)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokiod.config.hosts import sources_of
 from tokiod.runtime.secrets import places
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from tokiod.change_sink import SinkConfig
     from tokiod.collector import SourceConfig
+    from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
 
 # The keys of all kinds have the same names for the same things.
@@ -29,17 +31,31 @@ FILE_SUFFIX = "_file"
 SQLITE = "sqlite://"
 
 
-def problems(config: Config) -> list[str]:
-    """Return what is missing or may not be used by this user, each as "where: sentence"."""
-    found = list(_archive(config.archive.root))
+def problems(config: Config, host: HostConfig | None = None) -> list[str]:
+    """Return what is missing or may not be used by this user, each as "where: sentence". host: this one; None for all sources here."""
+    found = [] if host is None else list(_host(config, host))
+    if host is not None and not host.is_writers:
+        return found + [f"source {source.name}: {one}" for source in sources_of(config, host) for one in _source(source, config.secrets)]
+    found += _archive(config.archive.root)
     found += _web(config)
     for table in ("bus", "feed", "hub", "web", "jobs"):
         found += [f"{table}.{one}" for one in _secrets(getattr(config, table), config.secrets)]
-    for source in config.source:
+    for source in config.source if host is None else sources_of(config, host):
         found += [f"source {source.name}: {one}" for one in _source(source, config.secrets)]
     for sink in config.sink:
         found += [f"sink {sink.name}: {one}" for one in _sink(sink, config.secrets)]
     return found
+
+
+def _host(config: Config, host: HostConfig) -> Iterator[str]:
+    """Yield the keys that a host lacks: its own, and the public ones of those that it is connected to."""
+    if not any(path.exists() for path in places(host.secret_key, config.secrets)):
+        tried = " or ".join(map(str, places(host.secret_key, config.secrets)))
+        yield f"host {host.name}: secret_key_file: no file {tried}: `tokiod keygen` makes one"
+    for other in config.host:
+        if other.is_writers != host.is_writers and not (path := other.public_key_path(config.secrets)).exists():
+            what = "it is refused, and its sources wait" if host.is_writers else "this host can't connect"
+            yield f"host {other.name}: public_key: no file {path}: {what}"
 
 
 def _sink(sink: SinkConfig, secrets: Path) -> Iterator[str]:

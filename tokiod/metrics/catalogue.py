@@ -48,6 +48,8 @@ HUB_REFUSALS = (
     "not asked",
     "older session",
 )
+HOST_REFUSALS = ("another host's name", "another host's source", "not asked", "malformed", "version", "older process")
+HOST_TROUBLES = ("new", "unreachable", "stopped", "refused", "clock", "unknown")
 REFUSALS = ("unknown key", "no key", "wrong server key", "junk", "unfinished")
 NOT_COVERED = ("unknown source", "another system or kind", "unknown dataset", "another step", "future day", "day before the retention")
 CHANGES = ("made", "grown", "opened", "sealed", "converted")
@@ -133,11 +135,11 @@ WINDOWS_NOT_COVERED = Counter(
 # ---- counted by the feed's process; refused connections by the writer's too
 
 REFUSED_CONNECTIONS = Counter(
-    ("writer", "feed", "hub"),
+    ("writer", "feed", "hub", "collectors"),
     "tokiod_refused_connections_total",
-    "Connections to the feed, the hub or the inner bus, over TCP or with keys, that were refused: unknown key, no key, the key of "
-    "another server, another protocol (junk), or closed before authentication (unfinished).",
-    socket=("feed", "bus", "hub"),
+    "Connections to the feed, the hub, the inner bus or the socket of the other hosts, over TCP or with keys, that were refused: unknown "
+    "key, no key, the key of another server, another protocol (junk), or closed before authentication (unfinished).",
+    socket=("feed", "bus", "hub", "hosts"),
     reason=REFUSALS,
 )
 FEED_MALFORMED = Counter("feed", "tokiod_feed_malformed_messages_total", "Messages to the feed that are not subscriptions.")
@@ -232,6 +234,25 @@ SINK_LAST_ERROR = Gauge(
     "tokiod_sink_last_error_timestamp_seconds",
     "When a sink last failed; tokioctl sinks has the sentence. Absent if it never did.",
     sink=(),
+)
+HOST_UP = Gauge(None, "tokiod_host_up", "1 while a host's collectors are connected to the daemon, 0 while they are not.", host=())
+HOST_TROUBLE = Gauge(
+    None, "tokiod_host_trouble", "1 for what is wrong with a host, 0 for the other words; tokioctl status has the sentence.", host=(),
+    trouble=HOST_TROUBLES,
+)  # fmt: skip
+HOST_CONTACT = Gauge(None, "tokiod_host_contact_timestamp_seconds", "Time of the last message of a host. Absent before the first.", host=())
+HOST_CLOCK_DIFFERENCE = Gauge(
+    None,
+    "tokiod_host_clock_difference_seconds",
+    "Seconds that a host's clock is ahead of the writer's host's. Absent while unknown.",
+    host=(),
+)
+HOST_REFUSED = Counter(
+    None,
+    "tokiod_host_refused_messages_total",
+    "Messages on the connection of a host's key that were refused, such as a window of a source of another host.",
+    host=(),
+    reason=HOST_REFUSALS,
 )
 FILE_FILLED = Gauge(
     None, "tokiod_file_filled_ratio", "Share of a day's windows that are stored, over the sources of its system.", system=(), day=DAYS

@@ -13,13 +13,14 @@ import structlog
 
 from tokiod.archive.rights import check_private
 from tokiod.bus.connection import ZmqConnector
-from tokiod.bus.curve import bus_client_keys
+from tokiod.bus.curve import bus_client_keys, hosts_server_keys
 from tokiod.bus.sender import SILENCE_SECONDS, Sender
 from tokiod.config.load import warnings
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.database import SQLITE, LedgerError
 from tokiod.ledger.ledger import Ledger
 from tokiod.metrics import catalogue, stages
+from tokiod.polling.hosts.links import HostLinks
 from tokiod.polling.retry import LEDGER_RETRY_SECONDS
 from tokiod.polling.schedule import FreeLease
 from tokiod.polling.sources import SourceFactory, Sources, backfill_slots
@@ -80,6 +81,7 @@ class CollectorsProcess:
         self._sender = _sender(self._config, self._reopen_ledger, self._host)
         self._ledger: Ledger | None = None
         self._sources: Sources | None = None
+        self._links = None if (keys := hosts_server_keys(self._config)) is None else HostLinks(self._config, clock, keys)
         self._reload_requested = asyncio.Event()
         self._repeats = Repeats(clock)
 
@@ -92,6 +94,7 @@ class CollectorsProcess:
     async def _collect(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(self._sender.run()), tasks.create_task(self._notify_progress())]
+            background += [] if self._links is None else [tasks.create_task(self._links.run())]
             try:
                 await self.serve(await self.open())
             finally:
@@ -114,7 +117,8 @@ class CollectorsProcess:
         """Collect until cancelled, and read the configuration again whenever that is requested."""
         async with asyncio.TaskGroup() as tasks:
             slots = backfill_slots(self._config)
-            factory = SourceFactory(self._config, self._clock, self._sender, ledger, slots, self._host.random, self._host.reader)
+            random, reader, links = self._host.random, self._host.reader, self._links
+            factory = SourceFactory(self._config, self._clock, self._sender, ledger, slots, random, reader, links)
             self._sources = Sources(factory, tasks)
             await self._sources.apply(self._config)
             log.info("collectors.ready", sources=len(self._config.source))
@@ -127,13 +131,21 @@ class CollectorsProcess:
         """Read the configuration again and collect its sources; refuse a wrong one."""
         self._notifier.reloading()
         try:
-            self._config = self._load()
+            config = self._load()
+            self._reload_hosts(config)
+            self._config = config
             _log_warnings(self._config)
             catalogue.start_counting(self._config, "collectors")
             await sources.apply(self._config)
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults say it all
         self._notifier.ready()
+
+    def _reload_hosts(self, config: Config) -> None:
+        if self._links is not None:
+            self._links.reload(config)
+        elif hosts_server_keys(config) is not None:
+            raise ConfigError(["host: the first [[host]] takes effect at a restart of the collectors"])
 
     def request_reload(self) -> None:
         """Have serve() read the configuration again."""

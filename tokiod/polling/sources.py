@@ -12,9 +12,12 @@ import structlog
 
 from tokiod.collector import Site
 from tokiod.config import plugins
+from tokiod.config.hosts import host_of
 from tokiod.config.watched_folder import Watched
+from tokiod.errors import TokiodError
 from tokiod.jobs.identity import identities
 from tokiod.polling.backfill import Backfill
+from tokiod.polling.hosts.remote import remote_collector
 from tokiod.polling.poller import Poller
 from tokiod.polling.recount import Recount
 from tokiod.polling.watch.intake import Intake
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from tokiod.collector import Collector, SavedCollector, SourceConfig
     from tokiod.config.load import Config
     from tokiod.ledger.ledger import Ledger
+    from tokiod.polling.hosts.links import HostLinks
     from tokiod.polling.schedule import WindowLease
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
@@ -47,7 +51,7 @@ class SourceFactory:
     """Makes the collectors and tasks of a source.
 
     slots: limits the windows that all backfills together have on the bus; random: makes the generator of a task's jitter; reader: the
-    collector of a watched file.
+    collector of a watched file; links: the other hosts, which collect the sources that the configuration gives them.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what all sources share
@@ -59,7 +63,10 @@ class SourceFactory:
         slots: asyncio.Semaphore,
         random: Callable[[], Random] = Random,
         reader: Callable[[Task], SavedCollector] = FileReader,
+        links: HostLinks | None = None,
     ) -> None:
+        self._config = config
+        self._links = links
         self._calendar = Calendar(config.timezone)
         self._site = Site(self._calendar, clock, config.secret, hub=config.hub_inner)
         self._identities = identities(config) if any(source.tables for source in config.source) else None
@@ -71,7 +78,7 @@ class SourceFactory:
 
     def configured(self, config: Config) -> SourceFactory:
         """Return the factory of another configuration; everything else, the slots too, is that of this one."""
-        return SourceFactory(config, self._site.clock, self._sender, self._ledger, self._slots, self._random, self._reader)
+        return SourceFactory(config, self._site.clock, self._sender, self._ledger, self._slots, self._random, self._reader, self._links)
 
     def note_fatal(self, source: SourceConfig, error: Exception) -> None:
         """Note in the ledger that a source can't be started."""
@@ -80,8 +87,19 @@ class SourceFactory:
         self._ledger.set_state(source.name, "fatal", str(error), now)
 
     def collector(self, source: SourceConfig) -> Collector:
-        """Return a new collector of a source. Raises what its plugin raises."""
-        return plugins.load(source.kind).live(source, self._site)
+        """Return a new collector of a source, here or on its host. Raises what its plugin raises; TokiodError for a host without links."""
+        collector = plugins.load(source.kind).live(source, self._site)
+        if (host := host_of(self._config, source.name)) is None:
+            return collector
+        if self._links is None:
+            raise TokiodError(f"source {source.name} runs on host {host.name}: only the daemon reaches it; start the daemon")
+        is_whole = source in self._config.source
+        return remote_collector(self._links.hosts[host.name], source, collector, None if is_whole else source.datasets())
+
+    def place(self, source: SourceConfig) -> str:
+        """Return the name of the host that collects a source, empty for this one."""
+        host = host_of(self._config, source.name)
+        return "" if host is None else host.name
 
     async def submit(self, collected: Collected) -> Answer:
         """Submit a window with what is stored of its jobs' identities: personal data leaves this process only as the site allows it."""
@@ -128,12 +146,13 @@ class Sources:
     async def apply(self, config: Config) -> None:
         """Collect the sources of a configuration, and no others. Unchanged sources keep running."""
         wanted = {source.name: source for source in config.source}
-        ending = [one for name, one in self._running.items() if one.source != wanted.get(name) or one.has_failed]
+        new = self._factory.configured(config)
+        ending = [one for name, one in self._running.items() if (one.source, one.place) != _placed(wanted.get(name), new) or one.has_failed]
         for one in ending:
             one.task.cancel()
         await asyncio.gather(*(one.task for one in ending), return_exceptions=True)
         self._running = {name: one for name, one in self._running.items() if one not in ending}
-        self._factory = self._factory.configured(config)
+        self._factory = new
         for name in [name for name in wanted if name not in self._running]:
             self._running[name] = self._start(wanted[name])
 
@@ -165,13 +184,17 @@ class Sources:
     def _start(self, source: SourceConfig) -> _RunningSource:
         """Start a source; the status shows one that can't be started, and the others run."""
         try:
-            one = _RunningSource(source, *_work(source, self._factory))
+            one = _RunningSource(source, self._factory.place(source), *_work(source, self._factory))
         except Exception as error:
             log.exception("source.fatal", source=source.name, reason=str(error))
             self._factory.note_fatal(source, error)
-            one = _RunningSource(source, None, [])
+            one = _RunningSource(source, "", None, [])
         one.task = self._tasks.create_task(one.run())
         return one
+
+
+def _placed(source: SourceConfig | None, factory: SourceFactory) -> tuple[SourceConfig | None, str]:
+    return source, "" if source is None else factory.place(source)
 
 
 def _work(source: SourceConfig, factory: SourceFactory) -> tuple[Collector | None, list[Work]]:
@@ -184,9 +207,10 @@ def _work(source: SourceConfig, factory: SourceFactory) -> tuple[Collector | Non
 
 @dataclass(slots=True, eq=False)
 class _RunningSource:
-    """A source with its tasks; without any work it could not be started."""
+    """A source with its tasks; without any work it could not be started. place: its host, empty for this one."""
 
     source: SourceConfig
+    place: str
     collector: Collector | None
     work: list[Work]
     unanswered: int = 0

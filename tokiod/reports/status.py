@@ -10,6 +10,7 @@ from tokiod.archive.lock import lock_owner
 from tokiod.ledger.database import LedgerError, to_ledger_error
 from tokiod.ledger.ledger import Ledger, LedgerNotReady
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 from tokiod.reports.sinks import SinkState  # noqa: TC001 - msgspec reads annotations
 from tokiod.window import Calendar, Window
 
@@ -112,8 +113,8 @@ class Status(msgspec.Struct, frozen=True):
     """The status of all sources, files and jobs at a time. writer: the process that locks the archive, None when the daemon is down.
 
     has_ledger: False before the first start, and where the ledger was deleted; the sources are all new then. web: the state of
-    `tokiod web` in words, "" where it does not run or this user may not ask it. sinks: those that the archive is sent to. Health depends on
-    neither.
+    `tokiod web` in words, "" where it does not run or this user may not ask it. sinks: those that the archive is sent to; hosts: all of
+    them, where sources are collected on several. Health depends on none of these: a host that can't be reached has sources that wait.
     """
 
     time: float
@@ -126,6 +127,7 @@ class Status(msgspec.Struct, frozen=True):
     has_ledger: bool = True
     web: str = ""
     sinks: list[SinkState] = []
+    hosts: list[HostState] = []
 
 
 def status(config: Config, ledger: Ledger | None, now: float) -> Status:

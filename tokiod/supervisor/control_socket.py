@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from tokiod.errors import TokiodError
+from tokiod.reports.hosts import HostState  # noqa: TC001 - msgspec reads annotations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -54,7 +55,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Pong(msgspec.Struct, tag_field="answer", tag="pong", frozen=True):
-    """A daemon. ready: it collects and stores; alive: all its processes make progress; seconds: since it started."""
+    """A daemon. ready: it collects and stores; alive: all its processes make progress; seconds: since it started; hosts: added by ping."""
 
     pid: int
     version: str
@@ -62,6 +63,7 @@ class Pong(msgspec.Struct, tag_field="answer", tag="pong", frozen=True):
     alive: bool
     seconds: float
     processes: list[Process]
+    hosts: list[HostState] = []
 
 
 class Reloaded(msgspec.Struct, tag_field="answer", tag="reloaded", frozen=True):

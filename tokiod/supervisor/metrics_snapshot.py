@@ -21,7 +21,7 @@ from tokiod.clock import SystemClock
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.metrics import catalogue, shared_files
-from tokiod.reports import sinks
+from tokiod.reports import hosts, sinks
 from tokiod.reports.status import read
 from tokiod.runtime.log import Repeats
 from tokiod.window import Calendar
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tokiod.clock import Clock
     from tokiod.config.load import Config
     from tokiod.metrics.types import Metric, Role
+    from tokiod.reports.hosts import HostState
     from tokiod.reports.sinks import SinkState
     from tokiod.reports.status import Status
     from tokiod.supervisor.health import Health
@@ -55,7 +56,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Snapshot:
     """An archive at one time.
 
-    files: (system, day, share filled, bytes); free, capacity: bytes of its disk; sinks: that it is sent to.
+    files: (system, day, share filled, bytes); free, capacity: bytes of its disk; sinks: that it is sent to;
+    hosts: all but the writer's.
     """
 
     status: Status
@@ -63,11 +65,12 @@ class Snapshot:
     free: int
     capacity: int
     sinks: tuple[SinkState, ...] = ()
+    hosts: tuple[HostState, ...] = ()
 
 
 def take_snapshot(config: Config, now: float) -> Snapshot:
     """Read an archive. Raises TokiodError, LedgerError and OSError."""
-    status = read(config, now)
+    status, real_now = read(config, now), SystemClock().time()
     room = os.statvfs(config.archive.root)
     files = tuple(_files(config, status, now))
     return Snapshot(
@@ -75,7 +78,8 @@ def take_snapshot(config: Config, now: float) -> Snapshot:
         files,
         room.f_bavail * room.f_frsize,
         room.f_blocks * room.f_frsize,
-        tuple(sinks.read(config, now, SystemClock().time())),
+        tuple(sinks.read(config, now, real_now)),
+        tuple(one for one in hosts.read(config, real_now) if one.role == "collectors"),
     )
 
 
@@ -153,6 +157,7 @@ class ArchiveCollector:
             yield from _sources(snapshot)
             yield from _archive(snapshot)
             yield from _sinks(snapshot.sinks)
+            yield from _hosts(snapshot.hosts)
 
 
 def _processes(health: Health, processes: Mapping[Role, int | None]) -> Iterator[Any]:
@@ -194,6 +199,16 @@ def _sinks(found: Sequence[SinkState]) -> Iterator[Any]:
     yield _family(catalogue.SINK_RECORDS, {(one.name,): one.records for one in found})
     yield _family(catalogue.SINK_REJECTED, {(one.name, reason): count for one in found for reason, count in one.rejected.items()})
     yield _family(catalogue.SINK_LAST_ERROR, {(one.name,): one.last_error_at for one in found if one.last_error_at is not None})
+
+
+def _hosts(found: Sequence[HostState]) -> Iterator[Any]:
+    yield _family(catalogue.HOST_UP, {(one.name,): one.trouble in {"", "clock"} for one in found})
+    yield _family(catalogue.HOST_TROUBLE, {(one.name, word): one.trouble == word for one in found for word in catalogue.HOST_TROUBLES})
+    yield _family(catalogue.HOST_CONTACT, {(one.name,): one.contact for one in found if one.contact is not None})
+    yield _family(catalogue.HOST_CLOCK_DIFFERENCE, {(one.name,): one.clock for one in found if one.clock is not None})
+    yield _family(
+        catalogue.HOST_REFUSED, {(one.name, reason): one.refused.get(reason, 0) for one in found for reason in catalogue.HOST_REFUSALS}
+    )
 
 
 def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Any:

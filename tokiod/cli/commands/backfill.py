@@ -13,6 +13,7 @@ from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import filled_datasets, polled_source
 from tokiod.cli.common.output import echo
+from tokiod.cli.common.roles import check_collected_here
 from tokiod.cli.common.times import moment
 from tokiod.collector import Site
 from tokiod.config import load as configuration
@@ -72,6 +73,7 @@ def backfill_command(
     if is_down(config):
         if detach:
             raise Failed("--detach: no daemon runs on this archive; start it, or omit --detach")
+        check_collected_here(config, source)
         from tokiod.cli.commands.backfill_here import DaemonStarted, run_alone  # noqa: PLC0415 - only needed without a daemon
 
         try:

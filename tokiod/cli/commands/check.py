@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokiod.cli.common.base import clock_option, config_option
+from tokiod.cli.common.base import clock_option, config_option, host_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo
+from tokiod.cli.common.roles import collected_here, known_role, role
 from tokiod.config import effective, machine_checks
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Iterable, Sized
     from pathlib import Path
 
     from tokiod.clock import Clock
+    from tokiod.collector import SourceConfig
     from tokiod.reports.one_window import Once
 
 EXIT_NO_RECORDS, EXIT_NOT_VALID = 1, 2
@@ -28,36 +30,38 @@ EXIT_NO_RECORDS, EXIT_NOT_VALID = 1, 2
 @click.option("--connect", is_flag=True, help="Query every source for its newest window, all at the same time; nothing is stored.")
 @click.option("--show", "is_shown", is_flag=True, help="Print the effective configuration, with the line that sets each value.")
 @config_option
+@host_option
 @clock_option
-def check_command(config_path: Path, clock: Clock, *, connect: bool, is_shown: bool) -> None:
+def check_command(config_path: Path, clock: Clock, host_name: str | None, *, connect: bool, is_shown: bool) -> None:
     """Check a configuration file and report all errors.
 
-    Warnings name files, directories and commands that are missing, or that this user may not use. Without --connect it reads no server and
-    no secret. Exit 0 valid, 1 with --connect a source failed or has no records, 2 not valid.
+    Warnings name files, directories and commands that are missing, or that this user may not use; where there are hosts, those of this
+    host. Without --connect it reads no server and no secret. Exit 0 valid, 1 with --connect a source failed or has no records, 2 not valid.
     """
     try:
         text, config = configuration.read(config_path)
+        host = role(config, host_name) if host_name or connect else known_role(config)
     except ConfigError as error:
         echo(error, err=True)
         raise SystemExit(EXIT_NOT_VALID) from None
-    for warning in [*configuration.warnings(config), *machine_checks.problems(config)]:
+    for warning in [*configuration.warnings(config), *machine_checks.problems(config, host)]:
         echo(f"{config_path}: warning: {warning}", err=True)
     for line in effective.lines(config_path, text, config) if is_shown else ():
         echo(line)
     echo(f"{config_path}: OK: {_summary(config)}", err=is_shown)
-    if connect and not _all_answer(config, clock):
+    if connect and not _all_answer(config, clock, collected_here(config, host_name)):
         raise SystemExit(EXIT_NO_RECORDS)
 
 
-def _all_answer(config: configuration.Config, clock: Clock) -> bool:
-    """Query all sources and print a line for each; return whether every one has records."""
+def _all_answer(config: configuration.Config, clock: Clock, sources: Iterable[SourceConfig]) -> bool:
+    """Query sources and print a line for each; return whether every one has records."""
     from tokiod.cli.commands.once import summary  # noqa: PLC0415 - numpy and rich, which a check of the file alone does not need
     from tokiod.reports.one_window import query_all  # noqa: PLC0415 - as above
 
     def note(one: Once) -> None:
         echo(summary(one), err=bool(one.error))
 
-    found = asyncio.run(query_all(config, clock, [source for source in config.source if source.polled], note))
+    found = asyncio.run(query_all(config, clock, [source for source in sources if source.polled], note))
     return all(one.cells and not one.error for one in found)
 
 

@@ -17,6 +17,7 @@ from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.roles import check_collected_here
 from tokiod.cli.common.times import moment
 from tokiod.collector import Site
 from tokiod.config import load as configuration
@@ -69,6 +70,7 @@ def fetch_command(config_path: Path, clock: Clock, source: str, start: str, end:
     """
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
+    check_collected_here(config, source)
     wanted = _span(config, clock, start, end)
     try:
         fetched, options = asyncio.run(_fetched(config, section, clock, wanted, output, force=force))

@@ -13,6 +13,7 @@ from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import polled_source
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.roles import check_collected_here, collected_here
 from tokiod.cli.common.tables import show, table
 from tokiod.cli.common.times import moment
 from tokiod.config import load as configuration
@@ -39,17 +40,18 @@ NOT_POLLED = "which has no windows: `tokioctl archive` reads such files"
 def once_command(config_path: Path, clock: Clock, source: str | None, window: str | None, *, as_json: bool) -> None:
     """Collect one window of SOURCE and print what would be stored.
 
-    Without SOURCE, query all sources at the same time and print a line for each. The default is the newest settled window. The command
+    Without SOURCE, query all sources of this host at the same time, a line for each. The default is the newest settled window. The command
     reads no ledger and writes no file; the daemon may run or not. Exit 0 collected, 2 failed; without SOURCE, 2 if any failed.
     """
     config = configuration.load(config_path)
     if source is None:
         if window is not None:
             raise Failed("--window: needs SOURCE")
-        sections = [section for section in config.source if section.polled]
+        sections = [section for section in collected_here(config) if section.polled]
         found = asyncio.run(query_all(config, clock, sections, echo_json if as_json else _print_line))
         sys.exit(2 if any(one.error for one in found) else 0)
     section = polled_source(config, source, NOT_POLLED)
+    check_collected_here(config, source)
     time = None if window is None else moment("--window", window, Calendar(config.timezone).zone, clock.time())
     try:
         once = asyncio.run(query(config, clock, section, time))

@@ -12,8 +12,10 @@ from tokiod.cli.common.base import config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.web_process import ask_web
+from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.reports.hosts import HostState, read
 from tokiod.supervisor.control_socket import Ping, Pong, Process, ask
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
     """Show the state of the daemon and of its processes.
 
     For each process: whether it makes progress, its latest status line, and how often it was restarted. `tokiod web` is among them where
-    it runs, and this user may ask it. Exit 0 ready, 1 not ready yet or a process hangs, 2 no daemon answers.
+    it runs, and this user may ask it. Other hosts are listed too; the daemon is ready without them. Exit 0 ready, 1 not ready yet or a
+    process hangs, 2 no daemon answers.
     """
     config = configuration.load(config_path)
     pong = ask(config.control, Ping(), ANSWER_TIMEOUT_SECONDS)
@@ -39,6 +42,7 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
         answers = bool(web.health)
         line = Process("web", web.pid, answers, answers, 0.0, 0, web.sentence)
         pong = msgspec.structs.replace(pong, processes=[*pong.processes, line], alive=pong.alive and answers)
+    pong = msgspec.structs.replace(pong, hosts=read(config, SystemClock().time()))
     if as_json:
         echo_json(pong)
     else:
@@ -46,6 +50,8 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
         echo(f"tokiod {pong.version}, process {pong.pid}, up {pong.seconds:.0f} s: {state}")
         for process in pong.processes:
             echo(f"  {_line(process)}")
+        for host in pong.hosts:
+            echo(f"  host {_host_line(host)}")
     sys.exit(0 if pong.alive and pong.ready else 1)
 
 
@@ -54,3 +60,11 @@ def _line(process: Process) -> str:
     restarts = f", restarted {process.restarts} time{'' if process.restarts == 1 else 's'}" if process.restarts else ""
     silent = "" if process.alive or process.name == "web" else f", silent for {process.silent_for:.0f} s"
     return f"{process.name}: {place}{restarts}{silent}" + (f": {process.status}" if process.status else "")
+
+
+def _host_line(host: HostState) -> str:
+    state = host.trouble or ("the writer's" if host.role == "writer" else "connected")
+    of = f", tokiod {host.version}" if host.version else ""
+    return f"{host.name}: {state}{of}, {len(host.sources)} source{'' if len(host.sources) == 1 else 's'}" + (
+        host.reason and f": {host.reason}"
+    )

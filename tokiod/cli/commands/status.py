@@ -18,6 +18,7 @@ from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.web_process import ask_web
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
+from tokiod.reports.hosts import read as read_hosts
 from tokiod.reports.sinks import read as read_sinks
 from tokiod.reports.status import Status, read
 
@@ -44,6 +45,8 @@ EXIT = {"fine": 0, "degraded": 1, "down": 2}
 def status_command(config_path: Path, clock: Clock, source: str | None, *, as_json: bool, watch: bool) -> None:
     """Show every source and the files being filled, or one source.
 
+    With hosts, also each host: its last contact, and how far its clock is ahead where that is known.
+
     today: how much of what is due today is stored. With --watch, cells/s are those of the last minute. It reads the ledger and does not
     need the daemon. Exit 0 healthy, or watched until Ctrl-C, 1 degraded, 2 the daemon is down.
     """
@@ -66,8 +69,9 @@ def gathered(config: Config, clock: Clock) -> Status:
     """Read the status of a configured archive. Raises TokiodError if the ledger can't be read."""
     now, names, web = read(config, clock.time()), {source.name for source in config.source}, ask_web(config.web.address)
     jobs = [job for job in now.jobs if job.source in names or len(names) != 1]
-    sinks = read_sinks(config, clock.time(), SystemClock().time())
-    return msgspec.structs.replace(now, jobs=jobs, web="" if web is None else web.sentence, sinks=sinks)
+    real_now = SystemClock().time()
+    sinks, hosts = read_sinks(config, clock.time(), real_now), read_hosts(config, real_now)
+    return msgspec.structs.replace(now, jobs=jobs, web="" if web is None else web.sentence, sinks=sinks, hosts=hosts)
 
 
 def _as_json(config: Config, clock: Clock) -> Status:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from tokiod.reports.hosts import HostState
     from tokiod.reports.sinks import SinkState
     from tokiod.reports.status import Gaps, SourceLine, Status, Today
 
@@ -64,15 +65,24 @@ def parts(now: Status) -> Iterator[RenderableType]:
     """Yield the status: a summary line, the tables, and the latest error of each source."""
     yield _head(now)
     yield _sources(now)
+    if now.hosts:
+        yield _hosts(now)
     if now.files:
         yield _files(now)
     yield from _jobs(now)
     if now.web:
         yield line(f"tokiod web: {now.web}")
     yield from _troubles(now)
+    yield from map(host_trouble, (host for host in now.hosts if host.trouble))
     for sink in now.sinks:
         if sink.trouble:
             yield from sink_trouble(sink)
+
+
+def host_trouble(host: HostState) -> Text:
+    """Return what is wrong with a host."""
+    new = "it has not connected since the daemon started: does `tokiod collectors` run there?"
+    return line(f"host {host.name}: {host.trouble}: {host.reason or new}", style="yellow")
 
 
 def sink_trouble(sink: SinkState) -> Iterator[Text]:
@@ -183,6 +193,27 @@ def _files(now: Status) -> Table:
     for file in now.files:
         made.add_row(file.path.removeprefix(f"{now.archive}/"), f"{100 * file.filled:.1f} %")
     return made
+
+
+def _hosts(now: Status) -> Table:
+    names = ("host", "state", "contact", "clock", "tokiod", "address", "sources")
+    made = table(*names, right={"clock"}, folded={"sources"}, spare=("address", "tokiod"))
+    for host in now.hosts:
+        made.add_row(*_host(host, now.time), style="yellow" if host.trouble else "")
+    return made
+
+
+def _host(host: HostState, now: float) -> tuple[str, ...]:
+    is_writers = host.role == "writer"
+    return (
+        host.name,
+        host.trouble or ("writer" if is_writers else "connected"),
+        "-" if host.contact is None else f"{span(max(0, int(now - host.contact)))} ago",
+        "-" if host.clock is None or is_writers else f"{host.clock:+.1f}s",
+        host.version or "-",
+        host.address or "-",
+        ", ".join(host.sources) or "-",
+    )
 
 
 def _jobs(now: Status) -> Iterator[Text]:

@@ -13,6 +13,7 @@ from tokiod.cli.commands.verify_view import NotCompared, VerifyOutput
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.lookup import filled_datasets, polled_source
+from tokiod.cli.common.roles import check_collected_here
 from tokiod.cli.common.times import moment
 from tokiod.collector import Site
 from tokiod.config import load as configuration
@@ -67,6 +68,7 @@ def verify_command(
     use_one_heap()
     config = configuration.load(config_path)
     section = polled_source(config, source, NOT_POLLED)
+    check_collected_here(config, source)
     chosen = filled_datasets(section, datasets)
     if readable_ledger(config.archive) is None:
         raise Failed(f"no ledger at {config.archive.ledger}: the daemon has never run on this archive")

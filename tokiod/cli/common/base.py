@@ -121,4 +121,5 @@ clock_option = click.option(
 )
 parent_option = click.option("--parent", type=int, hidden=True, help="End when this process ends.")
 origin_option = click.option("--origin", type=click.Path(path_type=Path), hidden=True, help="The file that the configuration is a copy of.")
+host_option = click.option("--host", "host_name", help="The [[host]] that this machine is.  [default: by its name]")
 version_option = click.version_option(__version__)

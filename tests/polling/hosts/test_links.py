@@ -1,0 +1,374 @@
+"""Both ends of the connections of hosts, over real sockets with keys; the kind of the sources exists only in the test."""
+
+import asyncio
+import sys
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import zmq
+import zmq.asyncio
+from many_hosts import KIND, ManyHosts, in_loop, until
+
+import collectors
+from tokiod.bus import host_protocol as protocol
+from tokiod.bus.curve import host_client_keys
+from tokiod.bus.pieces import pieces
+from tokiod.clock import SimulatedClock
+from tokiod.collector import Site, collect_window
+from tokiod.config import hosts, plugins
+from tokiod.errors import ConfigError, Fatal, NotYet, Transient
+from tokiod.polling.hosts import host_process, remote_host
+from tokiod.polling.hosts import links as links_module
+from tokiod.polling.hosts.remote import remote_collector
+from tokiod.polling.hosts.remote_host import RemoteFault
+from tokiod.reports.hosts import read
+from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
+
+NOON = 1_517_140_800
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "many_hosts.py").write_text(KIND)
+    monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(tmp_path / "kinds")])
+    monkeypatch.setattr(remote_host, "RECONNECT_SECONDS", 0.2)
+    yield ManyHosts(tmp_path)
+    sys.modules.pop("collectors.many_hosts", None)
+
+
+def collector(links, config, name, datasets=None):
+    section = next(source for source in config.source if source.name == name)
+    twin = plugins.load(section.kind).live(section, Site(Calendar("UTC"), None))
+    return section, remote_collector(links.hosts[hosts.host_of(config, name).name], section, twin, datasets)
+
+
+def same(one, two):
+    assert (one.meta, one.trouble, len(one.batches)) == (two.meta, two.trouble, len(two.batches))
+    for a, b in zip(one.batches, two.batches, strict=True):
+        assert (a.dataset, a.form, a.step, a.columns) == (b.dataset, b.form, b.step, b.columns)
+        for field in ("time", "column", "value"):
+            assert np.array_equal(getattr(a, field), getattr(b, field))
+
+
+@in_loop
+async def test_a_window_of_another_host_is_what_its_collector_returned(many):
+    config, window = many.load(), Window(NOON, NOON + 60)
+    async with many.running("zone-b", "zone-c") as links:
+        section, remote = collector(links, config, "b-one")
+        there = await collect_window(remote, section, window)
+        here = await collect_window(plugins.load("many_hosts").live(section, None), section, window)
+        assert (remote.replayable, remote.needs_sample_at_end, remote.step) == (True, True, 5)
+        assert await remote.count(window) == 12
+    same(there, here)
+
+
+@in_loop
+async def test_a_window_of_many_pieces_arrives_whole(many):
+    many.write(extra="columns_wanted = 5000\n")  # of c-one, the last section
+    config, window = many.load(), Window(NOON, NOON + 600)
+    async with many.running("zone-c") as links:
+        section, remote = collector(links, config, "c-one")
+        there = await collect_window(remote, section, window)
+        here = await collect_window(plugins.load("many_hosts").live(section, None), section, window)
+    assert sum(map(len, there.batches)) == 2 * 120 * 5000
+    same(there, here)
+
+
+@pytest.mark.parametrize(
+    ("second", "kind", "text"),
+    [
+        (1, Transient, "down (on host zone-b)"),
+        (2, NotYet, "lags (on host zone-b)"),
+        (3, Fatal, "no right (on host zone-b)"),
+        (4, RemoteFault, "ValueError: a bug (on host zone-b)"),
+    ],
+)
+@in_loop
+async def test_a_failure_there_is_the_same_failure_here(many, second, kind, text):
+    async with many.running("zone-b") as links:
+        section, remote = collector(links, many.load(), "b-one")
+        with pytest.raises(kind) as caught:
+            await collect_window(remote, section, Window(NOON + second, NOON + second + 60))
+    assert (type(caught.value), str(caught.value)) == (kind, text)
+
+
+@in_loop
+async def test_a_window_that_takes_too_long_is_given_up_at_both_ends(many):
+    async with many.running("zone-b") as links:
+        section, remote = collector(links, many.load(), "b-one")
+        with pytest.raises(TimeoutError):
+            await collect_window(remote, section, Window(NOON + 1800, NOON + 1860), seconds=0.2)
+        assert await remote.count(Window(NOON, NOON + 60)) == 12
+        assert links.hosts["zone-b"].refused == {}
+
+
+@in_loop
+async def test_what_is_stored_reaches_the_collector_of_its_lane(many):
+    async with many.running("zone-b") as links:
+        section, remote = collector(links, many.load(), "b-one")
+        window = Window(NOON, NOON + 60)
+        await collect_window(remote, section, window)
+        made = plugins.load("many_hosts").made[-1]
+        remote.note_stored(window)
+        await until(lambda: made.stored == [window])
+
+
+@in_loop
+async def test_an_unreachable_host_is_the_matter_of_its_own_sources(many):
+    config, window = many.load(), Window(NOON, NOON + 60)
+    async with many.running("zone-b") as links:
+        section, remote = collector(links, config, "c-one")
+        with pytest.raises(
+            Transient, match=r"^host zone-c has not connected since the daemon started: does `tokiod collectors` run there\?$"
+        ):
+            await collect_window(remote, section, window)
+        section, remote = collector(links, config, "b-one")
+        assert len((await collect_window(remote, section, window)).batches) == 2
+
+
+@in_loop
+async def test_requests_of_a_host_that_stops_fail_at_once_and_are_answered_by_the_next_process(many):
+    async with many.running() as links:
+        first = asyncio.create_task(many.host("zone-b").run())
+        await until(lambda: links.hosts["zone-b"].route)
+        section, remote = collector(links, many.load(), "b-one")
+        asked = asyncio.create_task(collect_window(remote, section, Window(NOON + 1800, NOON + 1860)))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        with pytest.raises(Transient, match=r"host zone-b has stopped its collectors .*; its sources wait, those of other hosts go on"):
+            await asked
+        assert links.hosts["zone-b"].state().trouble == "stopped"
+        second = asyncio.create_task(many.host("zone-b").run())
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+
+
+@in_loop
+async def test_a_silent_host_is_unreachable(many, monkeypatch):
+    monkeypatch.setattr(links_module, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(remote_host, "SILENCE_SECONDS", 0.3)
+    async with many.running() as links:
+        with dealer(many, "zone-b") as socket:
+            await socket.send(hello("zone-b"))
+            await until(lambda: links.hosts["zone-b"].route)
+            await until(lambda: links.hosts["zone-b"].state().trouble == "unreachable")
+            assert "no message for 0.3 s, last contact 20" in links.hosts["zone-b"].sentence()
+
+
+# ---- keys
+
+
+@contextmanager
+def dealer(many, name):
+    """A client with the key of a host, which says what the test makes it say."""
+    config = many.load()
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.DEALER)
+    host_client_keys(config, hosts.this_host(config, name, "")).secure(socket)
+    socket.connect(hosts.writers_host(config).endpoint)
+    try:
+        yield socket
+    finally:
+        context.destroy(linger=0)
+
+
+def hello(name, version=protocol.VERSION, session="rogue"):
+    return protocol.encode(protocol.Hello(name, session, version, "0.1.0"))
+
+
+def window_of(source, number, start=NOON):
+    collected = Collected(WindowMeta(source, "many_hosts", f"{source}-files", Window(start, start + 60)), [])
+    return list(pieces(collected, number))
+
+
+async def refused(links, name):
+    await until(lambda: links.hosts[name].refused)
+    return dict(links.hosts[name].refused)
+
+
+@in_loop
+async def test_a_key_is_of_one_name_only(many):
+    async with many.running() as links:
+        with dealer(many, "zone-b") as socket:
+            await socket.send(hello("zone-c"))
+            answer = protocol.decode_to_host(await socket.recv())
+            assert (answer.reason, await refused(links, "zone-b")) == (
+                "a process with the key of host zone-b greeted as zone-c",
+                {"another host's name": 1},
+            )
+            assert links.hosts["zone-c"].route is None
+
+
+@in_loop
+async def test_a_host_can_not_deliver_a_window_of_another_hosts_source(many):
+    async with many.running("zone-c") as links:
+        section, remote = collector(links, many.load(), "c-one")
+        # The request whose number the other host guesses is open meanwhile.
+        asked = asyncio.create_task(collect_window(remote, section, Window(NOON + 1800, NOON + 1860)))
+        await asyncio.sleep(0.1)
+        with dealer(many, "zone-b") as socket:
+            await socket.send(hello("zone-b"))
+            await socket.recv()
+            for number in range(1, 4):
+                for frames in window_of("c-one", number, NOON + 1800):
+                    await socket.send_multipart(frames)
+            await until(lambda: links.hosts["zone-b"].refused.total() == 3)
+            assert links.hosts["zone-b"].refused == {"another host's source": 3}
+        assert not asked.done()
+        asked.cancel()
+
+
+@in_loop
+async def test_a_window_that_was_not_asked_for_is_refused(many):
+    async with many.running() as links:
+        with dealer(many, "zone-b") as socket:
+            await socket.send(hello("zone-b"))
+            await socket.recv()
+            await socket.send_multipart(*window_of("b-one", 7))
+            assert await refused(links, "zone-b") == {"not asked": 1}
+            await socket.send(protocol.encode(protocol.Counted(9, 3)))
+            await until(lambda: links.hosts["zone-b"].refused["not asked"] == 2)
+
+
+@in_loop
+async def test_malformed_messages_are_counted_and_harm_nothing(many):
+    async with many.running("zone-c") as links:
+        with dealer(many, "zone-b") as socket:
+            await socket.send(b"{")
+            await socket.send_multipart([b"a"] * 5)
+            await socket.send_multipart(*window_of("b-one", 1))  # before a Hello
+            await until(lambda: links.hosts["zone-b"].refused["malformed"] == 3)
+        section, remote = collector(links, many.load(), "c-one")
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+
+
+@in_loop
+async def test_an_unknown_version_of_the_wire_is_refused_with_those_that_are_known(many):
+    async with many.running() as links:
+        with dealer(many, "zone-b") as socket:
+            await socket.send(hello("zone-b", version=99))
+            answer = protocol.decode_to_host(await socket.recv())
+            assert answer.versions == protocol.VERSIONS
+            assert await refused(links, "zone-b") == {"version": 1}
+        assert links.hosts["zone-b"].state().trouble == "refused"
+        assert "it speaks version 99 of the wire" in links.hosts["zone-b"].sentence()
+
+
+@in_loop
+async def test_of_two_processes_with_the_key_of_a_host_the_newer_one_counts(many):
+    async with many.running() as links:
+        with dealer(many, "zone-b") as older, dealer(many, "zone-b") as newer:
+            await older.send(hello("zone-b", session="older"))
+            await older.recv()
+            await newer.send(hello("zone-b", session="newer"))
+            await newer.recv()
+            await older.send(hello("zone-b", session="older"))
+            answers = [protocol.decode_to_host(await older.recv()) for _ in range(2)]
+            assert answers[-1].reason == "another process of host zone-b has connected since"
+            assert await refused(links, "zone-b") == {"older process": 1}
+
+
+@in_loop
+async def test_a_revoked_key_receives_nothing_and_is_counted(many, monkeypatch):
+    monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
+    async with many.running("zone-b", "zone-c") as links:
+        many.public_key("zone-b").unlink()
+        links.reload(many.load())
+        await until(lambda: links.hosts["zone-c"].route)
+        await until(lambda: links._server.refused["unknown key"] >= 2)
+        assert links.hosts["zone-b"].route is None
+        assert links.hosts["zone-b"].sentence().endswith("keys/hosts/zone-b.key is missing here")
+        section, remote = collector(links, many.load(), "b-one")
+        with pytest.raises(Transient, match=r"host zone-b is refused: its key .* is missing here"):
+            await collect_window(remote, section, Window(NOON, NOON + 60))
+        section, remote = collector(links, many.load(), "c-one")
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+
+
+@in_loop
+async def test_a_host_whose_key_was_replaced_connects_with_the_new_one_only(many, monkeypatch):
+    monkeypatch.setattr(host_process, "MAX_RECONNECT_SECONDS", 0.3)
+    async with many.running("zone-b") as links:
+        many.make_key("zone-b")
+        links.reload(many.load())
+        await until(lambda: links._server.refused["unknown key"] >= 1)
+        assert links.hosts["zone-b"].route is None
+        renewed = asyncio.create_task(many.host("zone-b").run())
+        await until(lambda: links.hosts["zone-b"].route)
+        renewed.cancel()
+        await asyncio.gather(renewed, return_exceptions=True)
+
+
+def test_two_hosts_can_not_share_a_key(many):
+    many.public_key("zone-c").write_bytes(many.public_key("zone-b").read_bytes())
+    with pytest.raises(ConfigError, match="the key of host zone-c is that of host zone-b too: make one for each host"):
+        many.links()
+
+
+def test_a_missing_secret_key_gets_a_sentence(many):
+    (many.directory / "keys" / "zone-b.key_secret").unlink()
+    with pytest.raises(ConfigError, match=r"secret key zone-b.key_secret: can't be read .*; `tokiod keygen` makes one"):
+        many.host("zone-b")
+
+
+# ---- clocks
+
+
+@in_loop
+async def test_the_difference_of_clocks_is_measured_reported_and_corrected(many, monkeypatch):
+    monkeypatch.setattr(links_module, "BEAT_SECONDS", 0.05)
+    now = time.time()
+    async with many.running() as links:
+        process = many.host("zone-b", SimulatedClock(now + 3600, now, 1.0))
+        running = asyncio.create_task(process.run())
+        await until(lambda: links.hosts["zone-b"].state().trouble == "clock" and process._clock.difference.is_known)
+        state = links.hosts["zone-b"].state()
+        assert abs(state.clock - 3600) <= state.clock_bound + 0.01 < 1
+        assert state.reason == "its clock is +3600.0 s ahead of the writer's host's, the limit is 2 s: set it by NTP"
+        assert abs(process._clock.time() - time.time()) < 1
+        section, remote = collector(links, many.load(), "b-one")
+        await collect_window(remote, section, Window(NOON, NOON + 60))
+        assert abs(plugins.load("many_hosts").made[-1].site.clock.time() - time.time()) < 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+# ---- configuration and state
+
+
+@in_loop
+async def test_a_reload_gives_a_source_to_another_host(many):
+    many.write(zone_b='"b-one"')
+    async with many.running("zone-b") as links:
+        section, remote = collector(links, many.load(), "b-one")
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+        links.hosts["zone-b"].tell(protocol.Close("b-one", 1))
+        many.write()
+        links.reload(many.load())
+        section, remote = collector(links, many.load(), "b-two")
+        with pytest.raises(
+            Fatal, match="the configuration of host zone-b gives it no source 'b-two': give all hosts the same configuration"
+        ):
+            await collect_window(remote, section, Window(NOON, NOON + 60))
+
+
+@in_loop
+async def test_the_states_of_the_hosts_are_in_a_file_while_the_daemon_runs(many):
+    config = many.load()
+    async with many.running("zone-b") as links:
+        links.write_states()
+        admin, b, c = read(config, time.time())
+        assert (admin.name, admin.role, admin.trouble, admin.sources) == ("admin", "writer", "", ("a-one",))
+        assert (b.name, b.role, b.trouble, b.sources, b.version, b.wire) == (
+            "zone-b", "collectors", "", ("b-one", "b-two"), "0.1.0", protocol.VERSION,
+        )  # fmt: skip
+        assert abs(b.contact - time.time()) < 10
+        assert (c.name, c.trouble, c.contact) == ("zone-c", "new", None)
+        assert [one.trouble for one in read(config, time.time() + 60)] == ["", "unknown", "unknown"]
+    assert [one.reason for one in read(config, time.time())][1:] == 2 * ["the collectors' process of the writer's host does not run"]
