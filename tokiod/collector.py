@@ -66,7 +66,7 @@ class SourceConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, fro
     polled: collected window by window; False for watched folders, whose files are collected as they arrive.
     replayable: as in Collector. Data of other sources can't be collected again, so the ledger syncs each of its transactions.
     units: of the kind's datasets that it measures in other units than tokiod.tts.schema.UNITS.
-    tables: logical names of the tables that the kind fills; its windows then hold rows and no batches, and live polling alone fills them.
+    tables: logical names of the tables that the kind fills with rows; live polling alone fills them.
     selected_by: the kind's keys that select what is collected, which an administrator of an empty source should check.
     needs_hub: it asks the hub of the nodes, Site.hub.
     """

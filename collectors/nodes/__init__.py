@@ -2,7 +2,7 @@
 
 config        what a [[source]] takes                      collector     fetch, and the join with to_batches
 client        the requests to the hub                      to_batches    a matrix of metrics, rows and nodes to batches
-hub_protocol  the messages to and from the hub
+hub_protocol  the messages to and from the hub          to_rows       states of jobs to rows of the job table
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class HubClient:
         self._socket: zmq.asyncio.Socket | None = None
         self._encoder, self._decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Answer)
 
-    async def ask(self, request: Callable[[int], Request]) -> tuple[Answer, bytes]:
-        """Send what `request` makes of a new number; return the answer and its values.
+    async def ask(self, request: Callable[[int], Request]) -> tuple[Answer, list[bytes]]:
+        """Send what `request` makes of a new number; return the answer and its arrays.
 
         Raises Transient while no hub is there, and NotYet while it waits for its agents.
         """
@@ -44,7 +44,7 @@ class HubClient:
                 continue
             if isinstance(answer, Refused):
                 raise NotYet(answer.reason) if answer.not_yet else Transient(answer.reason)
-            return answer, frames[1] if len(frames) > 1 else b""
+            return answer, frames[1:]
 
     def close(self) -> None:
         """End the connection."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from collectors.nodes.client import HubClient
-from collectors.nodes.hub_protocol import Collect, Collected, Count, Counted
+from collectors.nodes.hub_protocol import JOB_FIELDS, Collect, Collected, Count, Counted
 from collectors.nodes.to_batches import batches
+from collectors.nodes.to_rows import JOB_METRICS, job_rows
 from tokiod.errors import Transient
 from tokiod.window_data import WindowData
 
@@ -31,19 +32,25 @@ class Nodes:
         self._hub = HubClient(site.hub)
 
     async def collect(self, window: Window) -> WindowData:
-        """Return a batch per metric; nodes that did not answer have no cells, and are counted.
+        """Return a batch per metric, and the rows of the job table; nodes that did not answer have no cells, and are counted.
 
         Raises Transient while there is no hub, or no agent is connected to it; NotYet while the hub waits for its agents.
         """
-        collect = partial(Collect, start=window.start, end=window.end, step=self.step, metrics=self._metrics)
-        answer, data = await self._hub.ask(collect)
+        collect = partial(Collect, start=window.start, end=window.end, step=self.step, metrics=self._metrics, job_metrics=JOB_METRICS)
+        answer, arrays = await self._hub.ask(collect)
         if not isinstance(answer, Collected):
             raise Transient(f"the hub sent {type(answer).__name__} for the request of a window")
         shape = (len(self._metrics), window.seconds // self.step, len(answer.nodes))
-        if len(data) != 8 * shape[0] * shape[1] * shape[2]:
-            raise Transient(f"the hub sent {len(data)} bytes for {shape} values")
-        values = np.frombuffer(data, "<f8").reshape(shape)
-        return WindowData(list(batches(values, self._metrics, answer.nodes, window.start, self.step)), answer.records, answer.dropped)
+        width = 8 * (JOB_FIELDS + len(JOB_METRICS))
+        sizes = [len(array) for array in arrays]
+        if len(arrays) != 2 or sizes[0] != 8 * shape[0] * shape[1] * shape[2] or sizes[1] % width:  # noqa: PLR2004 - of Collected
+            raise Transient(f"the hub sent arrays of {sizes} bytes for {shape} values, and jobs of {width} bytes each")
+        values = np.frombuffer(arrays[0], "<f8").reshape(shape)
+        states = np.frombuffer(arrays[1], "<f8").reshape(width // 8, -1)
+        return WindowData(
+            list(batches(values, self._metrics, answer.nodes, window.start, self.step)), answer.records, answer.dropped,
+            [job_rows(states, answer.jobs, answer.nodes, window)],
+        )  # fmt: skip
 
     async def count(self, window: Window) -> int | None:
         """Return how many rows the nodes have sent of a window, or can still send."""

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from tokiod.collector import SavedOptions, SourceConfig
 from tokiod.errors import nearest
+from tokiod.job_columns import NODES_SUFFIX
 from tokiod.option import option
 from tokiod.tts.schema import DATASETS
 from tokiod.units import Duration
+from tokiod.window_data import JOB_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +20,6 @@ STEP_SECONDS = 60
 """Of the rows that the agents make."""
 KEPT_SECONDS = 3600
 """How long agents keep their rows."""
-SUFFIX = ".nodes"
-"""Of the system of a source: nodes have files of their own."""
 METRICS = tuple(name.partition("/")[2] for name in DATASETS if name.startswith(f"{GROUP}/"))
 DEFAULT = (
     "cpu_user", "cpu_system", "cpu_idle", "cpu_iowait", "load_1min", "threads", "uptime", "mem_total", "mem_available", "mem_cached",
@@ -33,6 +33,7 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
     """The compute nodes whose agents report to the hub of this configuration."""
 
     needs_hub: ClassVar[bool] = True
+    tables: ClassVar[frozenset[str]] = frozenset({JOB_TABLE})
     selected_by: ClassVar[tuple[str, ...]] = ("metrics",)
 
     metrics: Annotated[
@@ -70,8 +71,8 @@ class Config(SourceConfig, kw_only=True, forbid_unknown_fields=True, frozen=True
         return list(self._faults())
 
     def _faults(self) -> Iterator[str]:
-        if not self.system.endswith(SUFFIX):
-            yield f"system: expected a name that ends in {SUFFIX}, as in {self.system}{SUFFIX}: nodes have files of their own"
+        if not self.system.endswith(NODES_SUFFIX):
+            yield f"system: expected a name that ends in {NODES_SUFFIX}, as in {self.system}{NODES_SUFFIX}: nodes have files of their own"
         if not self.metrics:
             yield "metrics: at least one metric is required"
         for name in self.metrics:

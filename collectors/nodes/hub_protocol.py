@@ -1,6 +1,8 @@
 """The messages between the hub and the processes of the daemon's user: a DEALER asks, the hub's ROUTER answers.
 
-A request is one frame of JSON, an answer two: JSON, and the values of Collected, f8[metric, row, node] with NaN where missing.
+A request is one frame of JSON, an answer one or more: JSON, and of Collected the values f8[metric, row, node], and the jobs
+f8[5 + job metric, n]: the place of the node and of the job among their names, begin, time and whether it ended, then the values. NaN is
+missing.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import msgspec
 
 MAX_ROWS = 120
 """Of one request."""
+JOB_FIELDS = 5
+"""Of the jobs' frame, before the values."""
 
 
 class Collect(msgspec.Struct, tag="collect", frozen=True):
@@ -19,6 +23,7 @@ class Collect(msgspec.Struct, tag="collect", frozen=True):
     end: int
     step: int
     metrics: tuple[str, ...]
+    job_metrics: tuple[str, ...] = ()
 
 
 class Count(msgspec.Struct, tag="count", frozen=True):
@@ -37,12 +42,13 @@ class List(msgspec.Struct, tag="list", frozen=True):
 
 
 class Collected(msgspec.Struct, tag="collected", frozen=True):
-    """The rows of all nodes. records: rows that nodes have sent; dropped: rows that are missing, by reason."""
+    """The rows of all nodes. records: rows that nodes have sent; dropped: rows that are missing, by reason; jobs: SCHEDULER:ID."""
 
     id: int
     nodes: tuple[str, ...]
     records: int
     dropped: dict[str, int]
+    jobs: tuple[str, ...] = ()
 
 
 class Counted(msgspec.Struct, tag="counted", frozen=True):

@@ -8,13 +8,30 @@ import os
 import random
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from cgroup_jobs import V1, V2, remove, run_all
 
+from collectors.nodes.hub_protocol import JOB_FIELDS
+from collectors.nodes.to_rows import JOB_METRICS, job_rows
+from tokiod.agent import wire
+from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
 from tokiod.agent.sensors.jobs import Jobs
+from tokiod.agent.service import NodeRows
 from tokiod.agent.tree import Tree
+from tokiod.analysis.own_nodes import on_nodes
+from tokiod.analysis.top import top
+from tokiod.hub import messages
+from tokiod.hub.window_arrays import jobs_of
+from tokiod.jobs.span import Days
+from tokiod.jobs.table import JobTable
+from tokiod.reader.span import Span
+from tokiod.testing.clock import FakeClock
+from tokiod.window import Calendar, Window
+from tokiod.window_data import Collected, WindowMeta
 
 SECONDS_APART = 0.010
 """What issue 24 allows between the two accounts of a job."""
@@ -85,6 +102,31 @@ def test_a_job_on_v1_whose_parent_is_removed_too_is_inexact_and_counted(user):
     user.mkdir()
     assert [(end.job, end.is_exact) for end in found.ended] == [("slurm:1", False)]
     assert dict(found.drops) == {"end of a job not sampled": 1}
+
+
+def test_what_short_jobs_used_is_in_the_job_table_within_10_ms_of_getrusage(scope, tmp_path):
+    """From the kernel's cgroups through the agent's rows, the wire, the hub and the collector's rows to the table and its readers."""
+    rows, begun = Rows(Jobs.metrics, step=3600.0), time.time()
+    used, _, drops = run_all(scope, [0.02, 0.3, 1.2], linger=0.1, take=lambda found: rows.take(found, time.time()))
+    assert dict(drops) == {}
+    start = int(begun) // 3600 * 3600
+    window = Window(start, start + 3600)
+    node_rows = NodeRows({}, rows)
+    message = wire.row("nid1", "s", start, time.time(), 0.0, [], {}, node_rows.jobs(float(start)))
+    row = messages.decode(message)[1]
+    node = SimpleNamespace(job_metrics=tuple(metric.name for metric in rows.job_metrics))
+    names, states = jobs_of({start: {"nid1": (node, row)}}, JOB_METRICS, ["nid1"])
+    table = JobTable(tmp_path, Calendar("UTC"), FakeClock(start + 3600.0))
+    states = np.frombuffer(states).reshape(JOB_FIELDS + len(JOB_METRICS), -1)
+    table.apply(Collected(WindowMeta("n", "nodes", "c.nodes", window), (), [job_rows(states, names, ("nid1",), window)]))
+    assert table.commit() == []
+    days, span = Days((tmp_path,), "c.nodes"), Span(start, start + 3600)
+    for job, seconds in used.items():
+        keys = on_nodes(days, job.removeprefix("slurm:"), span)
+        assert abs(keys["job_cpu_seconds"] - seconds) <= SECONDS_APART
+        assert keys["job_nodes"] == 1
+    cores = {one.job: one.rate * 3600 for one in top(days, span, "cpu", "names").lines}
+    assert {f"slurm:{job}": pytest.approx(cpu, abs=SECONDS_APART) for job, cpu in cores.items()} == used
 
 
 def test_new_parents_are_found_by_inotify(scope):

@@ -1,5 +1,7 @@
 """Rows: the increase of every counter is in one row, or the row has no value for it."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,12 +81,63 @@ def test_a_late_reading_makes_no_room_of_its_own():
     assert rows.starts() == [60.0 * minute for minute in range(40, 100)]
 
 
-def test_jobs_and_what_was_dropped_are_in_the_row():
+def job_reading(values=(), begun=(), ended=()):
+    """Readings of jobs. values: (job, metric, value); ended: (job, {metric's name: value})."""
+    readings = Readings()
+    for job, metric, value in values:
+        readings.add_job(job, "", metric, value)
+    readings.begun.update(begun)
+    readings.ended += [JobEnd(job, True, last) for job, last in ended]
+    return {"jobs": readings}
+
+
+def states(row):
+    """{job: (begin, time, ended, {metric: value})} of a row; a list for a job that is there twice."""
+    found = {}
+    for state in (*row.ended, *row.jobs.values()):
+        values = {metric.name: value for metric, value in zip(JOB_METRICS, state.values, strict=True) if not math.isnan(value)}
+        found.setdefault(state.job, []).append((state.begin, state.time, state.has_ended, values))
+    return {job: of[0] if len(of) == 1 else of for job, of in found.items()}
+
+
+CPU, MEMORY = counter("job_cpu", "s", ""), gauge("job_mem", "B", "")
+JOB_METRICS = (CPU, MEMORY)
+
+
+def test_a_job_has_the_last_value_of_a_counter_and_the_largest_of_a_gauge_in_each_row():
+    rows = Rows(JOB_METRICS)
+    rows.take(job_reading([("a", CPU, 1), ("a", MEMORY, 9)], begun=["a"]), 62.0)
+    rows.take(job_reading([("a", CPU, 3), ("a", MEMORY, 4)]), 119.0)
+    rows.take(job_reading([("a", MEMORY, 2)]), 130.0)
+    # The counter that was not read in the last row is not missing, or it would look like a restart.
+    assert states(rows.at(60.0)) == {"a": (62.0, 119.0, False, {"job_cpu": 3, "job_mem": 9})}
+    assert states(rows.at(120.0)) == {"a": (62.0, 130.0, False, {"job_cpu": 3, "job_mem": 2})}
+
+
+def test_the_row_of_a_jobs_end_has_its_last_values_and_a_job_that_returns_begins_anew():
+    rows = Rows(JOB_METRICS)
+    rows.take(job_reading([("a", CPU, 1), ("a", MEMORY, 9)]), 62.0)
+    rows.take(job_reading(ended=[("a", {"job_cpu": 5, "job_mem": 1})]), 70.0)
+    rows.take(job_reading([("a", CPU, 2)], begun=["a"]), 80.0)
+    ended, again = states(rows.at(60.0))["a"]
+    assert ended == (None, 70.0, True, {"job_cpu": 5, "job_mem": 9})
+    assert again == (80.0, 80.0, False, {"job_cpu": 2})
+    rows.take(job_reading([("a", CPU, 4)]), 120.0)
+    assert states(rows.at(120.0)) == {"a": (80.0, 120.0, False, {"job_cpu": 4})}
+
+
+def test_a_job_that_no_sample_saw_is_in_the_row_of_its_end():
+    rows = Rows(JOB_METRICS)
+    rows.take(job_reading(begun=["a"]), 61.0)
+    rows.take(job_reading(ended=[("a", {"job_cpu": 0.5})]), 62.0)
+    assert states(rows.at(60.0)) == {"a": (61.0, 62.0, True, {"job_cpu": 0.5})}
+    rows.take(job_reading(), 122.0)
+    assert states(rows.at(120.0)) == {}
+
+
+def test_what_was_dropped_is_in_the_row():
     rows, readings = Rows([BYTES]), Readings()
-    readings.add_job("slurm:1", "", BYTES, 5)
-    readings.ended.append(JobEnd("slurm:2", True, {"bytes": 7}))
     readings.drop("vanished", count=2)
     rows.take({"sensor": readings}, 90.0)
     rows.take({"sensor": readings}, 95.0)
-    row = rows.at(60.0)
-    assert (row.jobs, len(row.ended), dict(row.dropped)) == ({("slurm:1", "", "bytes"): 5}, 2, {("sensor", "vanished"): 4})
+    assert dict(rows.at(60.0).dropped) == {("sensor", "vanished"): 4}

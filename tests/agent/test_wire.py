@@ -35,7 +35,7 @@ def test_fields_that_a_reader_does_not_know_are_ignored():
     message[1]["more"] = [1]
     assert wire.from_hub(json.dumps(message).encode()) == wire.Ask(0, 60, 1.0, 2.0)
     row = json.loads(wire.row("nid1", "s", 60, 1.0, 0.0, [1], {}))
-    row[1]["jobs"] = {"a": 1}
+    row[1]["more"] = {"a": 1}
     assert messages.decode(json.dumps(row).encode())[1].values == [1.0]
 
 

@@ -12,8 +12,8 @@ from job_days import DAY, JobDays, polled, random_day
 
 from tokiod.analysis.export import ExportedJobs
 from tokiod.cli.tokioctl import main
+from tokiod.job_columns import figure_of
 from tokiod.jobs import span as spans
-from tokiod.jobs.groups import figure_of
 from tokiod.times import iso
 from tokiod.window_data import job_key, job_parts
 

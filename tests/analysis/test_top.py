@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 import pytest
 from job_days import DAY, JobDays, polled, random_day
 
-from tokiod.analysis.top import METADATA, SUMS, NoSuchOperation, NoSuchTarget, top
-from tokiod.jobs.groups import column_of
+from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, NoSuchOperation, NoSuchTarget, top
+from tokiod.job_columns import column_of
 from tokiod.jobs.span import Days
 from tokiod.reader.span import Span
 from tokiod.window_data import job_key, job_parts
@@ -102,3 +102,39 @@ def test_what_no_scheduler_started_is_known_by_command_and_user_or_by_its_hash(m
     assert [(one.command, one.user, one.id) for one in found(made, "write", users="no").lines] == [
         ("", "", name) for name in ("aa", "bb", "cc")
     ]
+
+
+def on_nodes(made, *found):
+    """Store rows of (time, node, job, begin, CPU seconds, bytes of memory, bytes written)."""
+    made.store(*(
+        polled(time, node, job_key(job, None, None, None, job), begin, {
+            "cpu.sum": int(cpu * 1e6), "mem_bytes.max": mem, "disk_read.bytes": 0, "disk_written.bytes": written, "page_faults.samples": 3,
+        }) for time, node, job, begin, cpu, mem, written in found
+    ))  # fmt: skip
+
+
+def test_jobs_of_compute_nodes_are_sorted_by_cores_and_their_memory_is_the_largest_of_each_node(made):
+    on_nodes(
+        made,
+        (DAY + 59, b"nid1", "1", DAY - 600, 600, 4_000, 0),
+        (DAY + 119, b"nid1", "1", DAY - 600, 660, 5_000, 1200),
+        (DAY + 59, b"nid2", "1", DAY, 30, 900, 0),
+        (DAY + 119, b"nid2", "1", DAY, 90, 100, 0),
+        (DAY + 100, b"nid2", "2", DAY + 40, 3, 70_000, 0),
+        (DAY - 1, b"nid1", "1", DAY - 600, 540, 99_000, 0),
+    )
+    result = found(made, "")
+    assert (result.by, result.units, result.of, result.known[:5]) == ("cpu", "cores", "nodes", list(NODE_SUMS))
+    assert [(one.job, one.nodes, one.rate) for one in result.lines] == [("1", 2, pytest.approx(210 / 120)), ("2", 1, 3 / 120)]
+    assert (result.total, result.write_bytes) == (pytest.approx(213 / 120), 10.0)
+    assert result.lines[0].rates == pytest.approx({"cpu_usecs": 210e6 / 120, "mem_bytes": 5_900, "page_faults": 3 / 120}, rel=0.1)
+    assert [(one.target, one.share) for one in result.lines[0].busiest] == [
+        ("nid1", pytest.approx(120 / 210)),
+        ("nid2", pytest.approx(90 / 210)),
+    ]
+    by_memory = found(made, "memory")
+    assert [(one.job, one.rate, one.share) for one in by_memory.lines] == [("2", 70_000, 70_000 / 75_900), ("1", 5_900, 5_900 / 75_900)]
+    assert (by_memory.units, found(made, "mem_bytes").units, found(made, "cpu_usecs").units) == ("bytes", "bytes", "microseconds/s")
+    assert [one.job for one in found(made, "cpu", targets="nid2").lines] == ["1", "2"]
+    with pytest.raises(NoSuchOperation, match=r"no job has counts of 'bytes'"):
+        found(made, "bytes")

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 from keyed import Keyring
-from node_agents import METRICS, value
+from node_agents import JOB_METRICS, METRICS, job_rows, value
 
-from collectors.nodes.hub_protocol import Collect, Collected, Count, Counted, List, Refused
+from collectors.nodes.hub_protocol import JOB_FIELDS, Collect, Collected, Count, Counted, List, Refused
 from tokiod.agent import wire
 from tokiod.config.load import HubConfig
 from tokiod.errors import ConfigError
@@ -19,6 +19,7 @@ from tokiod.units import Duration
 
 START = 1_800_000_000 // 60 * 60
 NAMES = tuple(metric.name for metric in METRICS)
+JOB_NAMES = tuple(metric.name for metric in JOB_METRICS)
 
 
 class Site:
@@ -42,31 +43,44 @@ class Site:
         self.sent.append((route, json.loads(message)))
         return route not in self.broken
 
-    def _reply(self, client, answer, values):
-        self.answers.append((client, answer, values))
+    def _reply(self, client, answer, arrays):
+        self.answers.append((client, answer, arrays))
 
-    def hello(self, node, route=None, *, key="compute", session="s1", since=START - 3600, step=60, metrics=METRICS, version=None):
-        message = json.loads(wire.hello(node, session, "1.0", step, since, metrics))
+    def hello(
+        self,
+        node,
+        route=None,
+        *,
+        key="compute",
+        session="s1",
+        since=START - 3600,
+        step=60,
+        metrics=METRICS,
+        version=None,
+        job_metrics=JOB_METRICS,
+    ):
+        message = json.loads(wire.hello(node, session, "1.0", step, since, metrics, job_metrics))
         message[0] = version or message[0]
         self.hub.receive(route or node.encode(), self.keys[key], "10.0.0.1", json.dumps(message).encode())
 
-    def row(self, node, start=START, route=None, *, session="s1", clock=0.0, values="known", late=0.0):
+    def row(self, node, start=START, route=None, *, session="s1", clock=0.0, values="known", late=0.0, jobs=()):
         if values == "known":
             values = [value(node, start, name) for name in NAMES]
         now = self.clock.time()
-        message = wire.row(node, session, start, now - late + clock, clock + late, values, {})
+        message = wire.row(node, session, start, now - late + clock, clock + late, values, {}, jobs)
         self.hub.receive(route or node.encode(), self.keys["compute"], "10.0.0.1", message)
 
     def ask(self, start=START, end=START + 60, metrics=NAMES):
-        self.hub.request(b"client", Collect(7, start, end, 60, metrics))
+        self.hub.request(b"client", Collect(7, start, end, 60, metrics, JOB_NAMES))
         return [route for route, (_, message) in self.sent if message["type"] == "ask"]
 
     def answer(self):
         self.hub.turn()
         assert len(self.answers) == 1, self.answers
-        _, answer, values = self.answers.pop()
+        _, answer, arrays = self.answers.pop()
         if isinstance(answer, Collected):
-            return answer, np.frombuffer(values).reshape(len(NAMES), -1, len(answer.nodes))
+            self.jobs = np.frombuffer(arrays[1]).reshape(JOB_FIELDS + len(JOB_NAMES), -1)
+            return answer, np.frombuffer(arrays[0]).reshape(len(NAMES), -1, len(answer.nodes))
         return answer
 
     def count(self, start=START, end=START + 60):
@@ -289,3 +303,46 @@ def test_a_connection_that_has_ended_is_not_waited_for(site):
 def test_a_key_of_a_class_that_is_not_configured_is_an_error(site):
     with pytest.raises(ConfigError, match="the class login is not in"):
         NodeClasses(site.ring.clients, {"compute": ("nid*",)})
+
+
+def test_the_jobs_of_all_nodes_are_in_the_window_with_their_states(site):
+    for node in ("nid1", "nid2"):
+        site.hello(node)
+    site.hello("nid3", job_metrics=JOB_METRICS[1:])  # of another version
+    site.ask()
+    for node in ("nid1", "nid2"):
+        site.row(node, jobs=job_rows(node, START))
+    site.row("nid3", jobs=[("pbs:9.server", None, START + 59.0, False, [7.0])])
+    answer, _ = site.answer()
+    found = {
+        (answer.nodes[int(node)], answer.jobs[int(job)]): [None if np.isnan(of) else of for of in rest] for node, job, *rest in site.jobs.T
+    }
+    expected = {(node, job): [*state, *values] for node in ("nid1", "nid2") for job, *state, values in job_rows(node, START)}
+    assert found == expected | {("nid3", "pbs:9.server"): [None, START + 59.0, 0.0, None, 7.0]}
+
+
+@pytest.mark.parametrize("job", ["a\x1fb", "", "x" * 161, "a\nb"])
+def test_a_job_whose_name_no_agent_sends_is_malformed(site, job):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1", jobs=[(job, None, START + 1.0, False, [1.0, 2.0])])
+    assert site.hub.refused["malformed"] == 1
+
+
+def test_a_job_with_more_values_than_the_agent_declared_is_refused(site):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1", jobs=[("a", None, START + 1.0, False, [1.0])])
+    assert site.answer()[0].dropped == {"other metrics": 1}
+
+
+def test_an_agent_that_sends_no_jobs_is_understood(site):
+    message = json.loads(wire.hello("nid1", "s1", "1.0", 60, START - 3600, METRICS))
+    del message[1]["job_metrics"]
+    site.hub.receive(b"nid1", site.keys["compute"], "10.0.0.1", json.dumps(message).encode())
+    site.ask()
+    message = json.loads(wire.row("nid1", "s1", START, site.clock.time(), 0.0, [1.0] * len(NAMES), {}))
+    del message[1]["jobs"]
+    site.hub.receive(b"nid1", site.keys["compute"], "10.0.0.1", json.dumps(message).encode())
+    answer, values = site.answer()
+    assert (answer.records, answer.jobs, values[:, 0, 0].tolist(), site.jobs.shape) == (1, (), [1.0] * len(NAMES), (JOB_FIELDS + 2, 0))

@@ -85,7 +85,7 @@ def test_windows_are_merged_and_the_rows_stay_the_same(site):
     for number in range(MERGE_WINDOWS):
         site.store(number, jobs=("1", "2", str(number)))
     before = as_cells(all_rows(site.place))
-    site.clock.jump(3600)
+    site.clock.jump(2 * 3600)
     site.run()
     (merged,) = table_files(site.place)
     assert (merged.start, merged.end, merged.is_window) == (DAY, DAY + 60 * MERGE_WINDOWS, False)
@@ -264,7 +264,7 @@ def test_a_window_that_is_stored_again_during_a_merge_stays_where_its_inode_retu
     site.table.files = FilesOfOneInode()
     for number in range(MERGE_WINDOWS):
         site.store(number)
-    site.clock.jump(3600)
+    site.clock.jump(2 * 3600)
     asyncio.run(site.clock.advance(60))
     site.table.run()
     site.store(3, jobs=("9",))
@@ -290,7 +290,7 @@ def test_a_merge_whose_process_is_killed_loses_nothing_and_is_done_by_the_next_o
         site.store(number, jobs=tuple(map(str, range(500))))
     before, windows = as_cells(all_rows(site.place)), table_files(site.place)
     site.table.inline = False
-    site.clock.jump(3600)
+    site.clock.jump(2 * 3600)
     asyncio.run(site.clock.advance(60))
     site.table.run()
     merging = site.table._merging
@@ -362,3 +362,40 @@ def test_a_kill_at_any_step_leaves_what_was_committed_and_no_window_in_part(tmp_
     again.run()
     assert len(all_rows(place)) == 24
     assert len(table_files(place)) == 1
+
+
+def test_rows_of_a_target_that_a_later_attempt_lacks_stay(site):
+    """A node may have restarted between two attempts at a window: what it sent is in no memory any more."""
+
+    def of(node, job, **counts):
+        row = rows(DAY + 65, (job,), **counts)
+        one = {name: values[:1] for name, values in zip(row.columns, row.values, strict=True)}
+        one["target"] = np.array([node], "S")
+        return TableRows(JOB_TABLE, tuple(one), tuple(one.values()))
+
+    def put(*parts):
+        names = dict.fromkeys(name for part in parts for name in part.columns)
+        columns = [
+            np.concatenate([dict(zip(part.columns, part.values, strict=True)).get(name, np.zeros(len(part), int)) for part in parts])
+            for name in names
+        ]
+        site.table.apply(collected(1, TableRows(JOB_TABLE, tuple(names), tuple(columns))))
+
+    put(of("n1", "1", **{"open.samples": 5}), of("n2", "2", **{"open.samples": 6}))
+    assert site.table.commit() == []
+    put(of("n2", "2", **{"open.samples": 6}), of("n3", "3", **{"close.samples": 7}))
+    put(of("n4", "4", **{"close.samples": 8}))  # twice before a commit
+    assert site.table.commit() == []
+    found = all_rows(site.place)
+    columns = (found.jobs[found.job], found.targets[found.target], found.counts["open.samples"], found.counts["close.samples"])
+    cells = [(job[:1], *rest) for job, *rest in zip(*(column.tolist() for column in columns), strict=True)]
+    assert cells == [(b"1", b"n1", 5, 0), (b"2", b"n2", 6, 0), (b"3", b"n3", 0, 7), (b"4", b"n4", 0, 8)]
+    assert len(table_files(site.place)) == 1
+
+
+def test_a_damaged_file_of_an_earlier_attempt_is_replaced(site):
+    site.store(3)
+    (file,) = table_files(site.place)
+    file.path.write_bytes(b"x" * 5000)
+    site.store(3)
+    assert len(all_rows(site.place)) == 4

@@ -7,7 +7,7 @@ import pytest
 from job_days import DAY, JobDays, polled, random_day
 
 import tokiod
-from tokiod.jobs.groups import column_of, figure_of
+from tokiod.job_columns import column_of, figure_of
 from tokiod.reader.errors import NoData, NoJobTable
 from tokiod.window_data import job_key, job_parts
 

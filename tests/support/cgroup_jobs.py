@@ -42,12 +42,15 @@ def run(directory, seconds, *, linger, asleep=0.0):
     return f"slurm:{directory.name.removeprefix('job_')}", usage.ru_utime + usage.ru_stime - before
 
 
-def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=ThreadPoolExecutor):
-    """Run jobs beside a running agent; return CPU seconds by getrusage, the agent's job ends by name, and what it dropped."""
+def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=ThreadPoolExecutor, take=lambda _found: None):
+    """Run jobs beside a running agent; return CPU seconds by getrusage, the agent's job ends by name, and what it dropped.
+
+    take: is called with the readings of each sample.
+    """
     sampler = Sampler([Jobs(Tree())])
     ends, drops, following = {}, Counter(), time.monotonic()
     with pool(at_once) as parents:
-        sampler.sample(time.monotonic())
+        take(sampler.sample(time.monotonic()))
         directories = [(scope / f"job_{number}", seconds) for number, seconds in enumerate(durations)]
         running = [parents.submit(run, *one, linger=linger, asleep=asleep()) for one in directories]
         give_up = time.monotonic() + 600
@@ -56,6 +59,8 @@ def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=Thr
             if time.monotonic() >= following:
                 following += 1.0
                 found.append(sampler.sample(time.monotonic()))
+            for some in found:
+                take(some)
             for readings in (readings for some in found for readings in some.values()):
                 drops.update(readings.drops)
                 ends.update({end.job: end for end in readings.ended})

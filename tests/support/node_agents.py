@@ -19,6 +19,7 @@ from tokiod.agent.metric import counter, gauge
 from tokiod.clock import SimulatedClock
 
 STEP = 60
+JOB_METRICS = (counter("job_cpu", "s", ""), gauge("job_mem", "B", ""))
 METRICS = (gauge("load_1min", "1", ""), counter("net_sent", "B", ""), gauge("mem_free", "B", ""), gauge("temperature", "degC", ""))
 
 
@@ -26,6 +27,21 @@ def value(node, start, metric):
     """What a node measured in a row; None where it has no value."""
     drawn = zlib.crc32(f"{node} {start} {metric}".encode())
     return None if drawn % 97 == 0 else float(drawn % 1_000_000)
+
+
+def job_rows(node, start):
+    """The jobs of a node in a row, as the wire sends them: one of an hour, and one of each minute, which ends.
+
+    A job of an hour is on four nodes.
+    """
+    begin = start // 3600 * 3600
+    long = begin // 3600 * 1000 + zlib.crc32(node.encode()) % 250
+    seconds = start + 59 - begin
+    short = f"slurm:{start}{zlib.crc32(node.encode()) % 10_000}"
+    return [
+        (short, start + 1.5, start + 3.25, True, [0.75, 5e6]),
+        (f"slurm:{long}", float(begin), start + 59.0, False, [seconds * 0.5, 1e9 + start % 7]),
+    ]
 
 
 class KnownRows:
@@ -43,12 +59,16 @@ class KnownRows:
         found = {metric.name: value(self._node, int(start), metric.name) for metric in self._metrics}
         return {name: of for name, of in found.items() if of is not None}, {}
 
+    def jobs(self, start):
+        return job_rows(self._node, int(start))
+
 
 def link(context, endpoint, keys, node, clock, *, began=0.0, metrics=METRICS, session=None, seed=None, step=STEP):
     """Make the link of a node."""
     rows = KnownRows(node, clock.time, began, metrics)
     session = session or os.urandom(4).hex()
-    return Link(context, endpoint, keys, node, session, "1.0", step, metrics, rows, clock.time, clock.monotonic, random.Random(seed))
+    given = session, "1.0", step, metrics, JOB_METRICS, rows, clock.time, clock.monotonic, random.Random(seed)
+    return Link(context, endpoint, keys, node, *given)
 
 
 def main():

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import numpy as np
 from keyed import Keyring
-from node_agents import METRICS, STEP, value
+from node_agents import METRICS, STEP, job_rows, value
 
 import tokiod
+from collectors.nodes.to_rows import key_of
 from tokiod.clock import SimulatedClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.jobs.rows import read
 from tokiod.ledger.ledger import Ledger
+from tokiod.reader.files import Templates
 from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.sources import free_port
 from tokiod.tts.schema import missing
@@ -70,6 +73,11 @@ async def main():
         await server.serve_forever()
 asyncio.run(main())
 """
+
+
+def unhashed(keys):
+    """Keys of rows without the part of a job that is a hash in the table."""
+    return [(node, job.rpartition(b"\x1f")[0], time) for node, job, time in keys]
 
 
 class NodeSite:
@@ -157,7 +165,24 @@ class NodeSite:
                 compared += expected.size
                 lost += int((np.isnan(found) & ~np.isnan(expected)).sum())
                 different += int((~np.isnan(found) & (found != expected)).sum())
-        return compared, lost, different
+        return tuple(map(sum, zip((compared, lost, different), self._wrong_jobs(until), strict=True)))
+
+    def _wrong_jobs(self, until):
+        """Compare the rows of the job table in the same way."""
+        expected = {
+            (node.encode(), key_of(job), int(time)): (int(begin * 10**9), int(ended), round(cpu * 1e6), int(memory))
+            for node in self.nodes
+            for start in range(self.first, until, STEP)
+            for job, begin, time, ended, (cpu, memory) in job_rows(node, start)
+        }
+        rows = read(Templates(self.config.templates).jobs("cluster.nodes").dates().values(), self.first, until)
+        columns = [*(rows.columns[name] for name in ("begin", "ended")), *(rows.counts[name] for name in ("cpu.sum", "mem_bytes.max"))]
+        keys = zip(rows.targets[rows.target].tolist(), rows.jobs[rows.job].tolist(), rows.columns["time"].tolist(), strict=True)
+        found = dict(zip(unhashed(keys), zip(*(column.tolist() for column in columns), strict=True), strict=True))
+        assert len(found) == len(rows)
+        expected = dict(zip(unhashed(expected), expected.values(), strict=True))
+        lost, different = expected.keys() - found.keys(), [key for key in found if expected.get(key) != found[key]]
+        return len(expected), len(lost), len(different)
 
     def rates(self):
         """Return the dials and the answers of all agents in each second of the machine."""

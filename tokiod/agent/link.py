@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tokiod.agent.keys import AgentKeys
     from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.wire import JobRow
 
 MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 60.0
 """Between two dials: doubled after each that fails, and drawn from half of it to all of it, so that nodes do not dial together."""
@@ -25,6 +26,8 @@ CONNECT_SECONDS = 30.0
 """Limit for a dial with its handshake."""
 MAX_ASKED_ROWS = 1440
 """Of one message: no hub asks for more than is in memory."""
+TOO_MANY_JOBS = "jobs: too many for a row"
+"""Those that run are in a later row: counters are as the job has them."""
 _EVENT = struct.Struct("=H")
 """The first bytes of a message of a monitor. pyzmq's own parser imports asyncio, which costs a node 10 MB."""
 _KEEPALIVE = ((zmq.TCP_KEEPALIVE, 1), (zmq.TCP_KEEPALIVE_IDLE, 20), (zmq.TCP_KEEPALIVE_INTVL, 10), (zmq.TCP_KEEPALIVE_CNT, 4))
@@ -45,6 +48,10 @@ class Store(Protocol):
         """Return the values of a row by metric, and how many readings were dropped, by reason."""
         ...
 
+    def jobs(self, start: float) -> Sequence[JobRow]:
+        """Return the jobs of a row as the wire sends them, those that ended first."""
+        ...
+
 
 class Link:
     """One agent's end of the wire. `turn` never waits; `fileno` is readable when it should be called.
@@ -63,6 +70,7 @@ class Link:
         version: str,
         step: int,
         metrics: Sequence[Metric],
+        job_metrics: Sequence[Metric],
         rows: Store,
         time: Callable[[], float],
         monotonic: Callable[[], float],
@@ -72,7 +80,7 @@ class Link:
         self.answered = self.malformed = self.dials = 0
         self._context, self._endpoint, self._keys = context, endpoint, keys
         self._node, self._session, self._version, self._step = node, session, version, step
-        self._metrics, self._rows = metrics, rows
+        self._metrics, self._job_metrics, self._rows = metrics, job_metrics, rows
         self._time, self._monotonic, self._random = time, monotonic, random
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
@@ -157,7 +165,7 @@ class Link:
         starts = self._rows.starts()
         since = int(starts[0] if starts else self._time())
         self._hello_at = now + HELLO_SECONDS + self._random.random() * HELLO_SPREAD_SECONDS
-        self._send(wire.hello(self._node, self._session, self._version, self._step, since, self._metrics))
+        self._send(wire.hello(self._node, self._session, self._version, self._step, since, self._metrics, self._job_metrics))
 
     def _receive(self, now: float) -> None:
         while self._socket is not None and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
@@ -185,10 +193,14 @@ class Link:
     def _answer(self, start: int, ahead: float) -> None:
         time, values = self._time(), None
         dropped: dict[str, int] = {}
+        jobs: Sequence[JobRow] = ()
         if start in self._rows.starts() and start + self._step <= time:
             found, dropped = self._rows.values(start)
             values = [found.get(metric.name) for metric in self._metrics]
-        if self._send(wire.row(self._node, self._session, start, time, ahead, values, dropped)):
+            jobs = self._rows.jobs(start)
+            if len(jobs) > wire.MAX_JOBS:
+                dropped = {**dropped, TOO_MANY_JOBS: len(jobs) - wire.MAX_JOBS}
+        if self._send(wire.row(self._node, self._session, start, time, ahead, values, dropped, jobs[: wire.MAX_JOBS])):
             self.answered += 1
 
     def _send(self, message: bytes) -> bool:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     Kind = Literal["counter", "gauge"]
     Value = Union[int, float]
 
+JOB_PREFIX = "job_"
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -27,6 +29,11 @@ class Metric:
     combine: Literal["sum", "max"] = "sum"
     slack: float = 0.0
     may_be_negative: bool = False
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it is a value of a job, not of the node."""
+        return self.name.startswith(JOB_PREFIX)
 
 
 def counter(name: str, unit: str, about: str, slack: float = 0.0) -> Metric:

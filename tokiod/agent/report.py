@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import select
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,9 +17,9 @@ from tokiod.agent.sensors import SENSORS
 from tokiod.agent.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from tokiod.agent.metric import Value
+    from tokiod.agent.metric import Metric, Value
     from tokiod.agent.sensor import Sensor
 
 COMMAND_PATIENCE_SECONDS = 60.0
@@ -135,12 +136,13 @@ def node_report(node: str, time: Callable[[], float], monotonic: Callable[[], fl
     examples: dict[tuple[str, str], str] = {}
     if seconds:
         sampler, row = measure(sensors, monotonic, seconds)
+        jobs = job_values(row, [metric for _, metric in metrics.values() if metric.is_of_job])
     else:
         sampler, found = sample_once(sensors, monotonic)
-        row = Row(0.0)
+        row, jobs = Row(0.0), {}
         for name, readings in found.items():
             row.values.update(readings.values)
-            row.jobs.update(readings.jobs)
+            jobs.update(readings.jobs)
             row.dropped.update({(name, reason): count for reason, count in readings.drops.items()})
             examples.update({(name, reason): example for reason, example in readings.examples.items()})
 
@@ -158,11 +160,21 @@ def node_report(node: str, time: Callable[[], float], monotonic: Callable[[], fl
             NodeValue(*described(*key, value))
             for key, value in sorted(row.values.items(), key=lambda item: (order[metrics[item[0][0]][0]], item[0]))
         ],
-        [JobValue(job, *described(name, where, value)) for (job, where, name), value in sorted(row.jobs.items())],
-        [EndedJob(end.job, end.values.get("job_cpu", 0.0), end.is_exact) for end in row.ended],
+        [JobValue(job, *described(name, where, value)) for (job, where, name), value in sorted(jobs.items())],
+        [EndedJob(state.job, jobs.get((state.job, "", "job_cpu"), 0.0), state.is_exact) for state in row.ended],
         [AbsentSensor(name, reason) for name, reason in sampler.absent.items()],
         [DroppedReading(*key, count, examples.get(key, "")) for key, count in sorted(row.dropped.items())],
     )
+
+
+def job_values(row: Row, metrics: Sequence[Metric]) -> dict[tuple[str, str, str], Value]:
+    """Return the values of the jobs of a row by job, where and metric's name. metrics: those of jobs, in their order."""
+    return {
+        (state.job, state.where, metric.name): value
+        for state in (*row.jobs.values(), *row.ended)
+        for metric, value in zip(metrics, state.values)
+        if not math.isnan(value)
+    }
 
 
 def as_json(report: NodeReport) -> str:

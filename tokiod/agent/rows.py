@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from tokiod.agent.sensor import JobEnd, Readings
 
     Key = tuple[str, str]
+    Job = tuple[str, str]
 
 ROW_SECONDS = 60
 KEPT_ROWS = 60
@@ -22,16 +25,34 @@ KEPT_ROWS = 60
 
 
 @dataclass
+class JobState:
+    """What is known of a job at the end of a span, or at its own.
+
+    begin: when its counters began, in seconds since the epoch, None where that was before the agent's start; time: of its last sample in
+    the span; values: of the metrics of jobs in their order, NaN where unknown: the last value of a counter, the largest of a gauge in the
+    span. is_exact: its end was measured.
+    """
+
+    job: str
+    where: str
+    begin: float | None
+    time: float
+    values: array[float]
+    has_ended: bool = False
+    is_exact: bool = False
+
+
+@dataclass
 class Row:
-    """One span. `values` has (metric's name, instance) -> value; `jobs` (job, where, metric's name) -> its last value in the span.
+    """One span. `values` has (metric's name, instance) -> value; `jobs` the jobs that run, `ended` those that ended in it.
 
     A counter of which a part of the span is unknown has no value.
     """
 
     start: float
     values: dict[Key, Value] = field(default_factory=dict)
-    jobs: dict[tuple[str, str, str], Value] = field(default_factory=dict)
-    ended: list[JobEnd] = field(default_factory=list)
+    jobs: dict[Job, JobState] = field(default_factory=dict)
+    ended: list[JobState] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     _unknown: set[Key] = field(default_factory=set)
     _counts: Counter[Key] = field(default_factory=Counter)
@@ -80,6 +101,11 @@ class Rows:
         self._rows: OrderedDict[float, Row] = OrderedDict()
         self._increases = Increases()
         self._times: dict[str, float] = {}
+        self.job_metrics = [metric for metric in self._metrics.values() if metric.is_of_job]
+        self._places = {metric.name: place for place, metric in enumerate(self.job_metrics)}
+        self._gauges = {place for place, metric in enumerate(self.job_metrics) if metric.kind == "gauge"}
+        self._running: dict[Job, JobState] = {}
+        self._begun: dict[str, float] = {}
 
     def take(self, found: Mapping[str, Readings], time: float) -> None:
         """Take the readings of the sensors at a time, in seconds since the epoch."""
@@ -97,8 +123,7 @@ class Rows:
                     increase = self._increases.take(metric, key, value, readings.wraps.get(key, 0))
                     if not (is_new and time == row.start):
                         self._add_increase(key, increase, before, time)
-            row.jobs.update(readings.jobs)
-            row.ended += readings.ended
+            self._take_jobs(row, readings, time)
             row.dropped.update({(sensor, reason): count for reason, count in readings.drops.items()})
 
     def at(self, time: float) -> Row:
@@ -113,6 +138,43 @@ class Rows:
     def starts(self) -> list[float]:
         """Return the starts of the rows in memory, oldest first."""
         return sorted(self._rows)
+
+    def _take_jobs(self, row: Row, readings: Readings, time: float) -> None:
+        # The first values of a job may come with a later reading.
+        self._begun.update(dict.fromkeys(readings.begun, time))
+        for (job, where, name), value in readings.jobs.items():
+            self._put(self._state(row, (job, where), time), name, value)
+        for end in readings.ended:
+            self._end(row, end, time)
+
+    def _state(self, row: Row, job: Job, time: float) -> JobState:
+        """Return a job's state in a row. Its first one in a row has the counters of the row before, so that none is missing later."""
+        state = row.jobs.get(job)
+        if state is None:
+            before = self._running.get(job)
+            if before is None:
+                state = JobState(*job, self._begun.pop(job[0], None), time, array("d", [math.nan]) * len(self.job_metrics))
+            else:
+                state = JobState(*job, before.begin, time, before.values[:])
+                for place in self._gauges:
+                    state.values[place] = math.nan
+            row.jobs[job] = self._running[job] = state
+        state.time = time
+        return state
+
+    def _put(self, state: JobState, name: str, value: Value) -> None:
+        place = self._places[name]
+        # A comparison with NaN is false.
+        if place not in self._gauges or not state.values[place] > value:
+            state.values[place] = value
+
+    def _end(self, row: Row, end: JobEnd, time: float) -> None:
+        state = self._state(row, (end.job, ""), time)
+        for name, value in end.values.items():
+            self._put(state, name, value)
+        state.has_ended, state.is_exact = True, end.is_exact
+        row.ended.append(row.jobs.pop((end.job, "")))
+        self._running.pop((end.job, ""), None)
 
     def _add_increase(self, key: Key, increase: Value | None, before: float, time: float) -> None:
         first, last = self.at(before), self.at(time)

@@ -51,13 +51,14 @@ class Readings:
 
     `with readings:` around the reading of one file or item turns what goes wrong in it into a counted reason, so that the others go on.
     `values` has (metric's name, instance) -> value, `jobs` (job, where, metric's name) -> value, `wraps` the number at which a counter
-    starts from zero again, where it is known. `ended` has the jobs that ended.
+    starts from zero again, where it is known. `begun` has the jobs whose counters began since the reading before, `ended` those that ended.
     """
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], Value] = {}
         self.jobs: dict[tuple[str, str, str], Value] = {}
         self.wraps: dict[tuple[str, str], Value] = {}
+        self.begun: set[str] = set()
         self.ended: list[JobEnd] = []
         self.drops: Counter[str] = Counter()
         self.examples: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -22,18 +23,19 @@ from tokiod.agent.sensors import SENSORS
 from tokiod.agent.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tokiod.agent.metric import Metric, Value
     from tokiod.agent.settings import Settings
+    from tokiod.agent.wire import JobRow
 
 STATUS_SECONDS = 10.0
-JOB_PREFIX = "job_"
-"""Of metrics of jobs, which are not values of the node."""
+NOT_SENT = ("lustre_jobs",)
+"""Sensors that do not run here: a source of kind lustre_jobstats asks the Lustre servers themselves."""
 
 
 class NodeRows:
-    """The node's rows as the wire sends them: the values of a row by metric, without those of jobs."""
+    """The node's rows as the wire sends them."""
 
     def __init__(self, metrics: dict[str, Metric], rows: Rows) -> None:
         self._metrics, self._rows = metrics, rows
@@ -47,6 +49,19 @@ class NodeRows:
         row = self._rows.at(start)
         return row.of_node(self._metrics), {f"{sensor}: {reason}": count for (sensor, reason), count in row.dropped.items()}
 
+    def jobs(self, start: float) -> Sequence[JobRow]:
+        """Return the jobs of a row, those that ended first: the others are in the next row, too."""
+        row = self._rows.at(start)
+        return [
+            (state.job, state.begin, state.time, state.has_ended, [_short(value) for value in state.values])
+            for state in (*row.ended, *row.jobs.values())
+        ]
+
+
+def _short(value: float) -> Value | None:
+    """Return a number as JSON writes it in the fewest characters; None for NaN."""
+    return None if math.isnan(value) else int(value) if value.is_integer() else value
+
 
 class Agent:
     """The sampler, the rows and the link of this node."""
@@ -55,13 +70,13 @@ class Agent:
         """Read the keys. Raise SettingsError."""
         keys = read_keys(settings.hub_key_file, settings.key_file)
         self._time, self._monotonic = time, monotonic
-        self._sampler = Sampler([sensor(Tree(root)) for sensor in SENSORS if sensor.name not in settings.without])
+        self._sampler = Sampler([sensor(Tree(root)) for sensor in SENSORS if sensor.name not in {*settings.without, *NOT_SENT}])
         metrics = {metric.name: metric for sensor in self._sampler.sensors for metric in sensor.metrics}
         self.rows = Rows(metrics.values())
         self._context = zmq.Context()
         self.link = Link(
             self._context, settings.hub, keys, settings.node, os.urandom(8).hex(), __version__, ROW_SECONDS,
-            [metric for metric in metrics.values() if not metric.name.startswith(JOB_PREFIX)], NodeRows(metrics, self.rows),
+            [metric for metric in metrics.values() if not metric.is_of_job], self.rows.job_metrics, NodeRows(metrics, self.rows),
             time, monotonic, Random(),  # noqa: S311 - jitter
         )  # fmt: skip
         self._absent: dict[str, str] = {}

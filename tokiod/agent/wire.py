@@ -1,12 +1,16 @@
 """The messages between agents and their hub: JSON, [version, message], one frame each.
 
     hello   agent   {"type": "hello", "node", "session", "tokiod", "step", "since", "metrics": [[name, unit, kind], ...]}
+                    "job_metrics": the same for jobs
     row     agent   {"type": "row", "node", "session", "start", "time", "ahead", "values": [...] or null, "dropped": {reason: count}}
+                    "jobs": [[job, begin or null, time, has ended, [values]], ...]
     ask     hub     {"type": "ask", "start", "end", "time", "within"}
     refuse  hub     {"type": "refuse", "reason"}
 
 Times are UTC epoch seconds, of the sender's clock. `values` has one number or null for each metric of the hello, null
-as a whole where the agent has no such row. `ahead` is the agent's time when the ask arrived, minus the hub's in the ask.
+as a whole where the agent has no such row. `ahead` is the agent's time when the ask arrived, minus the hub's in the ask. `jobs` has the
+jobs of the row, with one number or null for each of the job metrics: the last value of a counter since `begin` (null where that is
+unknown), the largest of a gauge in the row; `time` is that of the last sample.
 
 The version grows when a reader of the older one would misunderstand. A reader ignores fields that it does not know. The hub knows the
 current version and the one before, and answers in that of the agent's hello.
@@ -20,14 +24,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Union
 
     from tokiod.agent.metric import Metric, Value
 
+    JobRow = tuple[str, Union[float, None], float, bool, list[Union[Value, None]]]
+
 VERSION = 1
-MAX_MESSAGE_BYTES = 64 << 10
-"""Of any message: the hello of 170 metrics has 6 KB, a row 3 KB."""
-MAX_NODE_CHARACTERS, MAX_SESSION_CHARACTERS = 128, 64
+MAX_MESSAGE_BYTES = 2 << 20
+"""Of any message: the hello of 170 metrics has 6 KB, a row 3 KB, and 0.3 KB for each job."""
+MAX_JOBS = 2000
+"""Of a row."""
+MAX_NODE_CHARACTERS, MAX_SESSION_CHARACTERS, MAX_JOB_CHARACTERS = 128, 64, 160
 
 
 @dataclass(frozen=True)
@@ -48,19 +56,23 @@ class Refused:
 
 
 def hello(  # noqa: PLR0913, PLR0917 - the fields of the message
-    node: str, session: str, tokiod: str, step: int, since: int, metrics: Iterable[Metric]
+    node: str, session: str, tokiod: str, step: int, since: int, metrics: Iterable[Metric], job_metrics: Iterable[Metric] = ()
 ) -> bytes:
     """Return the first message of a connection. since: the start of the oldest row in memory."""
-    declared = [[metric.name, metric.unit, metric.kind] for metric in metrics]
-    return _encode({"type": "hello", "node": node, "session": session, "tokiod": tokiod, "step": step, "since": since, "metrics": declared})
+    declared = {
+        name: [[metric.name, metric.unit, metric.kind] for metric in of]
+        for name, of in (("metrics", metrics), ("job_metrics", job_metrics))
+    }
+    return _encode({"type": "hello", "node": node, "session": session, "tokiod": tokiod, "step": step, "since": since, **declared})
 
 
 def row(  # noqa: PLR0913, PLR0917 - the fields of the message
-    node: str, session: str, start: int, time: float, ahead: float, values: Sequence[Value | None] | None, dropped: Mapping[str, int]
-) -> bytes:
-    """Return the answer for one row; without values where the agent has no such row."""
+    node: str, session: str, start: int, time: float, ahead: float, values: Sequence[Value | None] | None, dropped: Mapping[str, int],
+    jobs: Sequence[JobRow] = (),
+) -> bytes:  # fmt: skip
+    """Return the answer for one row; without values where the agent has no such row. jobs: at most MAX_JOBS."""
     message = {"type": "row", "node": node, "session": session, "start": start, "time": time, "ahead": ahead, "values": values}
-    return _encode({**message, "dropped": dict(dropped)})
+    return _encode({**message, "dropped": dict(dropped), "jobs": jobs})
 
 
 def from_hub(message: bytes) -> Ask | Refused:

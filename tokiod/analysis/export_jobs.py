@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.analysis.export import json_of, need, nothing, quoted
-from tokiod.jobs.groups import figure_of, shown
+from tokiod.job_columns import figure_of
+from tokiod.jobs.groups import shown
 from tokiod.jobs.span import count_names, pieces
 from tokiod.times import iso
 from tokiod.tts.live.files import replacing

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
 from tokiod.errors import TokiodError, nearest
-from tokiod.jobs.groups import column_of, figure_of, grouped
-from tokiod.jobs.span import series
+from tokiod.job_columns import (
+    BYTES,
+    CPU,
+    DISK_READ,
+    DISK_WRITTEN,
+    MEMORY,
+    USECS,
+    column_of,
+    figure_of,
+    is_of_nodes,
+    is_state,
+)
+from tokiod.jobs.groups import grouped
+from tokiod.jobs.span import count_names, series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Literal
 
     from numpy.typing import NDArray
 
@@ -25,9 +36,13 @@ if TYPE_CHECKING:
 
 SUMS = {"bytes": ("read_bytes.sum", "write_bytes.sum"), "read": ("read_bytes.sum",), "write": ("write_bytes.sum",)}
 """What `by` may name besides operations, as columns of the job table."""
+NODE_SUMS = {"cpu": (CPU,), "memory": (MEMORY,), "disk": (DISK_READ, DISK_WRITTEN), "read": (DISK_READ,), "write": (DISK_WRITTEN,)}
+"""The same for a table of compute nodes."""
 METADATA = "metadata"
 """What `by` may name for all operations of metadata targets together."""
-UNITS = {"bytes": "bytes/s", "read": "bytes/s", "write": "bytes/s"}
+UNITS = {"bytes": "bytes/s", "read": "bytes/s", "write": "bytes/s", "disk": "bytes/s", "cpu": "cores", "memory": "bytes"}
+_UNITS_OF = {"samples": "operations/s", "sum": "microseconds/s", "bytes": "bytes/s"}
+"""By the last part of a column."""
 MAX_TARGETS = 5
 """That a line names."""
 _MDT = b"-MDT"
@@ -41,8 +56,10 @@ class TopTarget(msgspec.Struct, frozen=True):
 
 
 class TopLine(msgspec.Struct, frozen=True):
-    """A job, or a user. rates: per second, by the names of operations, with read_bytes and write_bytes; those that are zero are left out.
+    """A job, or a user. rates: per second, by the names of figures; those that are zero are left out.
 
+    A state, such as mem_bytes of compute nodes, is the largest of each node, added up. read_bytes, write_bytes: of nodes, from and to their
+    own disks. targets: of compute nodes, these.
     job, user, command, id: "" where job ids don't name it, or the site does not show it; id is a hash, of those that nothing else names;
     name: of the job, and account: of the user, as the scheduler or this machine has them; jobs, nodes, targets: how many; nodes: 0 where
     job ids name none.
@@ -73,8 +90,8 @@ class TopLine(msgspec.Struct, frozen=True):
 class Top(msgspec.Struct, frozen=True):
     """The jobs or users of a system in [start, end), UTC epoch seconds. newest: the end of the newest window of the job table.
 
-    by, units: of rate; total: rate of all; read_bytes, write_bytes, metadata: per second, of all; lines: the largest ones; left_off:
-    how many more have a rate; known: what a list may be sorted by; note: what is missing of it, "" if nothing is.
+    by, units: of rate; of: what the targets are; total: rate of all; read_bytes, write_bytes, metadata: per second, of all; lines: the
+    largest ones; left_off: how many more have a rate; known: what a list may be sorted by; note: what is missing of it, "" if nothing is.
     """
 
     system: str
@@ -90,6 +107,7 @@ class Top(msgspec.Struct, frozen=True):
     lines: list[TopLine]
     left_off: int
     known: list[str]
+    of: Literal["servers", "nodes"] = "servers"
     note: str = ""
 
 
@@ -104,15 +122,20 @@ class NoSuchTarget(TokiodError, LookupError):  # noqa: N818 - a state, not a fau
 def top(  # noqa: PLR0913 - what a list is made of
     days: Days, span: Span, by: str, users: Users, *, of: Literal["job", "user"] = "job", limit: int = 20, targets: str = ""
 ) -> Top:
-    """Return the jobs, or users, with the largest rates. by: a key of SUMS, METADATA or an operation; targets: a pattern of their names.
+    """Return the jobs, or users, with the largest rates.
+
+    by: a key of SUMS, METADATA or an operation; of compute nodes a key of NODE_SUMS or a figure; "" for the first of these. targets: a
+    pattern of their names.
 
     What was done before the span, but became known in it, is left out as far as that can be estimated (series with spread). Raises
     NoSuchOperation, NoSuchTarget, OSError, NotAJobTable.
     """
     found = series(days, span.start, span.end, spread=True)
+    of_nodes = is_of_nodes(found.counts or count_names(days, span.start, span.end))
+    by = by or next(iter(NODE_SUMS if of_nodes else SUMS))
     if targets:
         found = _of_targets(found, targets)
-    ranking = _Ranking(found, grouped(found, of, users), by, span.end - span.start)
+    ranking = _Ranking(found, grouped(found, of, users), by, span.end - span.start, of_nodes=of_nodes)
     order = ranking.order
     return Top(
         system=days.system,
@@ -120,25 +143,32 @@ def top(  # noqa: PLR0913 - what a list is made of
         end=span.end,
         newest=days.newest() or 0,
         by=by,
-        units=UNITS.get(by, "operations/s"),
+        units=units_of(by),
         total=ranking.total,
         read_bytes=ranking.rate_of("read"),
         write_bytes=ranking.rate_of("write"),
         metadata=ranking.rate_of(METADATA),
         lines=[ranking.line(i) for i in order[:limit]],
         left_off=max(0, len(order) - limit),
-        known=operations(found.counts),
+        known=operations(found.counts, of_nodes=of_nodes),
+        of="nodes" if of_nodes else "servers",
     )
+
+
+def units_of(by: str) -> str:
+    """Return the units of what a list is sorted by, "" for a number."""
+    name, _, part = column_of(by).rpartition(".")
+    return UNITS.get(by) or _UNITS_OF.get(part) or ("bytes" if name.endswith("_bytes") else "")
 
 
 class _Ranking:
     """Groups by their rates."""
 
-    def __init__(self, found: Series, groups: Groups, by: str, seconds: int) -> None:
-        self._found, self._groups, self._seconds = found, groups, seconds
-        self._amounts = _amounts(found, by)
+    def __init__(self, found: Series, groups: Groups, by: str, seconds: int, *, of_nodes: bool) -> None:
+        self._found, self._groups, self._seconds, self._of_nodes = found, groups, seconds, of_nodes
+        self._amounts = self._rates_by(by)
         self._rates = self._of_groups(self._amounts)
-        self._metadata = self._of_groups(_amounts(found, METADATA))
+        self._metadata = self._of_groups(self._rates_by(METADATA))
         self.total = float(self._rates.sum())
 
     @property
@@ -149,12 +179,23 @@ class _Ranking:
 
     def rate_of(self, by: str) -> float:
         """Return the rate of all groups together."""
-        return float(_amounts(self._found, by).sum()) / self._seconds
+        return float(self._rates_by(by).sum())
+
+    def _rates_by(self, by: str) -> NDArray[np.float64]:
+        """Return f8[series], what each did per second. Raises NoSuchOperation."""
+        columns = _columns(self._found, by, of_nodes=self._of_nodes)
+        whole = _amounts(self._found, by, columns)
+        return whole / (USECS if by == "cpu" else 1) / (1 if any(map(is_state, columns)) else self._seconds)
 
     def line(self, i: int) -> TopLine:
         """Return the line of a group."""
         groups, rate = self._groups, float(self._rates[i])
-        by_name = {figure_of(name): float(values[i]) / self._seconds for name, values in groups.counts.items() if values[i]}
+        by_name = {
+            figure_of(name): float(values[i]) / (1 if is_state(name) else self._seconds)
+            for name, values in groups.counts.items()
+            if values[i]
+        }
+        read, written = ("disk_read_bytes", "disk_written_bytes") if self._of_nodes else BYTES.values()
         job, user, command, identity = groups.names[i]
         targets, busiest = self._targets(i)
         return TopLine(
@@ -163,12 +204,12 @@ class _Ranking:
             command=command,
             id=identity,
             jobs=int(groups.jobs[i]),
-            nodes=int(groups.nodes[i]),
+            nodes=int((groups.targets if self._of_nodes else groups.nodes)[i]),
             targets=targets,
             rate=rate,
             share=rate / self.total,
-            read_bytes=by_name.pop("read_bytes", 0.0),
-            write_bytes=by_name.pop("write_bytes", 0.0),
+            read_bytes=by_name.pop(read, 0.0),
+            write_bytes=by_name.pop(written, 0.0),
             metadata=float(self._metadata[i]),
             rates=dict(sorted(by_name.items())),
             busiest=busiest,
@@ -184,7 +225,7 @@ class _Ranking:
         return count, [TopTarget(names[place].decode("ascii"), float(of_targets[place] / whole)) for place in order]
 
     def _of_groups(self, amounts: NDArray[np.float64]) -> NDArray[Any]:
-        return np.bincount(self._groups.place, amounts, len(self._groups.names)) / self._seconds
+        return np.bincount(self._groups.place, amounts, len(self._groups.names))
 
 
 def _of_targets(found: Series, pattern: str) -> Series:
@@ -195,27 +236,31 @@ def _of_targets(found: Series, pattern: str) -> Series:
     return found.where(matching[found.target])
 
 
-def _amounts(found: Series, by: str) -> NDArray[np.float64]:
-    """Return f8[series] of what a list is sorted by. Raises NoSuchOperation."""
-    whole = np.zeros(len(found))
+def _columns(found: Series, by: str, *, of_nodes: bool) -> list[str]:
+    """Return the columns of what a list is sorted by. Raises NoSuchOperation."""
     if by == METADATA:
-        is_mdt = np.array([_MDT in name for name in found.targets.tolist()], bool)
-        columns = [name for name in found.counts if name.endswith(".samples")]
-        return _added((np.where(is_mdt[found.target], found.counts[name], 0) for name in columns), whole)
-    columns = [*(SUMS.get(by) or (column_of(by),))]
-    if by not in SUMS and len(found) and columns[0] not in found.counts:
-        known = operations(found.counts)
+        return [] if of_nodes else [name for name in found.counts if name.endswith(".samples")]
+    sums = NODE_SUMS if of_nodes else SUMS
+    columns = [*(sums.get(by) or (column_of(by),))]
+    if by not in sums and len(found) and columns[0] not in found.counts:
+        known = operations(found.counts, of_nodes=of_nodes)
         similar = nearest(by, known) or f"; known: {', '.join(known)}"
         raise NoSuchOperation(f"no job has counts of {by!r} in the span{similar}")
-    return _added((found.counts[name] for name in columns if name in found.counts), whole)
+    return [name for name in columns if name in found.counts]
 
 
-def _added(found: Iterable[NDArray[Any]], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    for values in found:
-        whole += values
+def _amounts(found: Series, by: str, columns: list[str]) -> NDArray[np.float64]:
+    """Return f8[series], the sum of columns; of METADATA on metadata targets."""
+    whole = np.zeros(len(found))
+    for name in columns:
+        whole += found.counts[name]
+    if by == METADATA:
+        whole *= np.array([_MDT in name for name in found.targets.tolist()], bool)[found.target]
     return whole
 
 
-def operations(columns: Iterable[str]) -> list[str]:
+def operations(columns: Iterable[str], *, of_nodes: bool = False) -> list[str]:
     """Return what a list may be sorted by, where the table has these columns."""
+    if of_nodes:
+        return [*NODE_SUMS, *sorted(map(figure_of, columns))]
     return [*SUMS, METADATA, *sorted(figure_of(name) for name in columns if name.endswith(".samples"))]

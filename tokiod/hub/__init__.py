@@ -2,5 +2,5 @@
 
 process   the sockets, the limits, the loop         classes   which key belongs to which class, and its names
 hub       what is asked of which node, and when     nodes     the nodes and their sessions
-messages  the wire's messages, decoded
+messages  the wire's messages, decoded       window_arrays  what all nodes sent of a window
 """

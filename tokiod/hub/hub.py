@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import structlog
 
 from collectors.nodes.hub_protocol import MAX_ROWS, Answer, Collect, Collected, Count, Counted, List, Listed, Refused, Request
 from tokiod.hub import messages
 from tokiod.hub.messages import Hello, Row
 from tokiod.hub.nodes import CLASS, CLOCK, MALFORMED, METRICS, NO_HELLO, UNASKED, VERSION, Node, Nodes
+from tokiod.hub.window_arrays import jobs_of, values_of
 from tokiod.metrics import catalogue
 from tokiod.runtime.log import Repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tokiod.clock import Clock
     from tokiod.config.load import HubConfig
@@ -42,13 +42,13 @@ MISSING, NO_ROW = "no answer", "row not in memory"
 class Query:
     """A window that is asked of all nodes.
 
-    rows: the values of each node, by the start of a row. waiting: (node, start) without an answer.
+    rows: the row of each node, by its start. waiting: (node, start) without an answer.
     """
 
     client: bytes
     request: Collect
     deadline: float
-    rows: dict[int, dict[str, tuple[Node, list[float | None]]]]
+    rows: dict[int, dict[str, tuple[Node, Row]]]
     waiting: set[tuple[str, int]] = field(default_factory=set)
     dropped: Counter[str] = field(default_factory=Counter)
 
@@ -65,7 +65,7 @@ class Hub:
         classes: NodeClasses,
         clock: Clock,
         send: Callable[[bytes, bytes], bool],
-        reply: Callable[[bytes, Answer, bytes], None],
+        reply: Callable[[bytes, Answer, tuple[bytes, ...]], None],
     ) -> None:
         self.nodes = Nodes(config.max_nodes)
         self.refused: Counter[str] = Counter()
@@ -106,16 +106,16 @@ class Hub:
         """Take a request of the inner socket."""
         now = self._clock.monotonic()
         if isinstance(request, List):
-            self._reply(client, Listed(request.id, tuple(node.state(now) for _, node in sorted(self.nodes.by_name.items()))), b"")
+            self._reply(client, Listed(request.id, tuple(node.state(now) for _, node in sorted(self.nodes.by_name.items()))), ())
         elif (fault := _fault(request)) or now < self._ready_at:
             waits = f"the hub started less than {self._config.gather} s ago and waits for the agents to connect"
-            self._reply(client, Refused(request.id, fault or waits, not_yet=not fault), b"")
+            self._reply(client, Refused(request.id, fault or waits, not_yet=not fault), ())
         elif isinstance(request, Count):
-            self._reply(client, Counted(request.id, self._count(request, now)), b"")
+            self._reply(client, Counted(request.id, self._count(request, now)), ())
         elif nodes := self.nodes.connected(now):
             self._ask(client, request, nodes, now)
         else:
-            self._reply(client, Refused(request.id, "no agent is connected to the hub"), b"")
+            self._reply(client, Refused(request.id, "no agent is connected to the hub"), ())
 
     def turn(self) -> float:
         """Answer the requests that are complete or out of time; return the seconds until the next of them is."""
@@ -165,7 +165,7 @@ class Hub:
             if reason or row.values is None:
                 query.dropped[reason or NO_ROW] += 1
             else:
-                query.rows[row.start][node.name] = node, row.values
+                query.rows[row.start][node.name] = node, row
 
     def _reason_against(self, row: Row, node: Node) -> str:
         """Return why a row is refused. The way to and from the agent makes the one bound larger and the other smaller, never wrong."""
@@ -176,11 +176,11 @@ class Hub:
             # It is asked again: its clock may be set.
             node.refused = ""
             return CLOCK
-        return METRICS if row.values is not None and len(row.values) != len(node.metrics) else ""
+        fits = row.values is None or len(row.values) == len(node.metrics)
+        return "" if fits and all(len(job.values) == len(node.job_metrics) for job in row.jobs) else METRICS
 
     def _ask(self, client: bytes, request: Collect, nodes: list[Node], now: float) -> None:
-        rows: dict[int, dict[str, tuple[Node, list[float | None]]]] = {start: {} for start in _starts(request)}
-        query = Query(client, request, now, rows)
+        query = Query(client, request, now, {start: {} for start in _starts(request)})
         within = self._within(query, len(nodes))
         query.deadline = now + within + GRACE_SECONDS
         self._queries.append(query)
@@ -208,14 +208,15 @@ class Hub:
         known = sorted(self.nodes.by_name)
         absent = [name for name in known if all(name not in rows for rows in query.rows.values())]
         catalogue.HUB_MISSING.set(len(absent))
-        values = _matrix(query, known)
+        values = values_of(query.rows, request.metrics, known)
+        jobs, states = jobs_of(query.rows, request.job_metrics, known)
         records = sum(len(self._sent[start]) for start in query.rows)
         if absent and self._repeats("missing"):
             log.info(
                 "hub.missing", nodes=len(absent), known=len(known), window=f"{request.start} to {request.end}", some=", ".join(absent[:3])
             )
         self._forget()
-        self._reply(query.client, Collected(request.id, tuple(known), records, dict(+query.dropped)), values)
+        self._reply(query.client, Collected(request.id, tuple(known), records, dict(+query.dropped), jobs), (values, states))
 
     def _count(self, request: Count, now: float) -> int:
         """Return how many nodes have sent each row, or have it in memory."""
@@ -248,27 +249,3 @@ def _fault(request: Collect | Count) -> str:
     if request.step < 1 or request.start % request.step or not 0 < (request.end - request.start) / request.step <= MAX_ROWS:
         return f"a request for [{request.start}, {request.end}) in rows of {request.step} s: at most {MAX_ROWS} whole rows"
     return ""
-
-
-def _matrix(query: Query, names: list[str]) -> bytes:
-    """Return the values of all nodes, f8[metric, row, node]."""
-    metrics, places = query.request.metrics, {name: place for place, name in enumerate(names)}
-    values = np.full((len(metrics), len(query.rows), len(names)), np.nan)
-    for index, rows in enumerate(query.rows.values()):
-        for declared, group in _by_metrics(rows.items()).items():
-            # One conversion for all nodes that declare the same metrics; None becomes NaN.
-            cells = np.array([of for _, of in group], np.float64).reshape(len(group), len(declared))
-            columns = np.array([places[name] for name, _ in group])
-            for row, name in enumerate(metrics):
-                if name in declared:
-                    values[row, index, columns] = cells[:, declared.index(name)]
-    return values.astype("<f8").tobytes()
-
-
-def _by_metrics(
-    rows: Iterable[tuple[str, tuple[Node, list[float | None]]]],
-) -> dict[tuple[str, ...], list[tuple[str, list[float | None]]]]:
-    groups: defaultdict[tuple[str, ...], list[tuple[str, list[float | None]]]] = defaultdict(list)
-    for name, (node, values) in rows:
-        groups[node.metrics].append((name, values))
-    return groups

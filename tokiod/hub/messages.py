@@ -14,6 +14,7 @@ VERSIONS = (wire.VERSION - 1, wire.VERSION)
 Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=wire.MAX_NODE_CHARACTERS)]
 Session = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]+\Z", max_length=wire.MAX_SESSION_CHARACTERS)]
 Text = Annotated[str, msgspec.Meta(max_length=200)]
+JobName = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]+\Z", max_length=wire.MAX_JOB_CHARACTERS)]
 Second = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
 MAX_METRICS = 1000
 
@@ -27,6 +28,17 @@ class Hello(msgspec.Struct, tag="hello", frozen=True):
     step: Annotated[int, msgspec.Meta(ge=1, le=86400)]
     since: Second
     metrics: Annotated[tuple[tuple[Text, Text, Text], ...], msgspec.Meta(max_length=MAX_METRICS)]
+    job_metrics: Annotated[tuple[tuple[Text, Text, Text], ...], msgspec.Meta(max_length=MAX_METRICS)] = ()
+
+
+class JobRow(msgspec.Struct, array_like=True, frozen=True):
+    """A job of a row."""
+
+    job: JobName
+    begin: float | None
+    time: float
+    has_ended: bool
+    values: Annotated[list[float | None], msgspec.Meta(max_length=MAX_METRICS)]
 
 
 class Row(msgspec.Struct, tag="row", frozen=True):
@@ -39,6 +51,7 @@ class Row(msgspec.Struct, tag="row", frozen=True):
     ahead: float
     values: Annotated[list[float | None], msgspec.Meta(max_length=MAX_METRICS)] | None = None
     dropped: Annotated[dict[Text, Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=200)] = {}
+    jobs: Annotated[tuple[JobRow, ...], msgspec.Meta(max_length=wire.MAX_JOBS)] = ()
 
 
 _version = msgspec.json.Decoder(tuple[int, msgspec.Raw])

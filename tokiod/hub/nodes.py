@@ -42,6 +42,7 @@ class Node:
     step: int
     since: int
     metrics: tuple[str, ...]
+    job_metrics: tuple[str, ...]
     heard: float
     row: int | None = None
     clock: float | None = None
@@ -120,9 +121,9 @@ class Nodes:
         self, known: Node | None, hello: Hello, node_class: str, wire: int, route: bytes, address: str, now: float
     ) -> Node:
         # Most nodes declare the same metrics: one tuple for all of them.
-        metrics = self._metrics.setdefault(hello.metrics, tuple(name for name, _, _ in hello.metrics))
+        metrics, job_metrics = (self._metrics.setdefault(of, tuple(name for name, _, _ in of)) for of in (hello.metrics, hello.job_metrics))
         node = Node(
-            hello.node, node_class, hello.session, route, address, wire, hello.tokiod, hello.step, hello.since, metrics, now
+            hello.node, node_class, hello.session, route, address, wire, hello.tokiod, hello.step, hello.since, metrics, job_metrics, now
         )  # fmt: skip
         if known is not None:
             node.superseded, node.dropped, node.row, node.clock = known.superseded, known.dropped, known.row, known.clock

@@ -36,8 +36,8 @@ MAX_DESCRIPTORS = 32_768
 MAX_RESIDENT_BYTES = 1 << 30
 """Of this process, at which all connections end. 10,000 agents take some 300 MB."""
 MAX_DATA_BYTES = 2 << 30
-MAX_WAITING_MESSAGES = 256
-"""Of one agent, in either direction."""
+MAX_WAITING_ASKS, MAX_WAITING_ROWS = 256, 32
+"""Of one agent. A row of a node with many jobs has a megabyte."""
 MAX_MESSAGES_PER_TURN = 2000
 NOTIFY_SECONDS = 1.0
 MEMORY_CHECK_SECONDS = 0.2
@@ -56,7 +56,7 @@ class HubProcess:
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "hub")
         options: dict[int, int] = {
-            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES, zmq.RCVHWM: MAX_WAITING_MESSAGES,
+            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.SNDHWM: MAX_WAITING_ASKS, zmq.RCVHWM: MAX_WAITING_ROWS,
         }  # fmt: skip
         self._agents = ServerSocket("hub", zmq.ROUTER, str(config.hub.endpoint), keys, options)
         self._inner = ServerSocket("hub", zmq.ROUTER, config.hub_inner, None, {zmq.ROUTER_MANDATORY: 1})
@@ -141,10 +141,10 @@ class HubProcess:
             return False
         return True
 
-    def _reply(self, client: bytes, answer: Answer, values: bytes) -> None:
+    def _reply(self, client: bytes, answer: Answer, arrays: tuple[bytes, ...]) -> None:
         # A client that has gone asks again.
         with suppress(zmq.ZMQError):
-            self._inner.socket.send_multipart([client, self._encoder.encode(answer), values], zmq.NOBLOCK)
+            self._inner.socket.send_multipart([client, self._encoder.encode(answer), *arrays], zmq.NOBLOCK)
 
     def _free(self) -> None:
         """End all connections; end the process where that is not enough."""

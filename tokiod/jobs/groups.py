@@ -24,27 +24,7 @@ if TYPE_CHECKING:
     from tokiod.jobs.span import Series
 
 By = Literal["job", "user", "target"]
-BYTES = {"read_bytes.sum": "read_bytes", "write_bytes.sum": "write_bytes"}
-"""Columns of the table that are bytes."""
-_NAMES = {**BYTES, "read_bytes.samples": "reads", "write_bytes.samples": "writes"}
-_OWN = {name: column for column, name in _NAMES.items()}
 _HASH = re.compile(rf"[0-9a-f]{{{USER_DIGITS}}}")
-
-
-def figure_of(column: str) -> str:
-    """Return the name of a count for users: read_bytes, write_bytes, reads, writes, and an operation as Lustre names it.
-
-    OPERATION_usecs is the time that a server spent on it, in microseconds, where its version counts that.
-    """
-    operation, _, part = column.partition(".")
-    return _NAMES.get(column) or (operation if part == "samples" else f"{operation}_usecs")
-
-
-def column_of(figure: str) -> str:
-    """Return the column of the table that has a figure; it may be in no file."""
-    if figure in _OWN:
-        return _OWN[figure]
-    return f"{figure.removesuffix('_usecs')}.sum" if figure.endswith("_usecs") else f"{figure}.samples"
 
 
 def shown(keys: NDArray[np.bytes_], users: Users) -> list[dict[str, str]]:

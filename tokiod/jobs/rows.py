@@ -24,8 +24,8 @@ T = TypeVar("T")
 SUFFIX = ".jobs"
 SEPARATOR = b"\x1f"
 """Of the parts of a key, the last of which is the hash of the job's id."""
-ATTEMPTS = 5
-"""At reading a directory, where files of it are merged meanwhile."""
+ATTEMPTS = 300
+"""At reading a directory. A merge removes up to MAX_FILES files one after the other, and each may end an attempt."""
 MAX_SLICES = 64
 """Of a column that are read one by one: from so many on, all between the first and the last is read at once, and divided then."""
 _NAME = re.compile(rf"(\d+)-(\d+)(@[A-Za-z0-9_.-]+)?{re.escape(SUFFIX)}")

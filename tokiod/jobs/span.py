@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokiod.job_columns import is_state
 from tokiod.jobs.activity import BILLION, activity
 from tokiod.jobs.rows import Wanted, indexes, joined, read, table_files
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
@@ -85,7 +86,8 @@ class SpanRows:
 class Series:
     """What each of n pairs of a job and a target did in a span; sorted by job and target.
 
-    jobs, targets, job, target: as in JobRows; since, until: i8[n] epoch seconds, of what was done; counts: i8[n], or f8[n] of rates.
+    jobs, targets, job, target: as in JobRows; since, until: i8[n] epoch seconds, of what was done; counts: i8[n], or f8[n] of rates; a
+    state is the largest of the span.
     """
 
     jobs: NDArray[np.bytes_]
@@ -212,7 +214,12 @@ def _summed(found: SpanRows, start: int, known: int | None) -> Series:
         rows.target[firsts],
         done.since[firsts],
         until[np.append(firsts[1:], len(rows)) - 1],
-        {name: np.add.reduceat(values if weights is None else values * weights, firsts) for name, values in done.counts.items()},
+        {
+            name: np.maximum.reduceat(values, firsts)
+            if is_state(name)
+            else np.add.reduceat(values if weights is None else values * weights, firsts)
+            for name, values in done.counts.items()
+        },
     )
 
 
@@ -248,5 +255,5 @@ def _added(found: list[Series]) -> Series:
     for name in dict.fromkeys(name for one in found for name in one.counts):
         values = np.concatenate([one.counts.get(name, np.zeros(len(one), np.int64)) for one in found])
         counts[name] = np.zeros(len(pair), values.dtype)
-        np.add.at(counts[name], place, values)
+        (np.maximum if is_state(name) else np.add).at(counts[name], place, values)
     return Series(jobs, targets, pair // len(targets), pair % len(targets), since, until, counts)

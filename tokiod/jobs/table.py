@@ -24,12 +24,12 @@ from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.passed_time import PassedTime
 from tokiod.jobs.rows import SUFFIX, directory_of, table_files
-from tokiod.jobs.table_file import Index, narrow, opened, write
+from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, write
 from tokiod.runtime.process_setup import python_command
 from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
 from tokiod.units import NEVER
-from tokiod.window_data import JOB_COLUMNS, JOB_TABLE
+from tokiod.window_data import JOB_COLUMNS, JOB_TABLE, TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from tokiod.jobs.merge import Rename
     from tokiod.jobs.rows import TableFile
     from tokiod.window import Calendar
-    from tokiod.window_data import Collected, TableRows, WindowMeta
+    from tokiod.window_data import Collected, WindowMeta
 
 log = structlog.get_logger()
 
 MERGE_WINDOWS = 60
 """Files of windows of a day that are merged at once: an hour of minutes, so that a day that runs has at most some hundred files."""
-SETTLED_SECONDS = 600
-"""How old a window is that is merged: another attempt at it no longer comes."""
+SETTLED_SECONDS = 4000
+"""How old a window is that is merged: another attempt at it no longer comes. Nodes can be asked again for an hour."""
 CHECK_SECONDS = 30.0
 DAY_SECONDS = 86400
 LOWEST_PRIORITY = 19
@@ -110,7 +110,10 @@ class JobTable:
         self.retention, self.users_retention = retention, users_retention
 
     def apply(self, collected: Collected) -> Applied:
-        """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored."""
+        """Write a window's rows to a temporary file. Raises Refusal; then nothing of it is stored.
+
+        Rows that an earlier attempt stored stay for targets that this one lacks: a node may have restarted since it sent its row.
+        """
         meta = collected.meta
         other = [rows.table for rows in collected.tables if rows.table != JOB_TABLE]
         if other or collected.batches or len(collected.tables) != 1:
@@ -123,7 +126,8 @@ class JobTable:
         path = self._path(meta)
         try:
             self.files.make_directory(path.parent)
-            write_window(temporary_path(path), self.files, meta, rows)
+            before = temporary_path(path) if path in self._unsynced else path
+            write_window(temporary_path(path), self.files, meta, with_rows_of(before, rows))
         except OSError as error:
             with suppress(OSError):
                 self.files.unlink(temporary_path(path))
@@ -326,6 +330,26 @@ def write_window(path: Path, files: Files, meta: WindowMeta, rows: TableRows) ->
     columns = {"window": np.zeros(len(order), np.uint8), "target": narrow(target[order], len(targets))}
     columns |= {name: column[order] for name, column in values.items()}
     write(path, files, Index(meta.system, (window,), jobs, targets, first, tuple(columns)), columns.items())
+
+
+def with_rows_of(path: Path, rows: TableRows) -> TableRows:
+    """Return the rows of a window with those that a file has of other targets. A missing or damaged file has none."""
+    try:
+        with opened(path) as (file, index):
+            target = file["rows/target"][...]
+            kept = ~np.isin(index.targets, rows.values[rows.columns.index("target")])[target]
+            if not kept.any():
+                return rows
+            job = np.repeat(np.arange(len(index.jobs)), np.diff(index.first))
+            stored = {name: file[f"rows/{name}"][...][kept] for name in index.columns if name not in {"window", "target"}}
+            stored |= {"job": index.jobs[job[kept]], "target": index.targets[target[kept]]}
+    except (OSError, NotAJobTable, KeyError, RuntimeError, ValueError, IndexError):  # what h5py raises for a damaged file
+        return rows
+    columns = (*rows.columns, *(name for name in stored if name not in rows.columns))
+    given = dict(zip(rows.columns, rows.values, strict=True))
+    zeros = [np.zeros(n, np.int64) for n in (len(rows), int(kept.sum()))]
+    joined = (np.concatenate([given.get(name, zeros[0]), stored.get(name, zeros[1])]) for name in columns)
+    return TableRows(rows.table, columns, tuple(joined))
 
 
 def _digest(rows: TableRows) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.jobs.groups import BYTES, figure_of, grouped, shown
+from tokiod.job_columns import BYTES, figure_of, is_of_nodes
+from tokiod.jobs.groups import grouped, shown
 from tokiod.jobs.rows import Wanted
 from tokiod.jobs.span import series, span_rows
 from tokiod.reader.errors import NoData, NoJobTable
@@ -102,7 +103,9 @@ def _parts(keys: NDArray[np.bytes_], users: Users, place: NDArray[np.int64]) -> 
 
 
 def _figures(counts: Mapping[str, NDArray[Any]], n: int) -> dict[str, NDArray[Any]]:
-    """Return bytes first, then the others by name."""
+    """Return the bytes of servers first, then the others by name."""
     found = {figure_of(name): values for name, values in counts.items()}
+    if is_of_nodes(counts):
+        return dict(sorted(found.items()))
     whole = {name: found.pop(name, np.zeros(n, np.int64)) for name in BYTES.values()}
     return whole | dict(sorted(found.items()))

@@ -119,11 +119,12 @@ SLOWEST = Parameter(
 )
 BY = Parameter(
     "by",
-    "What jobs are sorted by: bytes, read, write, metadata, or an operation as Lustre names it.",
+    "What jobs are sorted by: bytes, read, write, metadata, or an operation as Lustre names it; of compute nodes cpu, memory, disk, read, "
+    "write, or a figure such as page_faults. By default the first of these.",
     "[a-z_]{1,40}",
     "a word such as write or open",
     "write",
-    "bytes",
+    "",
 )
 OF = Parameter("of", "A line for each job, or for each user where the site shows users.", "job|user", "job or user", "job", default="job")
 TARGET = Parameter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ArchiveSink:
-    """Passes each window to the part that holds its data. A kind fills tables or matrices, never both."""
+    """Passes each window to the parts that hold its data: matrices, rows of jobs, or both."""
 
     tts: Sink
     jobs: JobTable
 
     def apply(self, collected: Collected) -> Applied:
-        """Store a window. Raises Refusal."""
-        return (self.jobs if collected.tables else self.tts).apply(collected)
+        """Store a window. Raises Refusal; a window that one part refuses does not count as stored, and comes again."""
+        if not (collected.tables and collected.batches):
+            return (self.jobs if collected.tables else self.tts).apply(collected)
+        cells = self.tts.apply(replace(collected, tables=()))
+        rows = self.jobs.apply(replace(collected, batches=()))
+        return replace(cells, cells=cells.cells + rows.cells, dropped=cells.dropped + rows.dropped)
 
     def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
         """Sync what was applied; return the files whose windows are not stored."""

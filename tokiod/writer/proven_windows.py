@@ -108,7 +108,6 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
     if since is None:
         since = now - max((int(source.retention) for source in sources), default=0)
     found = Proof({source.name: Ranges() for source in sources}, {source.name: Ranges() for source in sources})
-    _read_tables(config, [source for source in sources if source.tables], found, now, since)
     calendar, columns = Calendar(config.timezone), {source.name: Columns(source.step) for source in sources if not source.replayable}
     days = list(_days(calendar, now, since))
     before = [calendar.day(days[-1].start - 1)] if days and columns else []
@@ -121,6 +120,8 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
                 found.files.append(file)
                 _note(found, windows)
     for source in sources:
+        if source.tables:
+            _prove_by_table(config, source, found, now, since)
         torn = columns[source.name].torn() if source.name in columns else ()
         for window in dict.fromkeys(calendar.window(time, int(source.window)) for time in torn):
             if found.stored[source.name].covers(window):
@@ -130,16 +131,26 @@ def proof(config: Config, now: float, sources: Sequence[SourceConfig] | None = N
     return found
 
 
-def _read_tables(config: Config, sources: list[SourceConfig], found: Proof, now: float, since: float) -> None:
-    """Add the windows that the job table holds; it names each of them, so nothing is inferred from its rows."""
-    systems = {source.name: source.system for source in sources}
-    for day in _days(Calendar(config.timezone), now, since) if sources else ():
-        for system in dict.fromkeys(systems.values()):
-            directory = directory_of(config.archive.jobs, system, day.date)
-            for name, start, end in table_windows(directory):
-                if systems.get(name) == system and start < now:
-                    found.windows += 1
-                    found.stored[name].add(start, end)
+def _prove_by_table(config: Config, source: SourceConfig, found: Proof, now: float, since: float) -> None:
+    """Add the windows that the job table holds: it names each of them, so nothing is inferred from its rows.
+
+    Of a source with datasets, those are proven that the files of both hold.
+    """
+    proven = Ranges()
+    for day in _days(Calendar(config.timezone), now, since):
+        for name, start, end in table_windows(directory_of(config.archive.jobs, source.system, day.date)):
+            if name == source.name and start < now:
+                proven.add(start, end)
+    if not source.datasets():
+        found.windows += proven.total // source.window
+        found.stored[source.name] = proven
+        return
+    both = Ranges()
+    for start, end in found.stored[source.name]:
+        for window in proven.within(start, end):
+            both.add(window.start, window.end)
+    found.windows -= (found.stored[source.name].total - both.total) // source.window
+    found.stored[source.name] = both
 
 
 def _days(calendar: Calendar, now: float, since: float) -> Iterator[Day]:

@@ -47,7 +47,7 @@ class SealPolicy:
         archive, age = self._config.archive, self._now - slot.end
         if age < archive.keep_live_days * DAY_SECONDS and not self._disk_is_scarce:
             return False
-        sources = {source.name: source for source in self._config.source if source.system == slot.system and not source.tables}
+        sources = {source.name: source for source in self._config.source if source.system == slot.system and source.datasets()}
         if any(job.source in sources and job.start < slot.end and slot.start < job.end for job in self._jobs):
             return False
         is_overdue = age >= archive.seal_after and not 0 <= self._now - changed_at < UNCHANGED_SECONDS

@@ -37,5 +37,5 @@ def max_rates(config: Config) -> dict[str, dict[str, float]]:
 
 
 def sources_of_tables(config: Config) -> frozenset[str]:
-    """Return the names of the sources whose windows are rows of tables."""
-    return frozenset(source.name for source in config.source if source.tables)
+    """Return the names of the sources whose windows are rows of tables alone."""
+    return frozenset(source.name for source in config.source if source.tables and not source.datasets())

@@ -54,7 +54,7 @@ class Jobs(Sensor):
         self._populations: dict[int, str] = {}
         self._parents: dict[str, RemovedChildren] = {}
         self._removed: dict[str, list[JobCgroup | None]] = {}
-        self._is_blind = False
+        self._is_blind = self._has_begun = False
         self._scanned = self._full = float("-inf")
 
     def find(self) -> None:
@@ -123,6 +123,7 @@ class Jobs(Sensor):
             self._inotify = Inotify()
         self._is_blind = self._inotify is None
         self._scan(readings, now)
+        self._has_begun = True
 
     def _scan(self, readings: Readings, now: float) -> None:
         self._scanned = now
@@ -177,6 +178,8 @@ class Jobs(Sensor):
             added = JobCgroup.v1(self.tree, job, root, below)
         added.read(readings, is_full=True)
         self.jobs[directory] = added
+        if self._has_begun:
+            readings.begun.add(job)
         if (parent := os.path.dirname(directory)) not in self._parents:
             self._parents[parent] = RemovedChildren(self.tree, parent, version)
             self._removed.setdefault(parent, [])

@@ -12,7 +12,8 @@ import click
 from tokiod.analysis.concurrent_jobs import KEYS as CONCURRENT_KEYS
 from tokiod.analysis.health import KEYS as HEALTH_KEYS
 from tokiod.analysis.job import OPERATIONS
-from tokiod.analysis.own_traffic import KEYS as OWN_KEYS
+from tokiod.analysis.own_nodes import KEYS as NODE_KEYS
+from tokiod.analysis.own_traffic import KEYS as TRAFFIC_KEYS
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.commands.job_inputs import FACTS, Job, of_csv, of_darshan, of_slurm, with_concurrent
 from tokiod.cli.commands.job_summaries import summaries
@@ -23,6 +24,7 @@ from tokiod.cli.common.output import echo, echo_json
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.config.site import SiteConfig
+from tokiod.job_columns import NODES_SUFFIX
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.window import Calendar
@@ -52,6 +54,8 @@ _OPERATIONS = [
     for name in OPERATIONS
     for key in ("tot_{}_ops", *(f"{of}{how}_{{}}_ops_per_sec" for of in ("", "sys_") for how in ("ave", "max", "min")))
 ]
+OWN_KEYS = (*TRAFFIC_KEYS, *NODE_KEYS)
+"""Of the job itself."""
 _LOADS = ["fs_ave_oss_cpu", "fs_max_oss_cpu", "fs_ave_mds_cpu", "fs_max_mds_cpu", "fs_frac_missing"]
 KEYS = ["_jobid", "_file_system", "_datetime_start", "_datetime_end", *FACTS, *_TRANSFERS, *_LOADS, *_OPERATIONS, "reason"]
 """The columns of a CSV, in order; with --concurrent and --ost their keys follow."""
@@ -90,8 +94,8 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
 
     A job of Slurm by its JOBID (12, 12_3 of an array, 12.0 a step; sacct is run), any by --system, --start and --end, many by --csv, or by
     --darshan, which adds keys darshan_* and has a row for each system that the job has files on, by site.mounts. The keys are those of
-    pytokio's summarize_job; fs_sys_* are operations of all metadata targets together; job_* are what the job itself read, wrote and did,
-    where the job table has it. Times are UTC epoch seconds.
+    pytokio's summarize_job; fs_sys_* are operations of all metadata targets together; job_* are what the job itself read, wrote and did on
+    the servers, and used on its nodes, where the job tables have it. Times are UTC epoch seconds.
 
     With --csv the output is CSV (or JSON lines), in the order of the input. A job without data has a reason instead. Exit 0 all jobs have
     data, 1 a job has none, 2 failed.
@@ -105,14 +109,18 @@ def job_command(config_path: Path, clock: Clock, jobid: str | None, templates: t
         site = SiteConfig() if config is None else config.site
         jobs = with_concurrent(jobs, None if given["csv_path"] is not None else site, zone, now)
     files = Templates(templates if config is None else config.templates)
+    nodes = () if config is None else tuple(sorted(system for system in config.systems if system.endswith(NODES_SUFFIX)))
     found = summaries(
         jobs,
         files,
         None if config is None else Calendar(config.timezone),
+        nodes=nodes,
         with_health=given["ost"],
     )
-    has_own = any(files.jobs(system).dates() for system in {job.system for job in jobs} if system)
-    more = (*(OWN_KEYS if has_own else ()), *(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))
+    has_own = any(files.jobs(system).dates() for system in {job.system for job in jobs}.difference(nodes) if system)
+    on_nodes = any(files.jobs(system).dates() for system in nodes)
+    own = (*(TRAFFIC_KEYS if has_own else ()), *(NODE_KEYS if on_nodes else ()))
+    more = (*own, *(CONCURRENT_KEYS if given["concurrent"] else ()), *(HEALTH_KEYS if given["ost"] else ()))
     sys.exit(_print(found, len(jobs), {} if config is None else config.site.names, form=_form(given), more=more))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tokiod.analysis.health import NoFullness, health, health_keys, needed
 from tokiod.analysis.job import summarize_job
+from tokiod.analysis.own_nodes import on_nodes
 from tokiod.analysis.own_traffic import own_traffic
 from tokiod.cli.common.base import Failed
 from tokiod.errors import TokiodError
@@ -20,7 +21,7 @@ from tokiod.reader.part import OpenParts
 from tokiod.reader.span import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tokiod.cli.commands.job_inputs import Job, Value
     from tokiod.reader.files import Templates
@@ -35,11 +36,16 @@ JOBS_PER_TASK = 32
 
 
 # Jobs of one day follow each other, so that its file is opened once; their rows are printed in the order of the input.
-def summaries(jobs: list[Job], templates: Templates, calendar: Calendar | None, *, with_health: bool) -> Iterator[dict[str, Value]]:
-    """Yield the keys of each job in their order; a job without data has a reason. with_health: also those of fullness and failovers."""
+def summaries(
+    jobs: list[Job], templates: Templates, calendar: Calendar | None, *, nodes: Sequence[str] = (), with_health: bool
+) -> Iterator[dict[str, Value]]:
+    """Yield the keys of each job in their order; a job without data has a reason.
+
+    nodes: systems of compute nodes; with_health: also the keys of fullness and failovers.
+    """
     by_start = sorted(range(len(jobs)), key=lambda i: (jobs[i].system, jobs[i].span or Span(0, 1)))
     tasks = [by_start[first : first + JOBS_PER_TASK] for first in range(0, len(jobs), JOBS_PER_TASK)]
-    summarizer, done, printed = _Summarizer(templates, calendar, with_health=with_health), dict[int, dict[str, "Value"]](), 0
+    summarizer, done, printed = _Summarizer(templates, calendar, nodes, with_health=with_health), dict[int, dict[str, "Value"]](), 0
     with _rows(summarizer, [[jobs[number] for number in task] for task in tasks]) as found:
         for task, rows in zip(tasks, found, strict=True):
             done.update(zip(task, rows, strict=True))
@@ -51,8 +57,8 @@ def summaries(jobs: list[Job], templates: Templates, calendar: Calendar | None, 
 class _Summarizer:
     """Summarizes jobs, with the files and chunks that it read for the ones before."""
 
-    def __init__(self, templates: Templates, calendar: Calendar | None, *, with_health: bool) -> None:
-        self._templates, self._calendar, self._with_health = templates, calendar, with_health
+    def __init__(self, templates: Templates, calendar: Calendar | None, nodes: Sequence[str], *, with_health: bool) -> None:
+        self._templates, self._calendar, self._nodes, self._with_health = templates, calendar, nodes, with_health
         self._parts = OpenParts(kept_bytes=KEPT_BYTES)
 
     def rows(self, jobs: list[Job]) -> list[dict[str, Value]]:
@@ -68,12 +74,22 @@ class _Summarizer:
             paths = self._templates.paths(job.system, job.span, self._calendar)
             found: dict[str, Value] = dict(summarize_job(Archive(job.system, job.span, paths, parts=self._parts)))
             if job.jobid:
-                found |= own_traffic(self._templates.jobs(job.system), job.number or job.jobid, job.span, found)
+                found |= self._own(job.system, job.number or job.jobid, job.span, found)
             if self._with_health:
                 found |= _health(job.system, job.span.start, self._templates, self._calendar, self._parts)
         except (TokiodError, OSError) as error:
             return {**head, "reason": str(error)}
         return {**head, **found} if found else {**head, "reason": "no dataset of the system is known to summarize"}
+
+    def _own(self, system: str, number: str, span: Span, of_system: dict[str, Value]) -> dict[str, Value]:
+        """Return what a job did itself, on the file system's servers and on its nodes."""
+        found: dict[str, Value] = {}
+        if system not in self._nodes:
+            found |= own_traffic(self._templates.jobs(system), number, span, of_system)
+        for one in self._nodes if system not in self._nodes else [system]:
+            if on := on_nodes(self._templates.jobs(one), number, span):
+                return found | on
+        return found
 
 
 @contextmanager

@@ -100,7 +100,8 @@ def summary(once: Once) -> str:
     if once.error:
         return f"{once.source}: {once.error}"
     records = "" if once.records is None else f" of {once.records} records"
-    amount = f"{sum(one.rows for one in once.tables)} rows" if once.tables else f"{once.cells} cells{records}"
+    rows = [f"{sum(one.rows for one in once.tables)} rows"] if once.tables else []
+    amount = " and ".join([*([f"{once.cells} cells{records}"] if once.datasets or not rows else []), *rows])
     text = f"{once.source} {Window(once.start, once.end)}: {amount} in {once.seconds:.1f} s; nothing was stored"
     text += f"\n{once.source} is incomplete: {once.trouble}" if once.trouble else ""
     return text + (f"\n{once.source} is up, but has no record for this window; check {once.check}" if once.check else "")

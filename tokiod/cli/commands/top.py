@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from msgspec.structs import replace
 
-from tokiod.analysis.top import METADATA, SUMS, Top, top
+from tokiod.analysis.top import METADATA, NODE_SUMS, SUMS, Top, top
 from tokiod.cli.commands.completion import system_names
 from tokiod.cli.common.base import Failed, clock_option, config_option
 from tokiod.cli.common.examples import examples
@@ -20,6 +20,7 @@ from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
+from tokiod.job_columns import NODES_SUFFIX
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.times import iso
@@ -52,15 +53,16 @@ SACCT_SECONDS = 10.0
         "tokioctl top cscratch --by open --user",
         "tokioctl top cscratch --by metadata --target MDT0002",
         "tokioctl top cscratch --since 1d --limit 5 --json",
+        "tokioctl top cluster.nodes --by memory",
     ),
 )
 @click.argument("system", shell_complete=system_names)
 @click.option(
     "--by",
-    default="bytes",
-    show_default=True,
+    default="",
     metavar="WHAT",
-    help=f"What the list is sorted by: {', '.join(SUMS)}, {METADATA}, or an operation, as Lustre names it, such as open.",
+    help=f"What the list is sorted by: {', '.join(SUMS)}, {METADATA}, or an operation, as Lustre names it, such as open; of compute nodes "
+    f"{', '.join(NODE_SUMS)}, or a figure, such as page_faults.  [default: the first]",
 )
 @click.option("--user", "by_user", is_flag=True, help="List users instead of jobs.")
 @click.option("--target", metavar="TARGET", default="", help="Only what was done on this target: MDT0002, or a pattern such as '*-OST00*'.")
@@ -81,7 +83,7 @@ SACCT_SECONDS = 10.0
 @config_option
 @clock_option
 def top_command(config_path: Path, clock: Clock, system: str, *, as_json: bool, watch: bool | None, **given: Any) -> None:
-    """Show which jobs load a file system now, the largest first.
+    """Show which jobs load a file system, or use compute nodes, now.
 
     Rates are means of the span. share: of what all jobs did. Processes outside of jobs are listed by their command and user. Names come
     from sacct, if this machine has it and [jobs] users is "names". It reads files and does not need the daemon (docs/jobs.md).
@@ -124,7 +126,8 @@ class _Reading:
             return newest
         if not self._sources:
             system = self._days.system
-            raise Failed(f"{system} has no job table: add a [[source]] of kind lustre_jobstats with system = {system!r} (docs/jobs.md)")
+            kind = "nodes" if system.endswith(NODES_SUFFIX) else "lustre_jobstats"
+            raise Failed(f"{system} has no job table: add a [[source]] of kind {kind} with system = {system!r} (docs/jobs.md)")
         name = self._sources[0].name
         raise Failed(f"the job table of {self._days.system} is empty: source {name} has stored no window yet; see tokioctl status {name}")
 

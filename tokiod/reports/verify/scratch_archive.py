@@ -6,7 +6,7 @@ Its files hold the days of an archive, cut to what is collected, so counters cro
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +80,7 @@ class ScratchArchive:
         """
         collected = await self._collected(window)
         self.forms.update((batch.dataset, batch.form) for batch in collected.batches if batch.columns)
-        self._sink.apply(collected)
+        self._sink.apply(replace(collected, tables=()))
         return collected.meta.records
 
     def path(self, day: Day) -> Path | None:

@@ -3,21 +3,18 @@
 import { json } from "./api.js";
 import { amount, at, button, local, make, options, table, zoneName } from "./words.js";
 
-const BY = ["bytes", "read", "write", "metadata"], AGAIN_MS = 1000, ATTEMPTS = 20, NAMED = 3;
+const AGAIN_MS = 1000, ATTEMPTS = 20, NAMED = 3;
 const MARGIN = 600; // seconds of the map before and after a job
 let number = 0;
 
 export async function showJobs(systems, { system, by, of, live, start, end }, go) {
   const mine = ++number;
   options(at("jobsystem"), systems.map((one) => one.name), system);
-  const sorted = by || "bytes";
-  if (![...at("jobby").options].some((one) => one.value === sorted)) options(at("jobby"), [...new Set([...BY, sorted])], sorted);
-  at("jobby").value = sorted;
   at("jobof").value = of || "job";
   const span = live ? { start: `-${live}s` } : { start: Math.floor(start), end: Math.ceil(end) };
   let found;
   try {
-    found = await patiently({ system, by: sorted, of: of || "job", ...span }, () => mine === number);
+    found = await patiently({ system, ...(by ? { by } : {}), of: of || "job", ...span }, () => mine === number);
   } catch (error) {
     if (mine !== number) return;
     at("jobspan").textContent = error.type === "no_job_table" || error.type === "no_data" ? error.message : "";
@@ -42,30 +39,36 @@ async function patiently(parameters, isCurrent) {
 
 function shown(found, go) {
   const { lines, left_off: left, known, by, units, users } = found;
-  if (known.length > BY.length) options(at("jobby"), known.includes(by) ? known : [by, ...known], by);
+  options(at("jobby"), known.includes(by) ? known : [by, ...known], by);
   at("joblines").hidden = users === "no";
   const ofUsers = at("jobof").value === "user" && users !== "no", hasUsers = users !== "no" && !ofUsers;
-  const all = `read ${rate(found.read_bytes)}, written ${rate(found.write_bytes)}, metadata ${operations(found.metadata)}`;
+  const isOfNodes = found.of === "nodes";
+  const last = isOfNodes ? `of local disks; ${by} ${sortedBy(found.total, units)}` : `metadata ${operations(found.metadata)}`;
+  const all = `read ${rate(found.read_bytes)}, written ${rate(found.write_bytes)}, ${last}`;
   at("jobspan").textContent = `${local(found.start)} to ${local(found.end)} ${zoneName()}: ${all}. ` +
     (lines.length ? left ? `${left} more have a rate.` : "" : "No job has done anything by this.");
-  const own = units === "operations/s" && by !== "metadata";
-  const head = [ofUsers ? "user" : "job", ...(hasUsers ? ["user"] : []), ...(ofUsers ? ["jobs"] : ["nodes"]), "read", "written", "metadata", ...(own ? [by] : []), "share", "targets"];
+  const own = isOfNodes ? !["cpu", "memory", "disk", "read", "write"].includes(by) : units === "operations/s" && by !== "metadata";
+  const figures = isOfNodes ? ["cores", "memory", "read", "written"] : ["read", "written", "metadata"];
+  const head = [ofUsers ? "user" : "job", ...(hasUsers ? ["user"] : []), ...(ofUsers ? ["jobs"] : ["nodes"]), ...figures, ...(own ? [by] : []), "share", isOfNodes ? "busiest" : "targets"];
   table(at("jobtable"), lines.length ? head : [], lines.map((one) => {
     const name = ofUsers ? one.user || "unknown" : nameOf(one);
     const link = button(name, () => go({ view: "map", ...around(one, found) }), { ariaLabel: `${name}: show ${local(one.since)} to ${local(one.until)} on the map` });
     return [
-      link, ...(hasUsers ? [one.user || "-"] : []), ofUsers ? one.jobs : one.nodes || "-", rate(one.read_bytes), rate(one.write_bytes), operations(one.metadata),
-      ...(own ? [operations(one.rate)] : []), shareOf(one), targets(one),
+      link, ...(hasUsers ? [one.user || "-"] : []), ofUsers ? one.jobs : one.nodes || "-",
+      ...(isOfNodes ? [(one.rates.cpu_usecs / 1e6 || 0).toFixed(2), amount(one.rates.mem_bytes || 0, "bytes")] : []), rate(one.read_bytes), rate(one.write_bytes),
+      ...(isOfNodes ? [] : [operations(one.metadata)]), ...(own ? [sortedBy(one.rate, units)] : []), shareOf(one), targets(one, isOfNodes),
     ];
   }));
 }
 
 const rate = (value) => amount(value, "bytes/sec"), operations = (value) => amount(value, "/s");
+const SHOWN = { "bytes/s": "bytes/sec", "operations/s": "/s" };
+const sortedBy = (value, units) => (units === "cores" ? `${value.toFixed(2)} cores` : amount(value, SHOWN[units] ?? units));
 const nameOf = ({ job, command, id }) => job || (command ? `${command} (no job)` : id ? `#${id}` : "(no job)");
 
-function targets({ busiest, targets: count }) {
+function targets({ busiest, targets: count }, areNodes) {
   const chosen = busiest.slice(0, NAMED).filter(({ share }) => share >= 0.01);
-  const named = chosen.map(({ target, share }) => `${target.slice(target.lastIndexOf("-") + 1)} ${Math.round(100 * share)} %`);
+  const named = chosen.map(({ target, share }) => `${areNodes ? target : target.slice(target.lastIndexOf("-") + 1)} ${Math.round(100 * share)} %`);
   return [...named, ...(count > named.length ? [`${count - named.length} more`] : [])].join(", ");
 }
 

@@ -1,0 +1,74 @@
+"""What agents say of jobs becomes rows of the job table, whatever they claim."""
+
+import numpy as np
+
+from collectors.nodes.hub_protocol import JOB_FIELDS
+from collectors.nodes.to_rows import JOB_METRICS, job_rows, key_of
+from tokiod.agent.sensors.jobs import Jobs
+from tokiod.job_columns import OF_NODES, column_of, figure_of, is_state
+from tokiod.window import Window
+from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, job_key
+
+START = 1_800_000_000 // 60 * 60
+WINDOW, BILLION = Window(START, START + 60), 10**9
+
+
+def states(*found):
+    """f8[fields + metrics, n] of (node, job, begin, time, ended, {metric: value})."""
+    made = np.full((JOB_FIELDS + len(JOB_METRICS), len(found)), np.nan)
+    for column, (*fields, values) in enumerate(found):
+        made[:JOB_FIELDS, column] = fields
+        for name, value in values.items():
+            made[JOB_FIELDS + JOB_METRICS.index(name), column] = value
+    return made
+
+
+def as_lists(rows):
+    return {name: values.tolist() for name, values in zip(rows.columns, rows.values, strict=True)}
+
+
+def test_each_metric_of_a_jobs_cgroup_has_a_column_and_a_gauge_is_a_state():
+    assert set(OF_NODES) == {metric.name for metric in Jobs.metrics}
+    assert {metric.name: metric.kind == "gauge" for metric in Jobs.metrics} == {name: is_state(of) for name, of in OF_NODES.items()}
+    assert [column_of(figure_of(column)) for column in OF_NODES.values()] == list(OF_NODES.values())
+    # In microseconds, bytes, or a number.
+    units = {"s": "_usecs", "B": "_bytes"}
+    assert {metric.name: figure_of(OF_NODES[metric.name]).endswith(units.get(metric.unit, "")) for metric in Jobs.metrics} == dict.fromkeys(
+        OF_NODES, True
+    )
+
+
+def test_a_row_has_the_job_the_node_its_times_and_what_was_counted():
+    cells = {"job_cpu": 1.5, "job_mem": 9e9, "job_page_faults": 7}
+    found = job_rows(
+        states((1, 0, START - 100.25, START + 3.5, 1, cells), (0, 1, np.nan, START + 59, 0, {"job_cpu": 0.000001})),
+        ("slurm:4711", "flux:f2x"), ("nid1", "nid2"), WINDOW,
+    )  # fmt: skip
+    assert found.columns == (*JOB_COLUMNS, "cpu.sum", "mem_bytes.max", "page_faults.samples")
+    assert as_lists(found) == {
+        "time": [START + 3, START + 59],
+        "target": [b"nid2", b"nid1"],
+        "job": [job_key("4711", None, None, None, "slurm:4711"), job_key("f2x", None, None, None, "flux:f2x")],
+        "begin": [int((START - 100.25) * BILLION), -1],
+        "last": [(START + 3) * BILLION, (START + 59) * BILLION],
+        "ended": [ENDED_REMOVED, 0],
+        "cpu.sum": [1_500_000, 1],
+        "mem_bytes.max": [9_000_000_000, 0],
+        "page_faults.samples": [7, 0],
+    }
+
+
+def test_what_no_clock_and_no_kernel_says_stays_within_the_table():
+    found = as_lists(job_rows(states((0, 0, 1e300, -1e300, 1, {"job_cpu": 1e300, "job_mem": -5})), ("a",), ("n",), WINDOW))
+    assert (found["time"], found["begin"]) == ([START], [START * BILLION])
+    assert (found["cpu.sum"], found["mem_bytes.max"]) == ([2**62], [0])
+
+
+def test_a_window_without_a_job_has_all_columns():
+    found = job_rows(states(), (), ("n",), WINDOW)
+    assert (len(found), found.columns) == (0, (*JOB_COLUMNS, *OF_NODES.values()))
+
+
+def test_names_are_printable_ascii():
+    assert key_of("slurm:é\u2028") == job_key("\\xe9\\u2028", None, None, None, "slurm:\\xe9\\u2028")
+    assert key_of("lonely") == job_key("lonely", None, None, None, "lonely")

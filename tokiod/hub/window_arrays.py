@@ -1,0 +1,67 @@
+"""What all nodes sent of a window, as the arrays of collectors.nodes.hub_protocol."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.nodes.hub_protocol import JOB_FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tokiod.hub.messages import JobRow, Row
+    from tokiod.hub.nodes import Node
+
+    Rows = Mapping[int, Mapping[str, tuple[Node, Row]]]
+    """By the start of a row, and the name of a node."""
+
+
+def values_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> bytes:
+    """Return the values of all nodes, f8[metric, row, node]."""
+    places = {name: place for place, name in enumerate(names)}
+    values = np.full((len(metrics), len(rows), len(names)), np.nan)
+    for index, of_row in enumerate(rows.values()):
+        given = ((node.metrics, places[name], row.values or []) for name, (node, row) in of_row.items())
+        for declared, columns, cells in _by_metrics(given):
+            for row, name in enumerate(metrics):
+                if name in declared:
+                    values[row, index, columns] = cells[:, declared.index(name)]
+    return values.astype("<f8").tobytes()
+
+
+def jobs_of(rows: Rows, metrics: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], bytes]:
+    """Return the names of all jobs, and their states, f8[JOB_FIELDS + metric, n]."""
+    places = {name: place for place, name in enumerate(names)}
+    found = [(node, name, job) for of_row in rows.values() for name, (node, row) in of_row.items() for job in row.jobs]
+    known = {job: place for place, job in enumerate(sorted({job.job for _, _, job in found}))}
+    values = np.full((JOB_FIELDS + len(metrics), len(found)), np.nan)
+    if found:
+        values[:JOB_FIELDS] = np.array([_fields(places[name], known[job.job], job) for _, name, job in found], np.float64).T
+    given = ((node.job_metrics, at, job.values) for at, (node, _, job) in enumerate(found))
+    for declared, columns, cells in _by_metrics(given):
+        for row, name in enumerate(metrics):
+            if name in declared:
+                values[JOB_FIELDS + row, columns] = cells[:, declared.index(name)]
+    return tuple(known), values.astype("<f8").tobytes()
+
+
+def _fields(node: int, name: int, job: JobRow) -> tuple[float | None, ...]:
+    return node, name, job.begin, job.time, job.has_ended
+
+
+def _by_metrics(
+    given: Iterable[tuple[tuple[str, ...], int, Sequence[float | None]]],
+) -> list[tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.float64]]]:
+    """Return, for each list of declared metrics, the columns and f8[column, metric]: one conversion, in which None becomes NaN."""
+    groups: defaultdict[tuple[str, ...], list[tuple[int, Sequence[float | None]]]] = defaultdict(list)
+    for declared, column, values in given:
+        groups[declared].append((column, values))
+    return [
+        (declared, np.array([column for column, _ in group]), np.array([of for _, of in group], np.float64).reshape(len(group), -1))
+        for declared, group in groups.items()
+    ]
