@@ -204,7 +204,7 @@ class _Ranking:
             command=command,
             id=identity,
             jobs=int(groups.jobs[i]),
-            nodes=int((groups.targets if self._of_nodes else groups.nodes)[i]),
+            nodes=int(groups.nodes[i]),
             targets=targets,
             rate=rate,
             share=rate / self.total,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tokiod.job_columns import is_of_nodes
 from tokiod.jobs.identity import USER_DIGITS, without_users
 from tokiod.window_data import job_parts
 
@@ -43,7 +44,8 @@ class Groups:
     """What n groups of series did, sorted by their names.
 
     names: of each job, user, command and id, "" for what does not distinguish it; nodes, targets: i8[n], how many, 0 nodes where
-    job ids name none; jobs: i8[n], how many job names; since, until, counts: as in Series; place: i8[series], the group of each.
+    job ids name none; compute nodes are both; jobs: i8[n], how many job names; since, until, counts: as in Series; place: i8[series], the
+    group of each.
     """
 
     names: Sequence[tuple[str, str, str, str]]
@@ -68,10 +70,11 @@ def grouped(series: Series, by: Literal["job", "user"], users: Users) -> Groups:
     since, until = np.full(n, np.iinfo(np.int64).max), np.zeros(n, np.int64)
     np.minimum.at(since, place, series.since)
     np.maximum.at(until, place, series.until)
+    targets = np.bincount(np.unique(place * width + series.target) // width, minlength=n)
     return Groups(
         names,
-        _distinct(of_key, [one["node"] for one in parts], n),
-        np.bincount(np.unique(place * width + series.target) // width, minlength=n),
+        targets if is_of_nodes(series.counts) else _distinct(of_key, [one["node"] for one in parts], n),
+        targets,
         _distinct(of_key, [one["job"] for one in parts], n),
         since,
         until,
