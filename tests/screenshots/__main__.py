@@ -136,7 +136,6 @@ def _with_troubles(camera: Camera, scene: Scene) -> None:
         camera.take("trouble-daemon-down")
     time.sleep(3)
     camera.take("trouble-web-down")
-    scene.feed.close()
     (day,) = (scene.config.archive.root / "2018-01-29").glob("cscratch.hdf5")
     with day.open("r+b") as file:
         file.write(bytes(4096))
