@@ -346,3 +346,58 @@ def test_an_agent_that_sends_no_jobs_is_understood(site):
     site.hub.receive(b"nid1", site.keys["compute"], "10.0.0.1", json.dumps(message).encode())
     answer, values = site.answer()
     assert (answer.records, answer.jobs, values[:, 0, 0].tolist(), site.jobs.shape) == (1, (), [1.0] * len(NAMES), (JOB_FIELDS + 2, 0))
+
+
+def test_a_node_that_slept_has_no_row_of_that_time_and_its_later_rows(site):
+    """As docs/nodes.md says; what counters and jobs are around a sleep is in tests/agent/test_rows.py."""
+    site.hello("nid1", since=START - 120)
+    site.ask(START - 120, START + 60)
+    for start, values in ((START - 120, "known"), (START - 60, None), (START, "known")):
+        site.row("nid1", start, values=values)
+    answer, values = site.answer()
+    assert (answer.records, answer.dropped) == (2, {NO_ROW: 1})
+    assert np.isnan(values[:, :, 0]).all(axis=0).tolist() == [False, True, False]
+
+
+def test_a_node_that_is_renamed_is_a_new_column_and_the_old_one_is_forgotten_after_a_day(site):
+    site.hello("nid1")
+    site.hello("nid7", b"nid7", session="s2")
+    site.ask()
+    site.row("nid7", session="s2", jobs=job_rows("nid7", START))
+    site.wait(30)
+    answer, values = site.answer()
+    assert (answer.nodes, answer.dropped) == (("nid1", "nid7"), {MISSING: 1})
+    assert np.isnan(values[:, 0, 0]).all()
+    site.wait(300)
+    assert {name: node.state for name, node in site.states().items()} == {"nid1": "silent", "nid7": "silent"}
+    site.wait(86_400)
+    site.hello("nid7", b"nid7", session="s2", since=START + 86_400)
+    site.ask(START + 86_400, START + 86_460)
+    site.row("nid7", START + 86_400, session="s2")
+    assert site.answer()[0].nodes == ("nid7",)
+
+
+def test_a_node_that_is_reimaged_counts_in_its_new_session_and_rows_of_the_old_one_are_counted_as_lost(site):
+    site.hello("nid1", b"old", session="before")
+    site.hello("nid1", b"new", session="after", since=START)
+    site.ask(START - 60, START + 60)
+    site.row("nid1", START - 60, b"new", session="after", values=None)
+    site.row("nid1", START, b"new", session="after")
+    site.row("nid1", START - 60, b"old", session="before")  # not asked, and of nobody any more
+    answer, values = site.answer()
+    assert (answer.records, answer.dropped) == (1, {NO_ROW: 1})
+    assert np.isnan(values[:, :, 0]).all(axis=0).tolist() == [True, False]
+    assert (site.states()["nid1"].others, site.hub.refused["no hello"]) == (1, 1)
+
+
+@pytest.mark.parametrize("clock", [3600.0, -3600.0])
+def test_jobs_of_a_node_whose_clock_is_an_hour_off_are_refused_with_its_row_until_it_is_set(site, clock):
+    site.hello("nid1")
+    site.ask()
+    site.row("nid1", clock=clock, jobs=job_rows("nid1", START))
+    answer, _ = site.answer()
+    assert (answer.dropped, answer.jobs, site.jobs.shape[1]) == ({"clock": 1}, (), 0)
+    site.ask()
+    site.row("nid1", jobs=job_rows("nid1", START))
+    answer, _ = site.answer()
+    assert (answer.records, site.jobs.shape[1]) == (1, 2)

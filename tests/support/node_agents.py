@@ -84,27 +84,34 @@ def main():
     context.max_sockets = 65_536
     keys = read_keys(given.hub_key, given.key)
     links = [link(context, given.endpoint, keys, name, clock, began=given.began) for name in given.names.split(",")]
-    run(links, given.rates)
+    run(links, clock, given.rates)
 
 
-def run(links, rates=None):
-    """Turn the links as their descriptors become readable, and all of them ten times a second of the machine."""
+def run(links, clock, rates=None):
+    """Turn the links as their descriptors become readable or something is due, and all of them once a second of the machine."""
     poller, watched, turned, counted = select.epoll(), {}, 0.0, (time.time(), 0, 0)
+    of_links = [((), ())] * len(links)
     while os.getppid() != 1:
-        ready = {watched[fd] for fd, _ in poller.poll(0.02) if fd in watched}
-        now = time.monotonic()
-        if now - turned > 0.1:
+        ready = {watched[fd] for fd, _ in poller.poll(0.05) if fd in watched}
+        now, simulated = time.monotonic(), clock.monotonic()
+        ready |= {index for index, one in enumerate(links) if one.next_due() <= simulated}
+        if now - turned > 1:
             ready, turned = set(range(len(links))), now
         for index in ready:
-            before = links[index].filenos()
-            links[index].turn()
-            if (after := links[index].filenos()) != before:
-                for fd in before:
-                    if watched.pop(fd, None) is not None:
-                        _unregister(poller, fd)
-                for fd in after:
-                    watched[fd] = index
-                    poller.register(fd, select.EPOLLIN | select.EPOLLET)
+            one = links[index]
+            one.turn()
+            # A descriptor is asked for only where there may be another one: that costs more than all else.
+            if of_links[index][0] == (state := (one.dials, one.state)):
+                continue
+            for fd in of_links[index][1]:
+                if watched.get(fd) == index:
+                    del watched[fd]
+                    _unregister(poller, fd)
+            of_links[index] = state, one.filenos()
+            for fd in of_links[index][1]:
+                watched[fd] = index
+                _unregister(poller, fd)
+                poller.register(fd, select.EPOLLIN | select.EPOLLET)
         if rates is not None and time.time() - counted[0] >= 1:
             dials, answers = sum(one.dials for one in links), sum(one.answered for one in links)
             with rates.open("a") as file:

@@ -204,6 +204,7 @@ class Hub:
     def _finish(self, query: Query) -> None:
         """Answer a request with what has come."""
         request = query.request
+        self.nodes.forget(self._clock.monotonic())
         query.dropped[MISSING] += len(query.waiting)
         known = sorted(self.nodes.by_name)
         absent = [name for name in known if all(name not in rows for rows in query.rows.values())]

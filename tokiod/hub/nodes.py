@@ -81,7 +81,7 @@ class Nodes:
         """Note a hello; return the node, or why it is refused."""
         known = self.by_name.get(hello.node)
         if known is None and len(self.by_name) >= self.max_nodes:
-            self._forget(now)
+            self.forget(now)
             if len(self.by_name) >= self.max_nodes:
                 return NAMES
         if known is not None and known.session != hello.session:
@@ -106,6 +106,11 @@ class Nodes:
         """Note that all connections have ended."""
         self._by_route.clear()
 
+    def forget(self, now: float) -> None:
+        """Forget the names that were silent for FORGET_SECONDS."""
+        for name in [name for name, node in self.by_name.items() if now - node.heard > FORGET_SECONDS]:
+            self._by_route.pop(self.by_name.pop(name).route, None)
+
     def _supersede(self, known: Node, hello: Hello, address: str, now: float) -> None:
         if hello.session in known.superseded:
             known.superseded.remove(hello.session)
@@ -128,7 +133,3 @@ class Nodes:
         if known is not None:
             node.superseded, node.dropped, node.row, node.clock = known.superseded, known.dropped, known.row, known.clock
         return node
-
-    def _forget(self, now: float) -> None:
-        for name in [name for name, node in self.by_name.items() if now - node.heard > FORGET_SECONDS]:
-            self._by_route.pop(self.by_name.pop(name).route, None)

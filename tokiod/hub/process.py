@@ -33,6 +33,8 @@ log = structlog.get_logger()
 
 MAX_DESCRIPTORS = 32_768
 """One for each agent, and for each client that has not identified itself, for up to five seconds."""
+MAX_NEW_CONNECTIONS = 4096
+"""Agents that may dial within a moment, after a start of the hub; the kernel's net.core.somaxconn is a limit, too."""
 MAX_RESIDENT_BYTES = 1 << 30
 """Of this process, at which all connections end. 10,000 agents take some 300 MB."""
 MAX_DATA_BYTES = 2 << 30
@@ -56,6 +58,7 @@ class HubProcess:
         self._memory = ResidentMemory()
         catalogue.start_counting(config, "hub")
         options: dict[int, int] = {
+            zmq.BACKLOG: MAX_NEW_CONNECTIONS,
             zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.SNDHWM: MAX_WAITING_ASKS, zmq.RCVHWM: MAX_WAITING_ROWS,
         }  # fmt: skip
         self._agents = ServerSocket("hub", zmq.ROUTER, str(config.hub.endpoint), keys, options)
