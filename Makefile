@@ -6,6 +6,7 @@ KILLS  ?= 300
 FAULTS ?= kills
 MINUTES ?= 30
 DAYS   ?= 10
+ROUNDS ?= 10
 SEED   ?=
 
 # Packages of which the tests must run 95 % of all lines and branches.
@@ -33,7 +34,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 PAGE   ?=
 
-.PHONY: help demo agent nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills soak fuzz
+.PHONY: help demo agent nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills hosts soak fuzz
 .PHONY: read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -60,6 +61,8 @@ help:
 	@echo "make tools     the examples of docs/tools.md: pandas, xarray, pytokio, h5dump, R and Octave read a live and a sealed file"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make kafka-kills  KILLS=300 [SEED=n]: SIGKILL of a sink, its Kafka and the writer in turn; what consumers fold is every cell of the files"
+	@echo "make hosts     ROUNDS=10 [SEED=n]: four hosts in network namespaces (as root): partitions, clocks an hour off, a rolling upgrade,"
+	@echo "               revoked and misused keys; every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
 	@echo "make fuzz      INPUTS=1000000 [SEED=n]: damaged files of every kind; no crash, no hang, no cell that was never there"
 	@echo "make agent-jobs  JOBS=1000: short jobs in this kernel's cgroup v2 (as root); CPU seconds by the agent equal getrusage within 10 ms"
@@ -188,6 +191,9 @@ torture: install
 
 kafka-kills: install servers
 	@PYTHONPATH=tests/support $(BIN)/python -m tests.system.kafka_kills --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+hosts: install
+	@PYTHONPATH=.:tests/support $(BIN)/python -m tests.system.many_hosts --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 soak: install
 	@$(BIN)/python tests/system/soak.py --minutes $(MINUTES) --days $(DAYS) $(if $(SEED),--seed $(SEED))

@@ -144,7 +144,7 @@ def test_a_client_that_announces_a_frame_of_more_than_2_mib_is_disconnected_befo
         dealer = raw(zmq.DEALER, endpoint)
         dealer.send(protocol.encode(Hello("large", 1)))
         wait_for(receiver, lambda: dealer.poll(0))
-        assert protocol.decode_from_writer(dealer.recv()) == Welcome("this-run")
+        assert protocol.decode_from_writer(dealer.recv()) == Welcome("this-run", version=protocol.VERSION)
         events = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         try:
             dealer.send_multipart([b"x" * 100, b"y" * ((2 << 20) + 1)])

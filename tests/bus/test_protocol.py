@@ -31,7 +31,7 @@ def test_a_hello_is_decoded(sender, connection):
 
 def test_a_hello_of_another_version_is_malformed():
     with pytest.raises(Malformed) as caught:
-        protocol.decode_hello(protocol.encode(Hello("me", 1, version=2)))
+        protocol.decode_hello(protocol.encode(Hello("me", 1, version=9)))
     assert caught.value.reason == "version"
 
 

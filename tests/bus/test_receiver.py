@@ -8,7 +8,7 @@ import zmq
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
+from tokiod.bus.protocol import VERSION, Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import MAX_MESSAGES_PER_POLL, SILENCE_SECONDS, Receiver
 from tokiod.errors import Refusal, TokiodError
 
@@ -33,7 +33,7 @@ def collector(raw, endpoint, receiver):
     def make(sender="me", connection=1):
         dealer = raw(zmq.DEALER, endpoint)
         dealer.send(protocol.encode(Hello(sender, connection)))
-        assert poll_until(receiver, dealer) == ([], [Welcome(EPOCH)])
+        assert poll_until(receiver, dealer) == ([], [Welcome(EPOCH, version=VERSION)])
         return dealer
 
     return make
@@ -182,7 +182,7 @@ def test_a_silent_collector_is_forgotten_and_welcomed_again(receiver, collector,
     receiver.poll(0)
     assert (receiver.peers, receiver.incomplete_bytes) == (0, 0)
     dealer.send(protocol.encode(Hello("me", 1)))
-    assert poll_until(receiver, dealer) == ([], [Welcome(EPOCH)])
+    assert poll_until(receiver, dealer) == ([], [Welcome(EPOCH, version=VERSION)])
 
 
 def test_a_piece_is_a_sign_of_life(receiver, collector, window, now):

@@ -98,11 +98,12 @@ def test_no_window_is_sent_before_the_welcome(endpoint, window):
     asyncio.run(main())
 
 
-def test_hello_is_repeated(endpoint):
+def test_hello_is_repeated_in_both_versions_of_the_wire(endpoint):
     async def main():
         async with conversation(endpoint, silence=0.05) as (_, writer):
             hellos = [(await writer.hello())[1] for _ in range(3)]
-            assert hellos == [hellos[0]] * 3
+            assert {(one.sender, one.connection) for one in hellos} == {(hellos[0].sender, 1)}
+            assert [one.version for one in hellos] == [protocol.VERSION, protocol.VERSION - 1, protocol.VERSION]
 
     asyncio.run(main())
 

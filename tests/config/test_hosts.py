@@ -127,10 +127,6 @@ def test_an_unknown_host_gets_a_sentence(load, text, option, sentence):
             WRITER + ZONE.replace("b-lmt", "compute"),
             ":37: host zone-b: sources: source compute asks the hub, so it runs on the writer's host: remove it here",
         ),
-        (
-            WRITER + ZONE.replace("b-lmt", "b-jobs"),
-            ":37: host zone-b: sources: source b-jobs fills a table, so it runs on the writer's host: remove it here",
-        ),
         (WRITER + ZONE.replace("zone-b", "zone b"), ":36: host #2: name: expected letters, digits, '_', '.' and '-'"),
         (WRITER.replace("10.0.0.1", "0.0.0.0"), ":34: host admin1: endpoint: the other hosts connect to this address"),
         (WRITER.replace("10.0.0.1", "admin1"), ":34: host admin1: endpoint: expected an IP address of this machine"),

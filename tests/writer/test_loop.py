@@ -23,7 +23,7 @@ from tokiod.batch import Batch
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
 from tokiod.bus.header import Piece
-from tokiod.bus.protocol import Ack, Beat, Hello, Reject, Welcome
+from tokiod.bus.protocol import VERSION, Ack, Beat, Hello, Reject, Welcome
 from tokiod.bus.receiver import Receiver
 from tokiod.config.load import ArchiveConfig, Config
 from tokiod.errors import Refusal
@@ -92,7 +92,7 @@ class Site:
         while not (self.dealer.poll(0) and self.feed.subscriptions):
             self.writer.turn(10)
             self.feed.poll()
-        assert self.answers(1) == [Welcome(EPOCH)]
+        assert self.answers(1) == [Welcome(EPOCH, version=VERSION)]
 
     def send(self, collected, attempt=1):
         for frames in pieces(collected, attempt):

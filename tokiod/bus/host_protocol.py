@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from tokiod.bus.protocol import TABLES, VERSION, VERSIONS
 from tokiod.errors import Malformed
 from tokiod.window_result import Outcome  # noqa: TC001 - msgspec reads annotations
 
 if TYPE_CHECKING:
     from tokiod.bus.header import Frame
 
-VERSION = 1
-VERSIONS = (1,)
-"""Of the wire, this one and the one before: a number that grows when a reader of the older one would misunderstand."""
+__all__ = ["TABLES", "VERSION", "VERSIONS"]
 
 Short = Annotated[str, msgspec.Meta(max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=4000)]
@@ -89,7 +88,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """A Hello is refused. versions: of the wire that the daemon speaks."""
 
     reason: str
-    versions: tuple[int, ...] = VERSIONS
+    versions: tuple[int, ...]
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):

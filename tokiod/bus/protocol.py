@@ -21,11 +21,19 @@ from tokiod.errors import Malformed, Refusal
 if TYPE_CHECKING:
     from tokiod.bus.header import Frame, Piece
 
-VERSION = 1
+TABLES = 2
+"""The version of the wire from which on windows hold rows of tables."""
+VERSION = TABLES
+VERSIONS = (1, VERSION)
+"""This version of the wire and the one before, which processes of two versions of tokiod speak during an upgrade. It grows when a process
+of the version before would misunderstand a message; fields that a process does not know are ignored."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """A collector process on a new connection. connection: counts up, so that the newest one is known however late another is read."""
+    """A collector process on a new connection. connection: counts up, so that the newest one is known however late another is read.
+
+    version: of the wire. A writer that does not speak it is silent, so a collector offers its versions in turn.
+    """
 
     sender: str
     connection: int
@@ -35,11 +43,12 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     """The answer to the first Hello of a connection; a second Welcome means that the writer had forgotten the connection.
 
-    reloads: as in Beat.
+    reloads: as in Beat; version: of the wire, as the Hello offered it.
     """
 
     epoch: str
     reloads: int = 0
+    version: int = 1
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):
@@ -98,8 +107,8 @@ def decode_hello(frame: Frame) -> Hello:
         hello = _hello(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("control", str(error)) from None
-    if hello.version != VERSION:
-        raise Malformed("version", f"a collector with version {hello.version}, expected {VERSION}")
+    if hello.version not in VERSIONS:
+        raise Malformed("version", f"a collector with version {hello.version}, expected {' or '.join(map(str, VERSIONS))}")
     return hello
 
 

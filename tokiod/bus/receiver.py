@@ -181,7 +181,8 @@ class Receiver:
             raise Malformed("hello", "a Hello of a connection that was replaced")
         for known, _ in others:
             self._forget(known)
-        answer = (protocol.Beat if peer in self._peers else protocol.Welcome)(self.epoch, self._reloads)
+        is_known = peer in self._peers
+        answer = protocol.Beat(self.epoch, self._reloads) if is_known else protocol.Welcome(self.epoch, self._reloads, hello.version)
         self._peers[peer] = _Peer(hello.sender, hello.connection, self._monotonic())
         self._send(peer, answer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
@@ -105,6 +105,7 @@ class Sender:
         self._windows = InFlightWindows(max_windows, max_bytes)
         self._welcomed = asyncio.Event()
         self._epoch: str | None = None
+        self._wire = protocol.VERSION
         self._read_ledger: tuple[str, int] | None = None
         self._was_silent = False
         self._answered = self._postponed = self._refused = 0
@@ -178,9 +179,10 @@ class Sender:
                 self._welcomed.clear()
 
     async def _send_hellos(self, writer: Connection, number: int) -> None:
-        hello = protocol.encode(protocol.Hello(self._name, number))
-        while True:
-            await writer.send([hello])
+        # A writer of the version before is silent at a Hello of this one.
+        for version in cycle(reversed(protocol.VERSIONS)):
+            offered = self._wire if self._welcomed.is_set() else version
+            await writer.send([protocol.encode(protocol.Hello(self._name, number, offered))])
             before = min(self._silence, max(1.0, self._silence / HELLOS_PER_SILENCE))
             await asyncio.sleep(self._silence if self._welcomed.is_set() else before)
 
@@ -188,6 +190,11 @@ class Sender:
         await self._welcomed.wait()
         while True:
             attempt, collected = await self._windows.next()
+            if collected.tables and self._wire < protocol.TABLES:
+                self._windows.resolve(
+                    attempt, Refusal(f"the writer speaks version {self._wire} of the wire, without tables: upgrade it", "retry")
+                )
+                continue
             for frames in pieces(collected, attempt):
                 await writer.send(frames)
                 if not self._windows.is_current(attempt):
@@ -245,9 +252,9 @@ class Sender:
             self._silence_limit = self._silence
         elif self._was_silent:
             self._silence_limit = min(2 * self._silence_limit, max(MAX_SILENCE_SECONDS, self._silence))
-        self._epoch = epoch
+        self._epoch, self._wire = epoch, message.version
         self._was_silent = False
-        log.info("bus.connected", epoch=epoch, in_flight=len(self._windows))
+        log.info("bus.connected", epoch=epoch, in_flight=len(self._windows), wire=message.version)
         self._reload_after(message)
         self._last_progress = asyncio.get_running_loop().time()
         resent = self._windows.resent

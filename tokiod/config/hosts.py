@@ -156,9 +156,7 @@ def _stays(source: SourceConfig) -> str:
     """Return why a source can't be collected on another host, empty if it can."""
     if not source.polled:
         return "watches a folder"
-    if source.needs_hub:
-        return "asks the hub"
-    return "fills a table" if source.tables else ""
+    return "asks the hub" if source.needs_hub else ""
 
 
 def _names(hosts: Mapping[Key, HostConfig]) -> Iterator[Fault]:

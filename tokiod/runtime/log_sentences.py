@@ -21,7 +21,7 @@ SENTENCES = {
     "backfill.waiting": "backfill {job} waits with {window}: {error}",
     "bus.accepted": "a client of the bus at {address} was accepted",
     "bus.access_denied": "the writer can't be reached: {reason}",
-    "bus.connected": "connected to the writer, {in_flight} windows in flight",
+    "bus.connected": "connected to the writer, version {wire} of the wire, {in_flight} windows in flight",
     "bus.lost": "the connection to the writer was lost: {reason}; {in_flight} windows in flight",
     "bus.refused": "a client of the bus at {address} was refused: {reason}",
     "child.died": "{child} ended with code {code}; it is started again in {restart_in} s",

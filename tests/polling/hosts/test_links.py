@@ -372,3 +372,52 @@ async def test_the_states_of_the_hosts_are_in_a_file_while_the_daemon_runs(many)
         assert (c.name, c.trouble, c.contact) == ("zone-c", "new", None)
         assert [one.trouble for one in read(config, time.time() + 60)] == ["", "unknown", "unknown"]
     assert [one.reason for one in read(config, time.time())][1:] == 2 * ["the collectors' process of the writer's host does not run"]
+
+
+# ---- versions of the wire
+
+
+@in_loop
+async def test_a_host_goes_on_with_the_version_before_where_the_daemon_knows_no_other(many, monkeypatch):
+    async with many.running() as links:
+        monkeypatch.setattr(protocol, "VERSIONS", (protocol.VERSION - 1,))
+        process = many.host("zone-b")
+        running = asyncio.create_task(process.run())
+        await until(lambda: links.hosts["zone-b"].route)
+        assert links.hosts["zone-b"].state().wire == protocol.VERSION - 1
+        assert links.hosts["zone-b"].refused == {"version": 1}
+        section, remote = collector(links, many.load(), "b-one")
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+        # The next connection begins with this version again.
+        monkeypatch.setattr(protocol, "VERSIONS", (protocol.VERSION - 1, protocol.VERSION))
+        links.hosts["zone-b"].lose("a test")
+        process._renewed.set()
+        await until(lambda: links.hosts["zone-b"].state().wire == protocol.VERSION)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@in_loop
+async def test_a_source_of_tables_waits_for_a_host_that_knows_tables(many):
+    async with many.running() as links:
+        config = many.load()
+        section, _ = collector(links, config, "b-one")
+        remote = remote_collector(links.hosts["zone-b"], Tabled(section), Tabled(section), None)
+        with dealer(many, "zone-b") as socket:
+            await socket.send(hello("zone-b", version=1))
+            await until(lambda: links.hosts["zone-b"].route)
+            with pytest.raises(Transient, match="host zone-b speaks version 1 of the wire, without tables: upgrade its tokiod"):
+                await remote.collect(Window(NOON, NOON + 60))
+
+
+class Tabled:
+    """A source that fills a table, and the collector of it."""
+
+    tables = frozenset({"jobs/operations"})
+    step, replayable, needs_sample_at_end = 60, False, False
+
+    def __init__(self, section):
+        self.name = section.name
+
+    def seconds_for(self, _window):
+        return 5.0

@@ -138,6 +138,8 @@ class HostProcess:
                 await self._part(link)
                 raise
             finally:
+                # The next daemon may be of another version.
+                self._version = protocol.VERSION if self._is_welcome else self._version
                 self._is_welcome = False
                 await self._lanes.cancel()
 

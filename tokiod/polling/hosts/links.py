@@ -151,7 +151,7 @@ class HostLinks:
         except HostRefused as error:
             self._refuse(host, error.reason, str(error), address)
             if len(frames) == 2 and host.route != route:  # noqa: PLR2004 - a Hello
-                self._send(route, protocol.Refused(str(error)))
+                self._send(route, protocol.Refused(str(error), protocol.VERSIONS))
         except Malformed as error:
             self._refuse(host, MALFORMED, str(error), address)
 

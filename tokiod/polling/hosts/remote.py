@@ -46,6 +46,8 @@ class RemoteCollector:
             seconds=seconds,
             datasets=self._datasets,
         )
+        if self._config.tables:
+            self._host.check_tables()
         collected = cast("Collected", await self._host.ask(make))
         meta = collected.meta
         if (meta.system, meta.kind) != (self._config.system, self._config.kind):

@@ -194,6 +194,11 @@ class RemoteHost:
 
     # ---- what it is asked
 
+    def check_tables(self) -> None:
+        """Raise Transient while its version of the wire has no tables."""
+        if self._wire is not None and self._wire < protocol.TABLES:
+            raise Transient(f"host {self.config.name} speaks version {self._wire} of the wire, without tables: upgrade its tokiod")
+
     async def ask(self, make: Callable[[int], protocol.Collect | protocol.Count]) -> Collected | int | None:
         """Ask for a window or a count, and return it. make: makes the message from its number.
 
