@@ -11,6 +11,7 @@ from sinks.tts.quarantine import Quarantine
 from sinks.tts.reopened_days import ReopenedFiles
 from sinks.tts.rewrite_worker import InlineExecutor, ThreadExecutor
 from sinks.tts.rewrites import RewriteQueue
+from sinks.tts.seal_process import write_sealed_apart
 from sinks.tts.sealed_days import SealedDays
 from tokiod.errors import Refusal
 from tokiod.sink import FileChange
@@ -19,7 +20,7 @@ from tokiod.tts.live.create import no_pause
 from tokiod.tts.live.files import REAL, Files, exists
 from tokiod.tts.live.live_file import FileLost, LiveFile, NotLive, OutdatedFile, SyncFailed
 from tokiod.tts.live.rewrite import ConvertFile, CreateFile, CreateNextDay, GrowFile, SealFile, UnsealFile
-from tokiod.tts.sealed.seal import is_sealed
+from tokiod.tts.sealed.seal import is_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tokiod.selection import Cells
     from tokiod.sink import QuarantinedFile
     from tokiod.tts.live.create import Pause
-    from tokiod.tts.live.rewrite import Rewrite
+    from tokiod.tts.live.rewrite import Rewrite, WriteSealed
     from tokiod.tts.spec import FileSpec
 
 MIN_OPEN = 6
@@ -48,10 +49,10 @@ _IN_PROGRESS: dict[Change, str] = {
 class DayFiles:
     """Opens, creates, grows, converts, reopens and seals the files that windows need, one per slot, and keeps a few open.
 
-    The executor does long work, inline or in threads: meanwhile a window whose file, or that of an adjacent day that must change, is
-    being created, grown, reopened or converted is refused, and comes again soon. A file that is not trusted any more (a failed sync,
-    truncated or replaced by another process, not a live file) is quarantined and reported by the next commit; where only the sync failed,
-    a copy takes its place, so nothing that was committed is lost.
+    The executor does long work, inline or in threads, of which one has files sealed in a process of their own: meanwhile a window whose
+    file, or that of an adjacent day that must change, is being created, grown, reopened or converted is refused, and comes again soon. A
+    file that is not trusted any more (a failed sync, truncated or replaced by another process, not a live file) is quarantined and reported
+    by the next commit; where only the sync failed, a copy takes its place, so nothing that was committed is lost.
 
     layout: which file holds a time. clock: its time is the `updated` attribute of datasets. compare: find out which cells change, for the
     feed (reads before it writes). max_open: files that stay open. max_columns: of a dataset, so that a faulty source can't fill the disk.
@@ -81,12 +82,13 @@ class DayFiles:
     _done: list[FileChange] = field(default_factory=list, init=False)
     _quarantine: Quarantine = field(init=False)
     _sealed_days: SealedDays = field(init=False)
+    _write_sealed: WriteSealed = field(default=write_sealed, init=False)
 
     def __post_init__(self) -> None:
         if self.executor == "inline":
             self.executor = InlineExecutor(self.pause)
         elif self.executor == "threads":
-            self.executor = ThreadExecutor()
+            self.executor, self._write_sealed = ThreadExecutor(), write_sealed_apart
         self.reopened = ReopenedFiles(self.clock, self.files)
         self.rewrites = RewriteQueue(self.executor)
         self._quarantine = Quarantine(self.clock, self.files, self.pause)
@@ -316,7 +318,7 @@ class DayFiles:
     def seal(self, day: OpenDayFile) -> None:
         """Begin to seal a live file."""
         try:
-            self.rewrites.begin(day.slot, "sealed", SealFile(day.file, self._now()))
+            self.rewrites.begin(day.slot, "sealed", SealFile(day.file, self._now(), self._write_sealed))
         except (FileLost, SyncFailed) as error:
             self.distrust(day.slot, day.file, error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.005
 """Between two pieces of work, so that the windows get the disk."""
-
-LOWEST_PRIORITY = 19
-"""Of a thread, so that the one that stores windows gets the processor first."""
 
 
 class WorkCancelled(OSError):  # noqa: N818 - what has happened
@@ -103,14 +99,13 @@ class InlineExecutor:
         """Do nothing: no work is ever left."""
 
 
-# Threads rather than processes: disks and zlib release the GIL, and memory and the state of the files are shared.
+# Threads rather than processes: disks and numpy release the GIL, and the state of the files is shared. At the writer's own priority: a
+# thread that does not get a processor keeps the GIL, or HDF5's lock, and windows would wait for it. Sealing has a process (seal_process).
 class ThreadExecutor:
-    """One thread for urgent work and one for work that can wait for hours, both at the lowest priority."""
+    """One thread for urgent work and one for work that can wait for hours."""
 
     def __init__(self) -> None:
-        self._urgent, self._idle = (
-            ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_lower_priority) for name in ("files", "sealing")
-        )
+        self._urgent, self._idle = (ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("files", "sealing"))
 
     def submit(self, work: Work, *, urgent: bool) -> Job:
         """Queue the work for its thread."""
@@ -126,7 +121,3 @@ class ThreadExecutor:
         """Wait for the work that is running, which the caller should have cancelled."""
         self._urgent.shutdown()
         self._idle.shutdown()
-
-
-def _lower_priority() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)

@@ -328,7 +328,8 @@ def test_a_disk_with_a_few_pages_left_ends_no_process_that_seals(make, small_dis
         assert [path.name for path in small_disk.iterdir()] == ["other"]
 
 
-def test_pause_is_called_after_each_chunk_and_each_dataset_written_and_read_back(make):
+def test_pause_is_called_after_so_many_chunks_and_each_dataset_written_and_read_back(make, monkeypatch):
+    monkeypatch.setattr("tokiod.tts.sealed.seal.CHUNKS_A_PAUSE", 1)
     live, pauses = make(), []
     seal(live, live.path, LATER, pause=lambda: pauses.append(1))
     with h5py.File(live.path) as file:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tokiod.tts.live.create import Content, Pause
     from tokiod.tts.spec import GroupSpec
 
+    WriteSealed = Callable[[LiveFile, Path, int, Files, Pause], None]
+
 RECENT_SECONDS = 2 * 3600
 """A component without a cell for so long is not expected the next day; the file grows if the component returns."""
 
@@ -250,21 +252,23 @@ class CopyFile(_TemporaryFile):
 class SealFile(_TemporaryFile):
     """The sealed form of a live file. It replaces the live file unless that was written to meanwhile.
 
-    updated: UTC epoch seconds. Raises FileLost or SyncFailed if the live file can't be trusted.
+    updated: UTC epoch seconds. write: writes the sealed form, as write_sealed() does. Raises FileLost or SyncFailed if the live file can't
+    be trusted.
     """
 
-    def __init__(self, live: LiveFile, updated: int) -> None:
+    def __init__(self, live: LiveFile, updated: int, write: WriteSealed = write_sealed) -> None:
         super().__init__(live.path, live.files)
         live.commit()
         live.check()  # or the new file would take over what another process wrote to this one
         live.track_writes()
         self.live = live
         self._updated = updated
+        self._write = write
 
     def work(self, pause: Pause) -> None:
         """Write the sealed file and read it back. Raises SealingFailed, Overtaken."""
         try:
-            write_sealed(self.live, self._temporary, self._updated, self._files, pause)
+            self._write(self.live, self._temporary, self._updated, self._files, pause)
         except SealingFailed as error:
             self._check_not_overtaken(error)
             raise

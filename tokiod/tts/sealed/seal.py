@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from tokiod.tts.spec import FileSpec
 
 SEAL_THREADS = 2
+CHUNKS_A_PAUSE = 32
+"""Chunks between two pauses, 6 MB before they are compressed: a pause of 5 ms after each chunk was three quarters of the time."""
 
 
 class SealingFailed(OSError):  # noqa: N818 - a state, not a fault
@@ -213,9 +215,10 @@ class _SealedWriter:
                 dataset = _chunked(file, name, chunks)
                 write_attributes(dataset.id, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
                 scales.attach(name, chunks.columns)
-                for corner, packed in ahead(self.pool, pack, chunks.pieces()):
+                for i, (corner, packed) in enumerate(ahead(self.pool, pack, chunks.pieces()), 1):
                     dataset.id.write_direct_chunk(corner, packed)
-                    self.pause()
+                    if i % CHUNKS_A_PAUSE == 0:
+                        self.pause()
                 if name in self.live.raw:
                     self._write_counter(file, name, chunks.order)
                 self.pause()
