@@ -17,7 +17,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
-import structlog
 
 from tokiod.errors import Refusal
 from tokiod.jobs.identity import without_users
@@ -25,6 +24,7 @@ from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.passed_time import PassedTime
 from tokiod.jobs.rows import SUFFIX, directory_of, table_files
 from tokiod.jobs.table_file import Index, NotAJobTable, narrow, opened, write
+from tokiod.runtime.logger import get_logger
 from tokiod.runtime.process_setup import python_command
 from tokiod.sink import Applied, UnsyncedFile
 from tokiod.tts.live.files import REAL, Files, put_in_place, sync_name, temporary_path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar
     from tokiod.window_data import Collected, WindowMeta
 
-log = structlog.get_logger()
+log = get_logger()
 
 MERGE_WINDOWS = 60
 """Files of windows of a day that are merged at once: an hour of minutes, so that a day that runs has at most some hundred files."""

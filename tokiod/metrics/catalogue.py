@@ -12,11 +12,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-import structlog
-
 from tokiod.errors import TokiodError
 from tokiod.metrics.shared_files import begin
 from tokiod.metrics.types import Counter, Gauge, Histogram, Metric
+from tokiod.runtime.logger import get_logger
 from tokiod.window_result import Outcome, Stored
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
-log = structlog.get_logger()
+log = get_logger()
 
 SOURCES = None
 ROLES: tuple[Role, ...] = ("collectors", "writer", "feed", "hub")

@@ -21,12 +21,11 @@ from contextlib import contextmanager
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import structlog
-
 from tokiod.archive.rights import make_private, make_shared
 from tokiod.errors import Refusal, TokiodError
 from tokiod.metrics import catalogue
 from tokiod.metrics.stage_ring import DONE, FAILED, KINDS, OPEN, REFUSED, STAGES, StageRing
+from tokiod.runtime.logger import get_logger
 from tokiod.window_result import Stored
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
-log = structlog.get_logger()
+log = get_logger()
 
 REWRITES: dict[str, Kind] = {"made": "make", "grown": "grow", "opened": "reopen", "sealed": "seal", "converted": "convert"}
 """By the change of the file; see FileChange."""

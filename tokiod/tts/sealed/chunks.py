@@ -99,8 +99,11 @@ def holds(packed_bits: tuple[bytes, Bits]) -> bool:
     )
 
 
-def ahead(pool: Executor, work: Callable[[T], R], items: Iterable[tuple[Corner, T]]) -> Iterator[tuple[Corner, R]]:
-    """Yield (corner, work(item)) in order, a few items ahead in a pool."""
+def ahead(pool: Executor | None, work: Callable[[T], R], items: Iterable[tuple[Corner, T]]) -> Iterator[tuple[Corner, R]]:
+    """Yield (corner, work(item)) in order, a few items ahead in a pool, if there is one."""
+    if pool is None:
+        yield from ((corner, work(item)) for corner, item in items)
+        return
     pending: deque[tuple[Corner, Future[R]]] = deque()
     for corner, item in items:
         pending.append((corner, pool.submit(work, item)))

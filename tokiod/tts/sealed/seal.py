@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from tokiod.tts.spec import FileSpec
 
 SEAL_THREADS = 2
+SMALL_CELLS = 1 << 20
+"""Of a file with fewer, threads take longer to start and to take turns than they save."""
 CHUNKS_A_PAUSE = 32
 """Chunks between two pauses, 6 MB before they are compressed: a pause of 5 ms after each chunk was three quarters of the time."""
 
@@ -79,7 +81,8 @@ def seal(live: LiveFile | Path, target: Path, updated: int, files: Files = REAL,
 
 def write_sealed(live: LiveFile, path: Path, updated: int, files: Files, pause: Pause) -> None:
     """Write a live file's sealed form to exactly this path, durably, and read it back; raises the errors of seal()."""
-    with ThreadPoolExecutor(SEAL_THREADS) as pool:
+    is_small = sum(matrix.rows * matrix.width for matrix in live.cells.values()) < SMALL_CELLS
+    with nullcontext() if is_small else ThreadPoolExecutor(SEAL_THREADS) as pool:
         sealing = _SealedWriter.of(live, pool, pause)
         try:
             sealing.write(path, updated, files)
@@ -199,11 +202,11 @@ class _SealedWriter:
 
     live: LiveFile
     sealed: dict[str, Chunks]
-    pool: Executor
+    pool: Executor | None
     pause: Pause
 
     @classmethod
-    def of(cls, live: LiveFile, pool: Executor, pause: Pause) -> _SealedWriter:
+    def of(cls, live: LiveFile, pool: Executor | None, pause: Pause) -> _SealedWriter:
         return cls(live, {name: Chunks.of(matrix) for name, matrix in live.cells.items()}, pool, pause)
 
     def write(self, path: Path, updated: int, files: Files) -> None:
