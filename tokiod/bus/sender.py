@@ -34,13 +34,13 @@ log = structlog.get_logger()
 
 RECONNECT_SECONDS = 0.05
 """Between two connections, for a writer that ends each one at once."""
-MAX_SILENCE_SECONDS = 30.0
+MAX_SILENCE_SECONDS = 60.0
 STUCK_SECONDS = 300.0
 """Without an answer to any window, from a writer that sends signs of life: one of the two processes has a fault."""
 MIN_REFUSALS = 3
 """In a row, before they are reported: a writer that is killed during a handshake looks the same once."""
-SILENCE_SECONDS = 20.0
-"""Four heartbeats of the writer."""
+SILENCE_SECONDS = 30.0
+"""Three heartbeats of the writer."""
 WELCOME_FACTOR, WELCOME_SECONDS = 10, 10.0
 """Times `silence`, but no more than so long, or `silence` where that is longer, after which a connection without a Welcome is replaced:
 its peer may have disappeared without a trace."""
@@ -184,7 +184,7 @@ class Sender:
             offered = self._wire if self._welcomed.is_set() else version
             await writer.send([protocol.encode(protocol.Hello(self._name, number, offered))])
             before = min(self._silence, max(1.0, self._silence / HELLOS_PER_SILENCE))
-            await asyncio.sleep(self._silence if self._welcomed.is_set() else before)
+            await asyncio.sleep(2 / 3 * self._silence if self._welcomed.is_set() else before)
 
     async def _send(self, writer: Connection) -> None:
         await self._welcomed.wait()

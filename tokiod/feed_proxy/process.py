@@ -32,7 +32,7 @@ MAX_RESIDENT_BYTES = 512 << 20
 MAX_DATA_BYTES = 1 << 30
 """That the process may allocate beyond what it has at its start, if it grows faster than it looks at its memory: it then ends, and is
 started again."""
-TURN_MS, UNWATCHED_MS, IDLE_MS = 100, 1000, 5000
+TURN_MS, UNWATCHED_MS, IDLE_MS = 100, 1000, 10_000
 """How long a turn waits at most: with subscribers; without, where clients over TCP can cost memory that nothing else reports; else."""
 OVERLOADED_EXIT_CODE = 1
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ADDRESS, DESCRIPTOR, WATCHDOG, OWNER = "NOTIFY_SOCKET", "TOKIOD_NOTIFY_FD", "WATCHDOG_USEC", "WATCHDOG_PID"
 MAX_MESSAGE_BYTES = 4096
-MAX_INTERVAL_SECONDS = 5.0
+MAX_INTERVAL_SECONDS = 10.0
 """From one report of progress to the next, of a process that has nothing to do."""
 
 
@@ -53,7 +53,7 @@ class Notifier:
     @property
     def interval(self) -> float:
         """Seconds from one report of progress to the next: several fit into the watchdog's time."""
-        return MAX_INTERVAL_SECONDS if self.watchdog is None else min(MAX_INTERVAL_SECONDS, self.watchdog / 6)
+        return MAX_INTERVAL_SECONDS if self.watchdog is None else min(MAX_INTERVAL_SECONDS, self.watchdog / 3)
 
     def ready(self) -> None:
         """Report that the service is up, or has reloaded its configuration."""

@@ -69,6 +69,11 @@ class ChildGroup:
         for child in self._children:
             await child.reload()
 
+    def receive(self) -> None:
+        """Receive what all have reported since the last time."""
+        for child in self._children:
+            child.receive()
+
     def reap_orphans(self) -> None:
         """Reap orphans that have ended, except while the pid of a child is unknown."""
         if not any(child.is_starting for child in self._children):

@@ -44,6 +44,12 @@ CHECKS_PER_WATCHDOG = 4
 """Checks of a child within the time that it may be silent."""
 
 
+def until_next_check(watchdog: float) -> float:
+    """Return the seconds until the next check of a child. All are due at the same times, so that the process wakes once."""
+    interval = watchdog / CHECKS_PER_WATCHDOG
+    return interval - asyncio.get_running_loop().time() % interval
+
+
 class RestartDelay:
     """How long a child that died waits for its restart: longer each time, until it has worked for STEADY_SECONDS."""
 
@@ -62,7 +68,8 @@ class RestartDelay:
 class ChildProcess:
     """A process that reports its progress over a socket pair, kept running until stop().
 
-    It is killed when it has reported nothing for `watchdog` seconds. starts: how often it was started;
+    It is killed when it has reported nothing for `watchdog` seconds. While it is ready, its reports are received at each check, not one by
+    one. starts: how often it was started;
     restarts: how often after a death, also of its predecessors; status: its last status text;
     is_ready: whether it does its work; is_starting: whether its pid is still unknown; on_exit: called when it has died.
     is_essential: whether the daemon ends when the child needs an operator; else only if it never was ready, and it is restarted after that.
@@ -87,6 +94,7 @@ class ChildProcess:
     _silence_limit: float = START_LIMIT_SECONDS
     _notified_at: float = 0.0
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _channel: socket.socket | None = None
 
     @property
     def pid(self) -> int | None:
@@ -141,7 +149,9 @@ class ChildProcess:
         """
         if self.process is None or self.process.returncode is not None:
             return
+        self.receive()
         was_ready, self.is_ready = self.is_ready, False
+        self._await_readiness()
         self.progress.clear()
         self.process.send_signal(signal.SIGHUP)
         if not was_ready:
@@ -188,27 +198,38 @@ class ChildProcess:
     async def _watch(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
         """Receive the child's notifications, and kill it when it hangs."""
         ours.setblocking(False)
-        loop, interval = asyncio.get_running_loop(), self.watchdog / CHECKS_PER_WATCHDOG
-        loop.add_reader(ours, self._receive, ours)
+        self._channel = ours
+        self._await_readiness()
         try:
             while True:
-                before = time.monotonic()
-                await asyncio.sleep(interval)
-                self._receive(ours)
-                if time.monotonic() - before > interval + self.watchdog / 2:
+                before, seconds = time.monotonic(), until_next_check(self.watchdog)
+                await asyncio.sleep(seconds)
+                self.receive()
+                if time.monotonic() - before > seconds + self.watchdog / 2:
                     self._notified_at = time.monotonic()  # the supervisor itself stood still, so the silence proves nothing
                 elif self.silent_for > self._silence_limit:
                     log.error("child.hung", child=self.name, pid=process.pid, silent_for=round(self.silent_for, 1), status=self.status)
                     process.kill()
                     return
         finally:
-            loop.remove_reader(ours)
+            asyncio.get_running_loop().remove_reader(ours)
+            self._channel = None
 
-    def _receive(self, ours: socket.socket) -> None:
+    def _await_readiness(self) -> None:
+        """Receive each notification at once until the child is ready; later ones only say that it makes progress."""
+        if self._channel is not None:
+            asyncio.get_running_loop().add_reader(self._channel, self.receive)
+
+    def receive(self) -> None:
+        """Receive the notifications that the child has sent."""
+        if self._channel is None:
+            return
         with suppress(OSError):
-            while message := ours.recv(MAX_MESSAGE_BYTES):
+            while message := self._channel.recv(MAX_MESSAGE_BYTES):
                 self._apply(fields(message))
-            asyncio.get_running_loop().remove_reader(ours)  # the child has closed its end
+            asyncio.get_running_loop().remove_reader(self._channel)  # the child has closed its end
+        if self.is_ready:
+            asyncio.get_running_loop().remove_reader(self._channel)
 
     def _apply(self, notification: Mapping[str, str]) -> None:
         self._notified_at, self._silence_limit = time.monotonic(), self.watchdog

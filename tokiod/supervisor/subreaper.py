@@ -47,6 +47,11 @@ def end_orphans(own: Collection[int]) -> list[int]:
 
 def reap_orphans(own: Collection[int]) -> None:
     """Collect the exit codes of orphans that have ended."""
+    try:
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return  # no child has ended: the usual case, at the price of one system call
+    except ChildProcessError:
+        return
     for pid in _orphans(own):
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)

@@ -19,6 +19,7 @@ from tokiod import __version__
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.supervisor import subreaper
 from tokiod.supervisor.child_group import ChildGroup
+from tokiod.supervisor.child_process import until_next_check
 from tokiod.supervisor.config_copy import ConfigCopy
 from tokiod.supervisor.control_socket import Ping, Pong, Refused, serve_control
 from tokiod.supervisor.health import WATCHDOG_SECONDS
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-FIRST_REPORT_SECONDS, REPORT_SECONDS = 0.1, 5.0
-"""Between two looks at the processes, to report to systemd, until all are ready, and then."""
+FIRST_REPORT_SECONDS = 0.1
+"""Between two looks at the processes, to report to systemd, until all are ready. Then they are as far apart as those of child_process."""
 READY_LIMIT_SECONDS = 60.0
 """Seconds until the processes must be ready with a configuration for which all of them were restarted."""
 
@@ -151,15 +152,17 @@ class Supervisor:
             if self._children.are_ready and not was_ready:
                 was_ready = True
                 self._notifier.ready()
+            self._children.receive()
             if self._children.are_alive:
                 self._notifier.alive(self._children.status())
             self._children.reap_orphans()
-            await asyncio.sleep(min(REPORT_SECONDS if was_ready else FIRST_REPORT_SECONDS, self._watchdog / 6))
+            await asyncio.sleep(until_next_check(self._watchdog) if was_ready else min(FIRST_REPORT_SECONDS, self._watchdog / 6))
 
     async def _answer(self, request: Request) -> Answer:
         return self._pong() if isinstance(request, Ping) else await asyncio.shield(self._start_reload())
 
     def _pong(self) -> Pong:
+        self._children.receive()
         children, seconds = self._children, round(time.monotonic() - self._started_at, 3)
         return Pong(os.getpid(), __version__, children.are_ready, children.are_alive, seconds, children.processes())
 

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-HEARTBEAT_SECONDS = 5.0
-"""Between two heartbeats to the collectors, which give a writer up after four times as long without. A writer that dies ends the
+HEARTBEAT_SECONDS = 10.0
+"""Between two heartbeats to the collectors, which give a writer up after three times as long without. A writer that dies ends the
 connection: only one that hangs, or whose host is gone, is noticed by its silence."""
 FEED_HEARTBEAT_SECONDS = 1.0
 """The same for the feed: each heartbeat is a message per topic to every subscriber, and takes a place in the queue of a slow one."""
-BUSY_MS, ACTIVE_MS, IDLE_MS = 100, 1000, 5000
+BUSY_MS, ACTIVE_MS, IDLE_MS = 100, 1000, 10_000
 """How long a turn waits for windows at most: while files are looked at or rewritten; with subscribers, or a window a moment ago; else."""
 ACTIVE_SECONDS = 10.0
 """After a window: readers get the ledger's copy, and files that were sealed are noted."""
