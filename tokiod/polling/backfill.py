@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
     from tokiod.window_result import Answer
 
-JOB_CHECK_SECONDS = 1.0
-"""Between two checks for new and cancelled jobs."""
+JOB_CHECK_SECONDS, CANCEL_CHECK_SECONDS = 5.0, 1.0
+"""Between two checks for new jobs, which is what an idle source costs; and, of a job that runs, whether it was cancelled."""
 MAX_FAULTS = 8
 """Attempts at a window that fail through a fault of the collector, until the job fails."""
 
@@ -86,7 +86,8 @@ class Backfill:
                     self._log.error("ledger.failed", error=str(error), times=times)
             except Exception:  # noqa: BLE001 - a fault in tokiod must not end live polling
                 self._log.exception("backfill.broken")
-            await self._clock.sleep(JOB_CHECK_SECONDS)
+            # All sources check at the same time, so that the process wakes once.
+            await self._clock.sleep(JOB_CHECK_SECONDS - self._clock.monotonic() % JOB_CHECK_SECONDS)
 
     async def work(self, job: Job) -> None:
         """Work on a job until it is done, failed or cancelled; when this task is cancelled, the job stays unfinished."""
@@ -214,7 +215,7 @@ class Backfill:
 
     async def _job_cancelled(self, job: Job) -> None:
         while True:
-            await self._clock.sleep(JOB_CHECK_SECONDS)
+            await self._clock.sleep(CANCEL_CHECK_SECONDS)
             current = self._jobs.get(job.id)
             if current is None or current.finished:
                 return
