@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|reading|year|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|reading|year|day|stages|web|page]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.bench import (
     beside,
     collectd,
     collectd_live,
+    day,
     esnet,
     healing,
     jobs,
@@ -60,6 +61,7 @@ PARTS = {
     "parquet": parquet.rows,
     "reading": reading.rows,
     "year": year.rows,
+    "day": day.rows,
     "stages": stages.rows,
     "web": web.rows,
     "page": page.rows,
