@@ -30,6 +30,15 @@ def test_paths_are_relative_to_the_file_and_the_name_is_that_of_the_host(setting
     assert settings(WHOLE) == Settings("tcp://a:1", str(tmp_path / "h.key"), "/k/c.key_secret", "nid7", ())
 
 
+def test_a_credential_of_the_keys_name_comes_before_the_file(settings, tmp_path, monkeypatch):
+    text = WHOLE.replace("/k/c.key_secret", "node.key_secret")
+    (tmp_path / "given").mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "given"))
+    assert settings(text).key_file == str(tmp_path / "node.key_secret")
+    (tmp_path / "given" / "node.key_secret").touch()
+    assert settings(text).key_file == str(tmp_path / "given" / "node.key_secret")
+
+
 def test_the_example_is_read_with_and_without_its_comments(settings):
     text = EXAMPLE.read_text()
     assert settings(text).hub == "tcp://10.0.0.1:5561"

@@ -29,7 +29,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the file states. Paths are absolute."""
+    """What the file states. Paths are absolute; a key that systemd gives as a credential is read there."""
 
     hub: str
     hub_key_file: str
@@ -54,8 +54,15 @@ def read_settings(path: str, host: str, sensors: frozenset[str]) -> Settings:
         raise SettingsError("\n".join(faults))
     directory = os.path.dirname(os.path.abspath(path))
     node = found.get("node") or host.partition(".")[0]
-    hub_key, key = (os.path.join(directory, found[name]) for name in ("hub_key_file", "key_file"))
-    return Settings(found["hub"], hub_key, key, node, tuple(found.get("without", ())))
+    hub_key = os.path.join(directory, found["hub_key_file"])
+    return Settings(found["hub"], hub_key, _key_file(directory, found["key_file"]), node, tuple(found.get("without", ())))
+
+
+def _key_file(directory: str, name: str) -> str:
+    """Return the path of the secret key: the credential of that name, where systemd gives one, or the file."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    credential = os.path.join(credentials, name)
+    return credential if credentials and os.path.exists(credential) else os.path.join(directory, name)
 
 
 def _parse(path: str, lines: list[str], found: dict[str, Any]) -> Iterator[str]:
