@@ -1,6 +1,8 @@
 import errno
 import os
 import time
+from contextlib import closing
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -8,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokiod.testing.files import FaultyFiles, SimulatedKill
+from tokiod.tts.layout import Kind
 from tokiod.tts.live import create as create_module
-from tokiod.tts.live.create import create
-from tokiod.tts.live.files import sweep
+from tokiod.tts.live.create import Plan, build, create
+from tokiod.tts.live.files import REAL, sweep
 from tokiod.tts.live.live_file import FileLost, LiveFile, SyncFailed, set_aside
 from tokiod.tts.live.rewrite import CopyFile, GrowFile, SealFile, grow
 from tokiod.tts.schema import ABSENT
@@ -47,6 +50,21 @@ def test_a_grown_file_keeps_every_bit_and_has_room_for_the_rest(make, spec, wide
     with pytest.raises(OSError, match="Bad file descriptor"):
         live.cells["fullness/bytes"].read(0, 1)
     grown.close()
+
+
+def layout(live):
+    """All that a live file knows of its matrices, and where they lie."""
+    kinds = get_args(Kind)
+    places = [(kind, name, m._offset, m.rows, m.columns, m.dtype) for kind in kinds for name, m in live.matrices(kind).items()]
+    return live.spec, list(live.spec.matrices), live.sealed_raw, places
+
+
+@pytest.mark.parametrize("raw_sealed", [False, True])
+def test_a_file_that_was_just_built_is_opened_as_hdf5_reads_it(tmp_path, spec, widened, raw_sealed):
+    plan = Plan(spec.merged(widened), LATER, raw_sealed=raw_sealed)
+    locations = build(path := tmp_path / "fs.hdf5", plan, REAL, lambda: None)
+    with closing(LiveFile.built(path, plan, locations, REAL)) as known, closing(LiveFile.open(path)) as read:
+        assert layout(known) == layout(read)
 
 
 @pytest.mark.parametrize("kind", [GrowFile, CopyFile])

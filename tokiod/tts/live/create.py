@@ -76,8 +76,8 @@ def create(path: Path, spec: FileSpec, files: Files = REAL, pause: Pause = no_pa
         build(temporary, Plan(spec, created), files, pause)
 
 
-def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
-    """Write a live file under exactly this name, complete and durable."""
+def build(path: Path, plan: Plan, files: Files, pause: Pause) -> list[MatrixLocation]:
+    """Write a live file under exactly this name, complete and durable; return where its matrices lie."""
     _check_space(path.parent, sum(p.nbytes + ALIGNMENT_BYTES for p in matrix_locations(plan.spec)) + METADATA_BYTES, files)
     locations = _lay_out(path, plan, files)
     fd = files.open(path)
@@ -95,6 +95,7 @@ def build(path: Path, plan: Plan, files: Files, pause: Pause) -> None:
         files.fsync(fd)
     finally:
         files.close(fd)
+    return locations
 
 
 def write_frame(file: Any, spec: FileSpec) -> None:

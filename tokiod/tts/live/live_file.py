@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import errno
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tokiod.tts.live.create import Plan
     from tokiod.tts.spec import FileSpec
 
 __all__ = ["FileLost", "LiveFile", "NotLive", "OutdatedFile", "SyncFailed", "set_aside"]
@@ -115,6 +116,19 @@ class LiveFile:
     def open_outdated(cls, path: Path, files: Files = REAL) -> LiveFile:
         """Open a live file of 0.1.0, to be read only: raw has a row before the day, span counts from it, begin is empty. Raises NotLive."""
         return cls._open(path, files, outdated=True)
+
+    @classmethod
+    def built(cls, path: Path, plan: Plan, locations: list[MatrixLocation], files: Files) -> LiveFile:
+        """Open a live file that build() has just written, whose layout is known. Raises FileLost and other OSErrors."""
+        spec = replace(plan.spec, matrices=dict(plan.spec.ordered()))  # as read_spec() finds them
+        fd = files.open(path)
+        try:
+            live = cls(path, _FileLayout(spec, locations, plan.raw_sealed), fd, _identity(files.fstat(fd)), files)
+            live.check()
+        except BaseException:
+            files.close(fd)
+            raise
+        return live
 
     @classmethod
     def _open(cls, path: Path, files: Files, *, outdated: bool) -> LiveFile:

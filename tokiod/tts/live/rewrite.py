@@ -74,9 +74,9 @@ class _TemporaryFile:
         with contextlib.suppress(OSError):
             self._files.unlink(self._temporary)
 
-    def _open(self, datasets: Iterable[str]) -> None:
-        """Open the temporary file, and write the states of some counters that the day before gives."""
-        self._made = LiveFile.open(self._temporary, self._files)
+    def _build(self, plan: Plan, pause: Pause, datasets: Iterable[str]) -> None:
+        """Make the temporary file, open it, and write the states of some counters that the day before gives."""
+        self._made = LiveFile.built(self._temporary, plan, build(self._temporary, plan, self._files, pause), self._files)
         if self._before is not None:
             take_state_of_sealed(self._made, self._before, datasets)
             self._made.sync()
@@ -108,8 +108,7 @@ class CreateFile(_TemporaryFile):
     def work(self, pause: Pause) -> None:
         """Make the file and its missing parent directories."""
         self._files.make_directory(self._path.parent)
-        build(self._temporary, self._plan, self._files, pause)
-        self._open(name for name, matrix in self._plan.spec.matrices.items() if matrix.counter)
+        self._build(self._plan, pause, [name for name, matrix in self._plan.spec.matrices.items() if matrix.counter])
 
     def finish(self) -> LiveFile:
         """Rename the file."""
@@ -205,9 +204,8 @@ class GrowFile(_TemporaryFile):
 
     def work(self, pause: Pause) -> None:
         """Copy the old file."""
-        build(self._temporary, self._plan, self._files, pause)
         known, wider = self._live.spec.matrices, self._plan.spec.matrices
-        self._open(name for name, matrix in wider.items() if matrix.counter and matrix != known.get(name))
+        self._build(self._plan, pause, [name for name, matrix in wider.items() if matrix.counter and matrix != known.get(name)])
 
     def finish(self) -> LiveFile:
         """Copy the rows that were written since, and close the old file."""
