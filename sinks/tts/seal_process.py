@@ -70,7 +70,7 @@ def main() -> None:
     parent, live, temporary, updated = sys.argv[1:]
     die_with_parent(int(parent))
     restrict_rights()
-    os.nice(LOWEST_PRIORITY)
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     try:
         with closing(LiveFile.open(Path(live))) as source:
             write_sealed(source, Path(temporary), int(updated), REAL, lambda: threading.Event().wait(PAUSE_SECONDS))
