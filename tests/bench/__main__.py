@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|reading|year|day|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|reading|year|day|peers|stages|web|page]
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tests.bench import (
     mmperfmon,
     page,
     parquet,
+    peers,
     reading,
     stages,
     storage,
@@ -62,6 +63,7 @@ PARTS = {
     "reading": reading.rows,
     "year": year.rows,
     "day": day.rows,
+    "peers": peers.rows,
     "stages": stages.rows,
     "web": web.rows,
     "page": page.rows,
