@@ -141,12 +141,20 @@ def _changed(place: str) -> int:
 @lru_cache(maxsize=2)
 def _from_distributions(group: str, places: tuple[tuple[str, int], ...]) -> list[Provider]:
     """Return the entry points of the distributions in the directories of sys.path, each given with the time of its last change."""
-    if not any(_mentions(group, path) for place, _ in places for path in Path(place).glob("*-info/entry_points.txt")):
+    if not any(_mentions(group, path / "entry_points.txt") for place, _ in places for path in _distributions(place)):
         return []
     from importlib.metadata import entry_points  # noqa: PLC0415 - 30 ms, for installations with other kinds
 
     found = entry_points(group=group)
     return [Provider(one.name, one.value, f"{one.dist.name} {one.dist.version}" if one.dist else "unknown") for one in found]
+
+
+def _distributions(place: str) -> list[Path]:
+    """Return the directories of the distributions that are installed in a directory; glob() takes ten times as long."""
+    try:
+        return [path for path in Path(place).iterdir() if path.name.endswith("-info")]
+    except OSError:
+        return []
 
 
 def _mentions(group: str, path: Path) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import struct
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import msgspec
@@ -36,14 +36,6 @@ class WebState(msgspec.Struct, frozen=True):
         return f"{self.health}, {self.viewers} viewer{'' if self.viewers == 1 else 's'}, {feed}"
 
 
-class _Connection(HTTPConnection):
-    """A connection over a socket that is connected already."""
-
-    def __init__(self, opened: socket.socket) -> None:
-        super().__init__("localhost", timeout=ANSWER_SECONDS)
-        self.sock = opened
-
-
 def ask_web(address: str) -> WebState | None:
     """Return the state of the process that listens on a socket or 127.0.0.1:PORT; None if none does, or this user may not ask it."""
     if address.startswith("/") and not _is_socket(Path(address)):
@@ -54,7 +46,7 @@ def ask_web(address: str) -> WebState | None:
         return None
     try:
         health, metrics = _get(address, "/healthz"), _get(address, "/metrics")
-    except (OSError, HTTPException):
+    except OSError:
         return WebState(pid)
     found = dict(re.findall(r"^(tokiod_web_\S+) (\S+)$", metrics, re.MULTILINE))
     reloads = {result: int(float(found.get(f'tokiod_web_reloads_total{{result="{result}"}}', 0))) for result in ("loaded", "refused")}
@@ -92,10 +84,15 @@ def _pid(address: str) -> int | None:
 
 
 def _get(address: str, path: str) -> str:
-    """Return the body of an answer. Raises OSError, HTTPException."""
-    connection = _Connection(_connected(address))
+    """Return the body of an answer. Raises OSError, also for an answer that is not HTTP."""
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - 30 ms, which most daemons, without a page, need not spend
+
+    connection = HTTPConnection("localhost", timeout=ANSWER_SECONDS)
+    connection.sock = _connected(address)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
+    except HTTPException as error:
+        raise OSError(errno.EPROTO, f"no answer of HTTP: {error}") from error
     finally:
         connection.close()
