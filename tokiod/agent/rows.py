@@ -114,6 +114,7 @@ class Rows:
             before = self._times.get(sensor, time)
             if readings.values:
                 self._times[sensor] = time
+                increased = self._increased_rows(before, time)
             for key, value in readings.values.items():
                 metric = self._metrics[key[0]]
                 if metric.kind == "gauge":
@@ -122,7 +123,8 @@ class Rows:
                     is_new = key not in self._increases
                     increase = self._increases.take(metric, key, value, readings.wraps.get(key, 0))
                     if not (is_new and time == row.start):
-                        self._add_increase(key, increase, before, time)
+                        for one in increased:
+                            one.add_increase(key, increase if len(increased) == 1 else None)
             self._take_jobs(row, readings, time)
             row.dropped.update({(sensor, reason): count for reason, count in readings.drops.items()})
 
@@ -176,10 +178,9 @@ class Rows:
         row.ended.append(row.jobs.pop((end.job, "")))
         self._running.pop((end.job, ""), None)
 
-    def _add_increase(self, key: Key, increase: Value | None, before: float, time: float) -> None:
+    def _increased_rows(self, before: float, time: float) -> tuple[Row, ...]:
+        """Return the row to which increases between two samples belong; two of which both don't know their parts."""
         first, last = self.at(before), self.at(time)
         if first is last or 0 <= time - before <= self._step / 2:
-            self.at((before + time) / 2).add_increase(key, increase)
-        else:
-            first.add_increase(key, None)
-            last.add_increase(key, None)
+            return (self.at((before + time) / 2),)
+        return first, last
