@@ -9,12 +9,13 @@ from click.testing import CliRunner
 from many_hosts import ManyHosts
 from rich.console import Console
 
-from tokiod.cli.commands.status_view import parts
+from tokiod.cli.commands.ping import _host_line
+from tokiod.cli.commands.status_view import details, parts
 from tokiod.cli.common.tables import fitted
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
 from tokiod.reports.hosts import HostState, read
-from tokiod.reports.status import Status
+from tokiod.reports.status import SourceLine, Status
 
 NOW = 1_517_140_800.0
 HOSTS = [
@@ -116,3 +117,19 @@ def test_a_state_that_is_damaged_or_old_is_unknown(many):
     config.hosts_state.write_bytes(msgspec.json.encode(HOSTS[:2]))
     _, b, c = read(config, time.time())
     assert (b.version, c.reason) == ("0.1.0", "the daemon has another configuration: reload it")
+
+
+def test_the_status_of_one_source_names_its_host():
+    now = Status(NOW, "/a", 7, "degraded", [SourceLine("c-one", "lmt", "c")], [], hosts=HOSTS)
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(*details(now))
+    assert "zone-c, unreachable: no message for 20 s" in captured.get()
+
+
+def test_ping_has_a_line_for_each_host():
+    assert [_host_line(host) for host in HOSTS[:3]] == [
+        "admin: the writer's, 1 source",
+        "zone-b: connected, tokiod 0.1.0, 2 sources",
+        "zone-c: unreachable, tokiod 0.1.0, 1 source: no message for 20 s, last contact 2018-01-28T11:00:00Z",
+    ]

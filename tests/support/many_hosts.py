@@ -33,6 +33,7 @@ from tokiod.window_data import WindowData
 
 class Config(SourceConfig, frozen=True):
     columns_wanted: int = 3
+    prefix: str = "OST"
 
     @property
     def step(self):
@@ -60,7 +61,7 @@ class Counters:
         if window.start % 3600 == 1800:
             await asyncio.sleep(3600)
         rows, width = window.seconds // 5, self.config.columns_wanted
-        columns = tuple(f"OST{n:04x}" for n in range(width))
+        columns = tuple(f"{self.config.prefix}{n:04x}" for n in range(width))
         time = np.repeat(np.arange(window.start, window.end, 5), width)
         column = np.tile(np.arange(width, dtype=np.uint32), rows)
         batches = [

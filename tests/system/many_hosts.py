@@ -38,6 +38,7 @@ from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
 from tokiod.simulator.sources import COLLECTD, ESNET, LMT, LUSTRE, MMPERFMON, SOURCES
+from tokiod.window import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,6 +164,13 @@ class HostsScene(Scene):
         names = (str(self.keys), self.endpoint, own, host, source.name, source.system, section.kind, str(start))
         subprocess.run(self.network.command(own, sys.executable, "-P", "-c", ROGUE, *names), check=True, timeout=120)
 
+    def backfill(self, source: Source, start: int, end: int) -> None:
+        """Collect a past span again."""
+        words = ("backfill", "--force", source.name, iso(start), iso(end), "--config", str(self.config_path), "--clock", str(self.clock))
+        subprocess.run(
+            self.network.command(ADMIN, *python_command("tokiod.cli.tokioctl", *words)), check=True, capture_output=True, timeout=300
+        )
+
     def states(self) -> dict[str, HostState]:
         """Return the state of each host as the commands show it."""
         return {one.name: one for one in read(self.config, time.time())}
@@ -269,6 +277,7 @@ class Play:
         end = int(scene.clock.time()) // 60 * 60
         self._wait(lambda: scene.complete_to(start, end), 120, f"not complete from {start} to {end}")
         self._check_clocks()
+        scene.backfill(self.rng.choice([source for source in SOURCES if source.replayable]), start, start + 600)
         scene.stop(ADMIN)
         for name in HOSTS:
             scene.stop(name)

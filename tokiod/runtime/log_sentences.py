@@ -72,6 +72,7 @@ SENTENCES = {
     "host.refused": "a message of host {host} at {address} was refused, {reason}: {detail}",
     "host.welcome": "host {host} is connected to the writer's host, version {wire} of the wire",
     "hosts.accepted": "a host at {address} was accepted",
+    "hosts.failed": "other hosts can't connect: {error}",
     "hosts.refused": "a host at {address} was refused: {reason}",
     "hub.accepted": "an agent at {address} was accepted",
     "hub.ended": "the hub ended: {reason}",

@@ -1,6 +1,7 @@
 """Both ends of the connections of hosts, over real sockets with keys; the kind of the sources exists only in the test."""
 
 import asyncio
+import socket as sockets
 import sys
 import time
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from tokiod.bus.pieces import pieces
 from tokiod.clock import SimulatedClock
 from tokiod.collector import Site, collect_window
 from tokiod.config import hosts, plugins
-from tokiod.errors import ConfigError, Fatal, NotYet, Transient
+from tokiod.errors import ConfigError, Fatal, NotYet, Refusal, Transient
 from tokiod.polling.hosts import host_process, remote_host
 from tokiod.polling.hosts import links as links_module
 from tokiod.polling.hosts.remote import remote_collector
@@ -343,6 +344,23 @@ async def test_the_difference_of_clocks_is_measured_reported_and_corrected(many,
 
 
 @in_loop
+async def test_an_address_that_the_machine_does_not_have_yet_is_tried_again(many, monkeypatch):
+    monkeypatch.setattr(links_module, "BEAT_SECONDS", 0.05)
+    with sockets.socket() as other:
+        other.bind(("127.0.0.1", many.port))
+        other.listen()
+        links = many.links()
+        running = asyncio.create_task(links.run())
+        await until(lambda: links.hosts["zone-b"].state().trouble == "unreachable")
+        assert "the hosts can't be opened at tcp://127.0.0.1" in links.hosts["zone-b"].sentence()
+    host = asyncio.create_task(many.host("zone-b").run())
+    await until(lambda: links.hosts["zone-b"].route)
+    for task in (host, running):
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@in_loop
 async def test_a_reload_gives_a_source_to_another_host(many):
     many.write(zone_b='"b-one"')
     async with many.running("zone-b") as links:
@@ -372,6 +390,47 @@ async def test_the_states_of_the_hosts_are_in_a_file_while_the_daemon_runs(many)
         assert (c.name, c.trouble, c.contact) == ("zone-c", "new", None)
         assert [one.trouble for one in read(config, time.time() + 60)] == ["", "unknown", "unknown"]
     assert [one.reason for one in read(config, time.time())][1:] == 2 * ["the collectors' process of the writer's host does not run"]
+
+
+@in_loop
+async def test_a_window_that_can_not_cross_the_wire_is_rejected_for_good(many):
+    many.write(extra='columns_wanted = 1\nprefix = "\\u0007"\n')
+    async with many.running("zone-c") as links:
+        section, remote = collector(links, many.load(), "c-one")
+        with pytest.raises(Refusal, match=r"source c-one: columns: column 0, .* expected 1 to 400 printable characters") as caught:
+            await collect_window(remote, section, Window(NOON, NOON + 60))
+    assert caught.value.when == "never"
+
+
+@in_loop
+async def test_a_host_reads_its_configuration_again_and_keeps_the_one_before_for_a_wrong_one(many):
+    many.write(zone_b='"b-one"')
+    async with many.running() as links:
+        process = many.host("zone-b")
+        running = asyncio.create_task(process.run())
+        await until(lambda: links.hosts["zone-b"].route)
+        many.path.write_text(many.path.read_text().replace("[[host]]", "[[hosts]]"))
+        process.reload()
+        section, remote = collector(links, links_config := many_config(many), "b-one")
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+        many.write()
+        links.reload(links_config)
+        process.reload()
+        section, remote = collector(links, links_config, "b-two")
+        await until(lambda: links.hosts["zone-b"].route)
+        assert len((await collect_window(remote, section, Window(NOON, NOON + 60))).batches) == 2
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def many_config(many):
+    """Return the configuration with both sources on zone-b, and leave the file as it is."""
+    before = many.path.read_text()
+    try:
+        many.write()
+        return many.load()
+    finally:
+        many.path.write_text(before)
 
 
 # ---- versions of the wire

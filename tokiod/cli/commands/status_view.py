@@ -105,6 +105,9 @@ def details(now: Status) -> Iterator[RenderableType]:
     made = table("source", source.name, folded={source.name})
     for name, text in _details(source):
         made.add_row(name, text)
+    for host in now.hosts:
+        if source.name in host.sources:
+            made.add_row("host", f"{host.name}, {_host_state(host)}" + (f": {host.reason}" if host.reason else ""))
     yield made
     if now.files:
         yield _files(now)
@@ -203,11 +206,15 @@ def _hosts(now: Status) -> Table:
     return made
 
 
+def _host_state(host: HostState) -> str:
+    return host.trouble or ("writer" if host.role == "writer" else "connected")
+
+
 def _host(host: HostState, now: float) -> tuple[str, ...]:
     is_writers = host.role == "writer"
     return (
         host.name,
-        host.trouble or ("writer" if is_writers else "connected"),
+        _host_state(host),
         "-" if host.contact is None else f"{span(max(0, int(now - host.contact)))} ago",
         "-" if host.clock is None or is_writers else f"{host.clock:+.1f}s",
         host.version or "-",

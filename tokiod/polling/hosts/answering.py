@@ -58,10 +58,7 @@ class Lanes:
         self._host, self._sources = host, {source.name: source for source in sources_of(config, host)}
         self._site = Site(Calendar(config.timezone), self._clock, config.secret)
         changed = {name for name in before if before[name] != self._sources.get(name)}
-        if stale := [key for key in self._lanes if key[0] in changed]:
-            task = asyncio.ensure_future(self._close(stale))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+        self._start_closing([key for key in self._lanes if key[0] in changed])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,7 +70,7 @@ class Lanes:
         """How many requests are being worked at."""
         return len(self._tasks)
 
-    async def handle(self, link: Connection, message: protocol.ToHost) -> None:
+    def handle(self, link: Connection, message: protocol.ToHost) -> None:
         """Begin to answer a message of the daemon."""
         match message:
             case protocol.Collect():
@@ -88,7 +85,7 @@ class Lanes:
                 if lane is not None and isinstance(lane.collector, NotesStored):
                     lane.collector.note_stored(Window(message.start, message.end))
             case protocol.Close():
-                await self._close([(message.source, message.lane)])
+                self._start_closing([(message.source, message.lane)])
 
     async def cancel(self) -> None:
         """End all requests: their answers would reach no one."""
@@ -151,6 +148,13 @@ class Lanes:
             source = source if datasets is None else source.only(frozenset(datasets))
             self._lanes[name, number] = _Lane(source, plugins.load(source.kind).live(source, self._site))
         return self._lanes[name, number]
+
+    def _start_closing(self, keys: Sequence[tuple[str, int]]) -> None:
+        """Close collectors while others go on: one that hangs must not delay them."""
+        if keys:
+            task = asyncio.ensure_future(self._close(keys))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def _close(self, keys: Sequence[tuple[str, int]]) -> None:
         for key in keys:

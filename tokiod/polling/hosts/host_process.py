@@ -183,7 +183,7 @@ class HostProcess:
             case protocol.Beat():
                 await self._compare_clocks(link, message)
             case _:
-                await self._lanes.handle(link, message)
+                self._lanes.handle(link, message)
 
     async def _welcome(self, message: protocol.Welcome) -> None:
         if message.epoch != self._epoch:

@@ -21,7 +21,7 @@ from tokiod.bus.curve import HostKeys, host_key_files
 from tokiod.bus.receiver import MAX_RECEIVED_FRAME_BYTES
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.config.hosts import host_of, other_hosts, writers_host
-from tokiod.errors import ConfigError, Malformed
+from tokiod.errors import ConfigError, Malformed, TokiodError
 from tokiod.polling.hosts.remote_host import MALFORMED, HostRefused, RemoteHost
 from tokiod.runtime.log import Repeats
 
@@ -45,7 +45,8 @@ MAX_WAITING_MESSAGES = 64
 class HostLinks:
     """All other hosts of a configuration.
 
-    keys: those that may connect. monotonic: the machine's, for signs of life. Raises TokiodError for a socket that can't be opened.
+    keys: those that may connect. monotonic: the machine's, for signs of life.
+    A socket that can't be opened, as before the machine has the address, is tried again: the sources of this host do not need it.
     """
 
     def __init__(self, config: Config, clock: Clock, keys: HostKeys, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -53,11 +54,7 @@ class HostLinks:
         self._clock, self._keys, self._monotonic = clock, keys, monotonic
         self._repeats, self._epoch = Repeats(clock), uuid4().hex
         self._path = config.hosts_state
-        options: dict[int, int] = {
-            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES,
-            zmq.RCVHWM: MAX_WAITING_MESSAGES,
-        }  # fmt: skip
-        self._server = ServerSocket("hosts", zmq.ROUTER, str(writer.endpoint if writer else None), keys, options)
+        self._server: ServerSocket | None = None
         self._endpoint = writer.endpoint if writer else None
         self._fd: int | None = None
         self.hosts: dict[str, RemoteHost] = {}
@@ -82,7 +79,9 @@ class HostLinks:
             raise ConfigError(["host: the endpoint of the writer's host has changed: restart the collectors of this host"])
         self.configure(config)
         self._stop_listening()
-        if self._server.reload_allowed_keys():
+        if self._server is None:
+            self._keys.reload()
+        elif self._server.reload_allowed_keys():
             for host in self.hosts.values():
                 host.lose("all hosts connect again, because a key was removed")
         self._listen()
@@ -91,8 +90,8 @@ class HostLinks:
     async def run(self) -> None:
         """Serve the hosts until cancelled."""
         self._note_missing_keys()
-        self._listen()
         try:
+            await self._open()
             while True:
                 late = self._monotonic() + 2 * BEAT_SECONDS
                 await asyncio.sleep(BEAT_SECONDS)
@@ -108,7 +107,8 @@ class HostLinks:
     def close(self) -> None:
         """End all connections. The hosts connect to the next daemon by themselves."""
         self._stop_listening()
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -120,9 +120,31 @@ class HostLinks:
         """Write the states for the commands that show them."""
         _replace(self._path, msgspec.json.encode(self.states()))
 
+    async def _open(self) -> None:
+        options: dict[int, int] = {
+            zmq.ROUTER_MANDATORY: 1, zmq.MAXMSGSIZE: MAX_RECEIVED_FRAME_BYTES, zmq.SNDHWM: MAX_WAITING_MESSAGES,
+            zmq.RCVHWM: MAX_WAITING_MESSAGES,
+        }  # fmt: skip
+        while self._server is None:
+            try:
+                self._server = ServerSocket("hosts", zmq.ROUTER, str(self._endpoint), self._keys, options)
+            except TokiodError as error:
+                for host in self.hosts.values():
+                    host.refuse("unreachable", str(error))
+                if times := self._repeats(str(error)):
+                    log.error("hosts.failed", error=str(error), times=times)  # noqa: TRY400 - no fault of tokiod
+                self.write_states()
+                await asyncio.sleep(BEAT_SECONDS)
+        for host in self.hosts.values():
+            if host.state().trouble == "unreachable":
+                host.refuse("new", "")
+        self._listen()
+
     # The file descriptor of a ZeroMQ socket becomes readable once for any number of messages, and sending may consume that.
     def _listen(self) -> None:
         """Receive from the socket, which may be another one than before."""
+        if self._server is None:
+            return
         self._fd = int(self._server.socket.getsockopt(zmq.FD))
         asyncio.get_running_loop().add_reader(self._fd, self._receive)
         self._receive()
@@ -133,7 +155,7 @@ class HostLinks:
             self._fd = None
 
     def _receive(self) -> None:
-        if self._fd is None:
+        if self._fd is None or self._server is None:
             return
         with suppress(zmq.Again):
             for _ in range(MAX_MESSAGES_PER_TURN):
@@ -197,6 +219,8 @@ class HostLinks:
                 host.refuse("new", "")
 
     def _send(self, route: bytes, message: protocol.ToHost) -> bool:
+        if self._server is None:
+            return False
         try:
             self._server.socket.send_multipart([route, protocol.encode(message)], zmq.NOBLOCK)
         except zmq.ZMQError:
