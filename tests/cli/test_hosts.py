@@ -1,6 +1,9 @@
 """The commands on a configuration with hosts: which host they run on, and what they show of the others."""
 
 import json
+import socket
+import subprocess
+import sys
 import time
 
 import msgspec
@@ -9,8 +12,8 @@ from click.testing import CliRunner
 from many_hosts import ManyHosts
 from rich.console import Console
 
-from tokiod.cli.commands.ping import _host_line
 from tokiod.cli.commands.status_view import details, parts
+from tokiod.cli.common.roles import host_line
 from tokiod.cli.common.tables import fitted
 from tokiod.cli.tokioctl import main as tokioctl
 from tokiod.cli.tokiod import main as tokiod
@@ -45,18 +48,24 @@ def run(main, *arguments):
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
+def begun(*arguments):
+    """Run a process of the daemon as one: it changes the umask and the log of its process."""
+    command = [sys.executable, "-m", "tokiod.cli.tokiod", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
 @pytest.mark.parametrize("command", ["run", "writer"])
 def test_the_archive_is_written_on_the_writers_host_only(many, command):
-    done = run(tokiod, command, "--config", many.path, "--host", "zone-b")
+    done = begun(command, "--config", many.path, "--host", "zone-b")
     sentence = "this is host zone-b, and the archive is on another host: run `tokiod collectors` here (docs/hosts.md)"
-    assert (done.exit_code, done.stderr.splitlines()[-1].partition(": ")[2]) == (2, sentence)
+    assert (done.returncode, done.stderr.splitlines()[-1].partition(": ")[2]) == (2, sentence)
 
 
-def test_a_machine_that_no_host_names_gets_a_sentence(many, monkeypatch):
-    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
-    done = run(tokiod, "collectors", "--config", many.path)
-    sentence = "this machine is 'laptop', which no [[host]] names (admin, zone-b, zone-c): add a [[host]] for it, or give --host NAME"
-    assert (done.exit_code, sentence in done.stderr) == (2, True)
+def test_a_machine_that_no_host_names_gets_a_sentence(many):
+    done = begun("collectors", "--config", many.path)
+    here = f"this machine is {socket.gethostname()!r}, which no [[host]] names (admin, zone-b, zone-c): "
+    sentence = here + "add a [[host]] for it, or give --host NAME"
+    assert (done.returncode, sentence in done.stderr) == (2, True)
 
 
 def test_a_source_of_another_host_is_queried_there(many, monkeypatch):
@@ -127,9 +136,18 @@ def test_the_status_of_one_source_names_its_host():
     assert "zone-c, unreachable: no message for 20 s" in captured.get()
 
 
-def test_ping_has_a_line_for_each_host():
-    assert [_host_line(host) for host in HOSTS[:3]] == [
+def test_ping_and_check_have_a_line_for_each_host():
+    assert [host_line(host) for host in HOSTS[:3]] == [
         "admin: the writer's, 1 source",
         "zone-b: connected, tokiod 0.1.0, 2 sources",
         "zone-c: unreachable, tokiod 0.1.0, 1 source: no message for 20 s, last contact 2018-01-28T11:00:00Z",
     ]
+
+
+def test_check_with_connect_reports_the_other_hosts_on_the_writers(many):
+    many.load().hosts_state.write_bytes(msgspec.json.encode(HOSTS[1:3]))
+    done = run(tokiod, "check", "--connect", "--config", many.path, "--host", "admin")
+    assert done.exit_code == 1
+    assert "host zone-b: connected, tokiod 0.1.0, 2 sources\n" in done.output
+    assert "host zone-c: unreachable, tokiod 0.1.0, 1 source: no message for 20 s" in done.output
+    assert "host zone-" not in run(tokiod, "check", "--connect", "--config", many.path, "--host", "zone-c").output.partition("OK")[2]

@@ -42,7 +42,7 @@ class HostConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
         tuple[str, ...],
         option(
             "The names of the sources that this host collects. Sources that no host names are collected on the writer's host.",
-            '["bscratch-lmt", "bscratch-df"]',
+            '["bscratch-lmt", "datawarp"]',
             values="names of sources, each on one host",
         ),
     ] = ()

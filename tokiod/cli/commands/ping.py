@@ -11,11 +11,12 @@ import msgspec
 from tokiod.cli.common.base import config_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo, echo_json
+from tokiod.cli.common.roles import host_line
 from tokiod.cli.common.web_process import ask_web
 from tokiod.clock import SystemClock
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.reports.hosts import HostState, read
+from tokiod.reports.hosts import read
 from tokiod.supervisor.control_socket import Ping, Pong, Process, ask
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def ping_command(config_path: Path, *, as_json: bool) -> None:
         for process in pong.processes:
             echo(f"  {_line(process)}")
         for host in pong.hosts:
-            echo(f"  host {_host_line(host)}")
+            echo(f"  host {host_line(host)}")
     sys.exit(0 if pong.alive and pong.ready else 1)
 
 
@@ -60,11 +61,3 @@ def _line(process: Process) -> str:
     restarts = f", restarted {process.restarts} time{'' if process.restarts == 1 else 's'}" if process.restarts else ""
     silent = "" if process.alive or process.name == "web" else f", silent for {process.silent_for:.0f} s"
     return f"{process.name}: {place}{restarts}{silent}" + (f": {process.status}" if process.status else "")
-
-
-def _host_line(host: HostState) -> str:
-    state = host.trouble or ("the writer's" if host.role == "writer" else "connected")
-    of = f", tokiod {host.version}" if host.version else ""
-    return f"{host.name}: {state}{of}, {len(host.sources)} source{'' if len(host.sources) == 1 else 's'}" + (
-        host.reason and f": {host.reason}"
-    )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tokiod.collector import SourceConfig
     from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
+    from tokiod.reports.hosts import HostState
 
 
 def role(config: Config, name: str | None) -> HostConfig | None:
@@ -54,3 +55,12 @@ def other_role(name: str, config: Config) -> HostConfig:
     if host is None or host.is_writers:
         raise ConfigError([f"host {name}: it collects its sources while this process runs; restart it to give it another role"])
     return host
+
+
+def host_line(host: HostState) -> str:
+    """Return the state of a host in one line."""
+    state = host.trouble or ("the writer's" if host.role == "writer" else "connected")
+    of = f", tokiod {host.version}" if host.version else ""
+    return f"{host.name}: {state}{of}, {len(host.sources)} source{'' if len(host.sources) == 1 else 's'}" + (
+        host.reason and f": {host.reason}"
+    )
