@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from collectors.lustre_jobstats.changes import JobCounts
 from collectors.lustre_jobstats.targets import Targets, texts
 from collectors.lustre_jobstats.to_rows import JobKeys, TargetCounts, rows
 from tokiod.errors import Fatal, TokiodError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collectors.lustre_jobstats.config import Saved
     from tokiod.collector import SavedCollector, Site
 
+SAME_TIME = "target with two outputs of one time"
 _BEGIN = re.compile(rb"^BEGIN[ \t]+(\d{1,11})(?:[ \t][ -~]*)?\r?\n", re.MULTILINE)
 
 
@@ -74,13 +77,20 @@ class SavedOutputs:
         """Read all outputs, oldest first."""
         targets = Targets(self._options.cleanup_interval)
         outputs = sorted((one for path in self._paths for one in _outputs(path, self._options.time)), key=lambda one: one[0])
-        found = []
+        found: list[TargetCounts] = []
+        polled: dict[str, int] = {}
         for time, path, output in outputs:
             dropped: Counter[str] = Counter()
             for target, (_, text) in texts({path: output}, dropped)[0].items():
+                if time <= polled.get(target, -1):
+                    dropped[SAME_TIME] += 1
+                    continue
+                polled[target] = time
                 window = Window(time, time + 1)
                 found += [one for one in targets.update(target, text, window, time) if one.changes.jobs or one.changes.dropped]
                 targets.note_stored(window)
+            if dropped:
+                found.append(TargetCounts("", time, replace(JobCounts().rows((), time), dropped=dropped)))
         return found
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import collectd_documents
+import jobstats_text
 import lmt_database
 import lustre_site
 import mmperfmon_site
@@ -22,6 +23,7 @@ from tokiod.config import plugins
 from tokiod.errors import TokiodError
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
+from tokiod.window_data import SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +93,8 @@ async def _read(kind: Kind, path: Path) -> Outcome:
             data = await collector.collect(window)
             for batch in data.batches:
                 cells |= _cells(batch, window)
+            for rows in data.tables:
+                cells |= _row_cells(rows, window)
             dropped += sum(data.dropped.values())
     finally:
         await collector.close()
@@ -113,10 +117,29 @@ def _cells(batch: Any, window: Window) -> set[Cell]:
     return {(*place, value) for place, value in zip(places, batch.value.tolist(), strict=True) if math.isfinite(value)}
 
 
+def _row_cells(rows: Any, window: Window) -> set[Cell]:
+    """Return the numbers of a table's rows as cells; AssertionError for malformed rows."""
+    values = dict(zip(rows.columns, rows.values, strict=True))
+    time, target, job = (values.pop(name).tolist() for name in ("time", "target", "job"))
+    assert all(one < window.end for one in time), "a row after the window"  # counts at the poll before are before it
+    # The parts of a job's key are separated by a control character.
+    keys = [
+        f"{one.decode('ascii')} {other.replace(SEPARATOR.encode(), b' ').decode('ascii')}" for one, other in zip(target, job, strict=True)
+    ]
+    assert all(key.isprintable() for key in keys), f"an odd name among {keys}"
+    places = list(zip(keys, time, strict=True))
+    assert len(set(places)) == len(places), "a row twice"
+    return {
+        (f"{rows.table}/{name}", *place, value)
+        for name, column in values.items()
+        for place, value in zip(places, column.tolist(), strict=True)
+    }
+
+
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all of them."""
-    return _collectd(), _lmt(), _esnet(), *_lustre(), _mmperfmon()
+    return _collectd(), _lmt(), _esnet(), *_lustre(), *_lustre_jobstats(), _mmperfmon()
 
 
 def _collectd() -> Kind:
@@ -154,6 +177,28 @@ def _lustre() -> Iterator[Kind]:
     yield Kind("lustre", ".txt", plain, options={"time": START}, rewritten=guessed)
     # Of a BEGIN that is lost as a whole nothing can tell.
     yield Kind("lustre", ".blocks", (blocks.encode(),), text=False)
+
+
+def _lustre_jobstats() -> Iterator[Kind]:
+    # A lost line "- job_id" gives a job the counts of the next one, and no text shows it.
+    billion = 10**9
+    for version in ("2.5", "2.12", "2.15"):
+        polls = []
+        for minute in range(3):
+            jobs = [(b"%d" % number, {"read_bytes": (9, 4096), "open": (minute + 1, 70)}, (START + 60 * minute) * billion, START * billion)
+                for number in range(4 - minute)]  # fmt: skip
+            hostile = (
+                b'a"b\\c \x1b[31m\nd' if version == "2.15" else b"cp.0",
+                {"write_bytes": (1, 2**63 - 1)},
+                START * billion,
+                START * billion,
+            )
+            texts = (
+                jobstats_text.target([*jobs, hostile], "fs-OST0000", version=version),
+                jobstats_text.target(jobs, "fs-MDT0000", version=version),
+            )
+            polls.append(b"BEGIN %d\n" % (START + 60 * minute) + b"".join(texts))
+        yield Kind("lustre_jobstats", ".txt", (b"".join(polls), polls[0].partition(b"\n")[2]), options={"time": START}, text=False)
 
 
 def _mmperfmon() -> Kind:

@@ -4,10 +4,12 @@ import asyncio
 import gzip
 
 import job_rows
+import jobstats_text
 import pytest
 from jobstats_servers import MDT0, NOW, OST0, OST1, START, Servers, job
 
 from collectors import lustre_jobstats
+from collectors.lustre_jobstats import saved_files
 from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError, Transient
 from tokiod.testing.clock import FakeClock
@@ -217,6 +219,19 @@ def test_a_window_that_passed_while_servers_answered_is_not_used(servers):
 )
 def test_the_check_has_a_sentence_for_each_fault(servers, options, sentence):
     assert servers.config(**options).faults() == [sentence]
+
+
+def test_of_two_saved_outputs_of_one_time_the_second_is_dropped_and_counted(tmp_path):
+    seven = (b"7", {"open": (2, 9)}, NOW.start * 10**9, NOW.start * 10**9)
+    text = jobstats_text.target([seven], "fs-MDT0000")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_bytes(b"BEGIN %d\n" % NOW.start + text)
+    site = Site(Calendar("UTC"), FakeClock())
+    data = within(
+        lustre_jobstats.saved([tmp_path / "a.txt", tmp_path / "b.txt"], lustre_jobstats.Saved(), site),
+        lambda c: c.collect(NOW),
+    )
+    assert (len(data.tables[0]), dict(data.dropped)) == (1, {saved_files.SAME_TIME: 1})
 
 
 def test_saved_outputs_that_are_none_are_refused(tmp_path):
