@@ -99,8 +99,15 @@ class Score:
         counts = f"kills {self.kills} unreadable {self.unreadable} lost {self.lost} different {self.different}"
         return f"{counts} seconds {time.monotonic() - self.begun:.0f}"
 
-    def check(self, scene: FaultyScene, *, determined: bool, stored: Callable[[Source], Iterable[Window]] | None = None) -> None:
-        """Look at the files; stored: see FaultyScene.compare()."""
+    def check(
+        self,
+        scene: FaultyScene,
+        *,
+        determined: bool,
+        stored: Callable[[Source], Iterable[Window]] | None = None,
+        parts: Callable[[Source], Iterable[Window]] = lambda _source: (),
+    ) -> None:
+        """Look at the files; stored, parts: see FaultyScene.compare()."""
         before, changed = self.unreadable, {}
         first = str(Calendar(scene.site.timezone).day(scene.site.epoch).date)
         for path in (path for path in scene.files() if path.parent.name >= first):
@@ -116,7 +123,7 @@ class Score:
         if self.unreadable > before:
             return
         due = self._due(scene, changed) if determined else set(changed)
-        result = scene.compare(determined=determined, only=due, stored=stored)
+        result = scene.compare(determined=determined, only=due, stored=stored, parts=parts)
         if not determined or self.checks % len(scene.sources) == 0:
             jobs = scene.compare_jobs(JOBS, stored)
             self.rows = jobs.filled
@@ -192,7 +199,8 @@ def look(tortured: Tortured, score: Score, *, determined: bool) -> None:
     """Hold the files against all that was ever stored."""
     known = len(score.notes)
     tortured.learn()
-    score.check(tortured.scene, determined=determined, stored=tortured.kept)
+    parts = {} if determined else {"parts": tortured.unacknowledged}
+    score.check(tortured.scene, determined=determined, stored=tortured.kept, **parts)
     wrong = tortured.past.wrong(tortured.rng if determined else None)
     score.different += len(wrong)
     score.notes += wrong

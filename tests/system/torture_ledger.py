@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tortured import BELIEVED
+
 from tokiod.ledger.integrity import GENERATION_SECONDS
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ def deleted(ledger: Path, _: Tortured) -> None:
 
 def corrupted(ledger: Path, tortured: Tortured) -> None:
     """Pages are garbage, of the database or of what was not put into it yet."""
+    if not tortured.is_doubtful:
+        tortured.is_doubtful, tortured.believed = True, tortured.said(*BELIEVED)
     paths = [path for part in PARTS[:2] if (path := Path(f"{ledger}{part}")).exists() and path.stat().st_size >= PAGE]
     for path in tortured.rng.sample(paths, min(1, len(paths))):
         pages = path.stat().st_size // PAGE

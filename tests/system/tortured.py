@@ -36,6 +36,10 @@ WAIT_SECONDS = 600
 """Real seconds for what takes a few on a machine that is not busy."""
 
 
+BELIEVED = ("ledger.rebuilt", "ledger.set_aside", "ledger.lost")
+"""What a writer logs that does not believe a ledger."""
+
+
 @dataclass(slots=True)
 class Tortured:
     """A scene, the disk of its archive if there is one of its own, and all that its ledger ever called stored.
@@ -43,6 +47,7 @@ class Tortured:
     A cell that was there must be there for ever, also while a ledger that was lost tells less, but for what a fault destroyed.
     past: the files of days before those that sources are asked for.
     is_kept_up: a daemon that ends by itself is started again, restarts: how often; copied: the simulated time of the ledger's copy.
+    is_doubtful: there is garbage in the ledger that was not noticed, believed: how often a writer has set one aside or rebuilt it before.
     """
 
     scene: FaultyScene
@@ -51,11 +56,20 @@ class Tortured:
     is_kept_up: bool = False
     restarts: int = 0
     copied: float = 0.0
+    is_doubtful: bool = False
+    believed: int = 0
     past: Past = field(default_factory=Past)
     _kept: dict[str, Ranges] = field(default_factory=dict)
 
     def learn(self) -> None:
-        """See what is stored now."""
+        """See what is stored now.
+
+        Of garbage in the write-ahead log SQLite may find the end of it only when all processes that had it open are gone: then the ledger
+        is an older one, until the next writer is ready. So its word counts once a writer that is ready has looked at it.
+        """
+        if self.is_doubtful and not self.is_ready("writer"):
+            return
+        self.is_doubtful = self.is_doubtful and self.said(*BELIEVED) == self.believed
         for source in self.scene.sources:
             kept = self._kept.setdefault(source.name, Ranges())
             for window in self.scene.stored(source):
@@ -64,6 +78,13 @@ class Tortured:
     def kept(self, source: Source) -> list[Window]:
         """Return what must be in the files of a source."""
         return [*self._kept.get(source.name, Ranges()).within(0, 2**40)]
+
+    def unacknowledged(self, source: Source) -> list[Window]:
+        """Return the lost windows of a source that were never called stored: of one that a kill tore, a part may be in the file."""
+        kept = self._kept.get(source.name, Ranges())
+        with Ledger.open_readonly(self.scene.config.archive.ledger) as ledger:
+            lost = [one.window for one in ledger.unstored(source.name) if one.state == "lost"]
+        return [hole for window in lost for hole in kept.holes(window.start, window.end)]
 
     def destroyed(self, source: Source, path: Path) -> None:
         """Note that the file of a day is no more: what can be asked again will be stored again."""

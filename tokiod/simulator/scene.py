@@ -181,19 +181,22 @@ class Scene:
         determined: bool = False,
         only: Collection[Path] | None = None,
         stored: Callable[[Source], Iterable[Window]] | None = None,
+        parts: Callable[[Source], Iterable[Window]] = lambda _source: (),
     ) -> Comparison:
         """Compare all files, or `only` some, with the site. Set `determined` while the daemon runs (see the `expected` modules).
 
-        stored: which windows of a source must be there, those of the ledger if not given.
+        stored: which windows of a source must be there, those of the ledger if not given. parts: other windows of a source without a past,
+        of which any cells may be there: the right ones.
         """
         result = Comparison()
         for source in self.sources:
             if source.fills_table:
                 result += Comparison() if only is not None else self.compare_jobs(source, stored)
                 continue
-            answers = source.answers(self.site, (stored or self.stored)(source))
+            torn = () if source.replayable else tuple(parts(source))
+            answers = source.answers(self.site, [*(stored or self.stored)(source), *torn])
             files = [path for path in self.files(source) if only is None or path in only]
-            dead = () if source.replayable else self.dead(source)
+            dead = () if source.replayable else (*self.dead(source), *torn)
             result = sum((compare(path, answers, determined=determined, dead=dead) for path in files), result)
         return result
 
