@@ -127,6 +127,29 @@ class Plant:
         self.sink.apply(CollectedWindow(WindowMeta("n", "nodes", SYSTEM, window, answer.records), found, [rows]))
         assert self.sink.commit() == []
 
+    def rest_of_day(self, first: int) -> None:
+        """Fill the file and the table of the day from a row on, an hour at a time: only their size and what reads them matter."""
+        draw, names, nodes = np.random.default_rng(25), self.config.metrics, tuple(self.cluster.names)
+        for row in range(first, 1440, 60):
+            window = Window(DAY + STEP * row, DAY + STEP * min(row + 60, 1440))
+            minutes = window.seconds // STEP
+            self.clock.jump(window.end + 100 - self.clock.time())
+            values = np.round(draw.gamma(2.0, 1e6, (len(names), minutes, len(nodes))), 2)
+            found = list(batches(values, names, nodes, window.start, STEP))
+            states = self._states(draw, window, minutes)
+            jobs = tuple(f"slurm:{window.start // 100 + number}" for number in range(-(-len(nodes) // 16)))
+            rows = job_rows(states, jobs, nodes, window)
+            self.sink.apply(CollectedWindow(WindowMeta("n", "nodes", SYSTEM, window), found, [rows]))
+            assert self.sink.commit() == []
+
+    def _states(self, draw: np.random.Generator, window: Window, minutes: int) -> np.ndarray:
+        nodes = len(self.cluster.names)
+        states = np.full((JOB_FIELDS + len(JOB_METRICS), minutes * nodes), 0.0)
+        node, time_of = np.tile(np.arange(nodes), minutes), np.repeat(window.start + STEP * np.arange(minutes) + 59, nodes)
+        states[:JOB_FIELDS] = node, node // 16, np.full(len(node), window.start), time_of, np.zeros(len(node))
+        states[JOB_FIELDS:] = np.round((time_of - window.start) * draw.gamma(2.0, 1.0, (len(JOB_METRICS), 1)), 6)
+        return states
+
 
 def size(path: Path) -> float:
     """MB on the disk."""
@@ -152,7 +175,7 @@ def timed(call):
 
 
 def main(nodes: int, metrics: int, windows: int) -> int:
-    """Run it; return 0 where what is read is within the bounds."""
+    """Run it; return 0 where what is read is within the bounds. windows: through the hub; the rest of the day is filled without it."""
     with tempfile.TemporaryDirectory(prefix="bench-nodes") as directory:
         plant = Plant(Path(directory), Cluster(nodes, metrics))
         begun, costs = time.perf_counter(), [plant.window(DAY + STEP * number) for number in range(windows)]
@@ -164,6 +187,7 @@ def main(nodes: int, metrics: int, windows: int) -> int:
             f"{_spread('lag', lag)}; {peak:.0f} MB with the nodes",
             flush=True,
         )
+        plant.rest_of_day(windows)
         calendar = Calendar("UTC")
         path, jobs = plant.archive.file(calendar.day(DAY), SYSTEM), plant.archive.jobs
         live, live_jobs = size(path), size(jobs)
@@ -214,7 +238,7 @@ def _read(plant: Plant) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    for option, default in (("--nodes", 10_000), ("--metrics", 30), ("--windows", 1440)):
+    for option, default in (("--nodes", 10_000), ("--metrics", 30), ("--windows", 120)):
         parser.add_argument(option, type=int, default=default)
     given = parser.parse_args()
     sys.exit(main(given.nodes, given.metrics, given.windows))

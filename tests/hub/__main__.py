@@ -17,12 +17,15 @@ LIMIT_SECONDS = 3600
 
 
 def run(directory, nodes, processes, kills, seed, rate):
-    """Kill at random instants, wait until all is healed, and return what was compared, lost and different, and the rates."""
+    """Kill at random instants, wait until all is healed, and return what was compared, lost and different, and the rates.
+
+    The rates are those after the first kill: all agents start in one moment, before the hub.
+    """
     chance = random.Random(seed)
     site = NodeSite(directory, nodes, processes, rate)
     try:
         _until(lambda: site.stored_until() > site.first, "no window was stored")
-        done = 0
+        done, begun = 0, time.time()
         while done < kills:
             time.sleep(chance.uniform(0.2, 3.0))
             done += site.kill(chance.choice(VICTIMS))
@@ -30,7 +33,7 @@ def run(directory, nodes, processes, kills, seed, rate):
         end = int(site.clock.time()) // STEP * STEP
         _until(lambda: site.stored_until() >= end, f"windows before {end} were not stored")
         _until(lambda: site.wrong(end)[1:] == (0, 0) or site.clock.time() > end + 3600, "wrong cells", pause=2.0)
-        return (*site.wrong(end), site.rates())
+        return (*site.wrong(end), {second: of for second, of in site.rates().items() if second > begun})
     finally:
         site.close()
 
