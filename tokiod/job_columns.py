@@ -55,6 +55,11 @@ def is_of_nodes(columns: Iterable[str]) -> bool:
     return CPU in columns
 
 
+def kind_for(system: str) -> str:
+    """Return the kind of a source that fills the job table of a system."""
+    return "nodes" if system.endswith(NODES_SUFFIX) else "lustre_jobstats"
+
+
 def figure_of(column: str) -> str:
     """Return the name of a column for users."""
     name, _, part = column.partition(".")

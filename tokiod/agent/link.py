@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokiod.agent.metric import Metric, Value
     from tokiod.agent.wire import JobRow
 
-MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 60.0
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 2.0, 60.0
 """Between two dials: doubled after each that fails, and drawn from half of it to all of it, so that nodes do not dial together."""
 SPREAD_SECONDS = 10.0
 """After the end of a connection, over which the next dial is drawn: all nodes lose their hub in the same moment, and a handshake costs it

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tokiod.errors import TokiodError, nearest
+from tokiod.job_columns import kind_for
 from tokiod.times import iso
 from tokiod.tts.layout import NotLive
 
@@ -53,7 +54,7 @@ class NoJobTable(TokiodError, LookupError):  # noqa: N818 - a state, not a fault
 
     def __init__(self, system: str, roots: Sequence[Path]) -> None:
         places = " and ".join(str(root / system) for root in roots)
-        super().__init__(f"{system} has no job table at {places}: a source of kind lustre_jobstats fills it (docs/jobs.md)")
+        super().__init__(f"{system} has no job table at {places}: a source of kind {kind_for(system)} fills it (docs/jobs.md)")
         self.system, self.roots = system, tuple(roots)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tokiod.analysis.top import NoSuchOperation, NoSuchTarget, Top, top
+from tokiod.job_columns import kind_for
 from tokiod.jobs.rows import table_files
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
@@ -82,7 +83,9 @@ def _encoded(days: Days, wanted: Span, given: Mapping[str, str], users: Any) -> 
 def _whole_minutes(wanted: Span, days: Days) -> Span:
     """Return the minutes of a span that the table has. Raises Refused."""
     if (newest := days.newest()) is None:
-        raise Refused(NO_JOB_TABLE, f"{days.system} has no job table: a source of kind lustre_jobstats fills it (docs/jobs.md)", "system")
+        raise Refused(
+            NO_JOB_TABLE, f"{days.system} has no job table: a source of kind {kind_for(days.system)} fills it (docs/jobs.md)", "system"
+        )
     start, end = wanted.start // MINUTE * MINUTE, min(-(-wanted.end // MINUTE) * MINUTE, newest)
     if start >= end or not days.of(start, end):
         raise Refused(NO_DATA, f"the job table of {days.system} has no window in {wanted}", "start")

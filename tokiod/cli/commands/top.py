@@ -20,7 +20,7 @@ from tokiod.cli.common.output import echo_json
 from tokiod.cli.common.times import moment, zone_of
 from tokiod.config import load as configuration
 from tokiod.errors import TokiodError
-from tokiod.job_columns import NODES_SUFFIX
+from tokiod.job_columns import kind_for
 from tokiod.reader.files import Templates
 from tokiod.reader.span import Span
 from tokiod.times import iso
@@ -126,8 +126,7 @@ class _Reading:
             return newest
         if not self._sources:
             system = self._days.system
-            kind = "nodes" if system.endswith(NODES_SUFFIX) else "lustre_jobstats"
-            raise Failed(f"{system} has no job table: add a [[source]] of kind {kind} with system = {system!r} (docs/jobs.md)")
+            raise Failed(f"{system} has no job table: add a [[source]] of kind {kind_for(system)} with system = {system!r} (docs/jobs.md)")
         name = self._sources[0].name
         raise Failed(f"the job table of {self._days.system} is empty: source {name} has stored no window yet; see tokioctl status {name}")
 
