@@ -42,8 +42,8 @@ HEARTBEAT_SECONDS = 10.0
 connection: only one that hangs, or whose host is gone, is noticed by its silence."""
 FEED_HEARTBEAT_SECONDS = 1.0
 """The same for the feed: each heartbeat is a message per topic to every subscriber, and takes a place in the queue of a slow one."""
-BUSY_MS, ACTIVE_MS, IDLE_MS = 100, 1000, 10_000
-"""How long a turn waits for windows at most: while files are looked at or rewritten; with subscribers, or a window a moment ago; else."""
+BUSY_MS, FOLLOWED_MS, ACTIVE_MS, IDLE_MS = 100, 1000, 5000, 10_000
+"""How long a turn waits for windows at most: while files are looked at or rewritten; with subscribers; after a window; else."""
 ACTIVE_SECONDS = 10.0
 """After a window: readers get the ledger's copy, and files that were sealed are noted."""
 
@@ -190,8 +190,9 @@ class Writer:
         """Return how many milliseconds a turn may wait for windows."""
         if self.upkeep.is_busy or self.sink.is_busy:
             return BUSY_MS
-        is_active = self.feed.subscriptions or self.clock.monotonic() - self._stored_at < ACTIVE_SECONDS
-        return min(ACTIVE_MS if is_active else IDLE_MS, int(1000 * self.heartbeat.interval))
+        is_active = self.clock.monotonic() - self._stored_at < ACTIVE_SECONDS
+        longest = FOLLOWED_MS if self.feed.subscriptions else ACTIVE_MS if is_active else IDLE_MS
+        return min(longest, int(1000 * self.heartbeat.interval))
 
     def turn(self, timeout_ms: int) -> None:
         """Store and acknowledge the windows that have arrived, after waiting for the first one up to `timeout_ms`."""
