@@ -36,7 +36,7 @@ ONLY   ?=
 PAGE   ?=
 
 .PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills hosts soak fuzz
-.PHONY: read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
+.PHONY: engines read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
 	@echo "make demo      [PAGE=60]: a simulated site archived live, a kill -9 in the middle, every cell compared at the end (under 2 minutes);"
@@ -46,6 +46,7 @@ help:
 	@echo "make lint      ruff, mypy, import-linter"
 	@echo "make bench     [ONLY='storage web']: speed as a ratio to what the machine can do in the same run; also as bench.json"
 	@echo "make bench-against  COMMIT=7988c9c [ONLY='storage lmt']: the benchmarks of an older commit and of this tree in turns; what is more than 5 % slower"
+	@echo "make engines   [DAYS=30]: hourly sums of a month by tokiod.open, dask.distributed, DuckDB and Spark (in an environment of its own); all the same numbers"
 	@echo "make docs      the references: commands, manual pages (docs/man), configuration"
 	@echo "make model     SEQUENCES=2000: random sequences of windows, kills, failures and sealings; every cell of every day known after each step"
 	@echo "make fidelity  CASES=200 [SEED=n]: random inputs of all kinds through pytokio 0.13.0 too; every cell equal, or different for a known reason"
@@ -160,6 +161,15 @@ simulate-faults: install
 	@test -x $@/bin/python || $(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check 'pytokio==0.13.0' 'numpy<2' 'pandas<3' requests 'elasticsearch<8'
 	@touch $@
+
+# Spark is large, and 4.0 the first release made for Java 17.
+.venv-engines: Makefile
+	@test -x $@/bin/python || $(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark>=4.0.1,<4.1'
+	@touch $@
+
+engines: install .venv-engines
+	@$(BIN)/python -m tests.engines --days $(or $(DAYS),30) --spark .venv-engines/bin/python
 
 fidelity: install .venv-pytokio
 	@$(BIN)/python -m tests.fidelity --pytokio .venv-pytokio/bin/python --cases $(CASES) $(if $(SEED),--seed $(SEED))

@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|reading|year|day|peers|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|engines|reading|year|day|peers|stages|web|page]
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.bench import (
     collectd,
     collectd_live,
     day,
+    engines,
     esnet,
     healing,
     jobs,
@@ -60,6 +61,7 @@ PARTS = {
     "jobs": jobs.rows,
     "memory": memory.rows,
     "parquet": parquet.rows,
+    "engines": engines.rows,
     "reading": reading.rows,
     "year": year.rows,
     "day": day.rows,
