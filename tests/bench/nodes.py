@@ -152,8 +152,8 @@ class Plant:
 
 
 def size(path: Path) -> float:
-    """MB on the disk."""
-    return sum(file.stat().st_blocks * 512 for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()) / 1e6
+    """MB of files."""
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()) / 1e6
 
 
 def _middle(of: list[float]) -> float:
