@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -139,12 +140,20 @@ def test_a_recipe_gives_the_page_and_the_api_to_those_with_a_login_and_passes_ev
 
 
 def test_behind_a_recipe_a_client_can_not_take_another_clients_address(proxy):
+    """Clients at the same time, and connections that no proxy closes: on a busy machine one client is below the limit."""
     statuses = Counter()
-    with proxy.connected() as connection:
-        while statuses.total() < 1000 and not statuses[429]:
-            name = f"10.0.{statuses.total() // 256}.{statuses.total() % 256}"
-            connection.request("GET", "/api/v1/systems", headers={"Host": NAME, "X-Forwarded-For": name} | LOGIN)
-            with connection.getresponse() as answer:
-                answer.read()
-                statuses[answer.status] += 1
-    assert (statuses[200] > 0, statuses[429]) == (True, 1)
+
+    def send(client):
+        with proxy.connected() as connection:
+            for number in range(50):
+                name = f"10.0.{client}.{number}"
+                connection.request("GET", "/api/v1/systems", headers={"Host": NAME, "X-Forwarded-For": name} | LOGIN)
+                with connection.getresponse() as answer:
+                    answer.read()
+                    statuses[answer.status] += 1
+
+    with ThreadPoolExecutor(16) as clients:
+        for found in [clients.submit(send, client) for client in range(64)]:
+            found.result()
+    assert statuses[200] > 0
+    assert statuses[429] > 0
