@@ -383,7 +383,7 @@ def test_a_node_that_is_reimaged_counts_in_its_new_session_and_rows_of_the_old_o
     site.ask(START - 60, START + 60)
     site.row("nid1", START - 60, b"new", session="after", values=None)
     site.row("nid1", START, b"new", session="after")
-    site.row("nid1", START - 60, b"old", session="before")  # not asked, and of nobody any more
+    site.row("nid1", START - 60, b"old", session="before")  # not asked, and of a process that has ended
     answer, values = site.answer()
     assert (answer.records, answer.dropped) == (1, {NO_ROW: 1})
     assert np.isnan(values[:, :, 0]).all(axis=0).tolist() == [True, False]

@@ -77,7 +77,7 @@ class Network:
         return ["ip", "netns", "exec", self.namespace(name), *command]
 
     def cut(self, name: str) -> None:
-        """Take the link of a machine down: packets disappear, and neither end is told."""
+        """Take the link of a machine down: packets disappear without an error at either end."""
         self._inside(self._middle, "link", "set", f"tkd{self._places[name]}a", "down")
 
     def heal(self, name: str) -> None:

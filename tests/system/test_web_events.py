@@ -259,8 +259,7 @@ def test_a_page_that_follows_the_present_moves_on_with_what_is_stored(browser, w
         publish(web_site, ROWS, ROWS + 12)
         wait(lambda: is_shown(browser, ROWS + 11), "the new window is not drawn")
         first, rows = shown_span(browser)
-        # A machine that was slow to start may have begun so late that the first picture reached that far already.
-        assert (rows, first >= before, first + rows >= ROWS + 12) == (240, True, True)
+        assert (rows, first > before) == (240, True)
         check_cells(browser, web_site, first=first, rows=rows, until=ROWS + 12)
         assert faults(browser) == []
 
