@@ -168,11 +168,12 @@ class WebSite(WebProcess):
 
 
 class Client:
-    """A client of the events that reads as much as it is asked to."""
+    """A client of the events that reads as much as it is asked to. address: that the reverse proxy reports."""
 
-    def __init__(self, process, path="/api/v1/events", last_id=""):
+    def __init__(self, process, path="/api/v1/events", last_id="", address=""):
         self.socket = process.connected()
         more = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
+        more += f"X-Forwarded-For: {address}\r\n" if address else ""
         self.socket.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n{more}\r\n".encode())
         self.lines = self.socket.makefile("r", encoding="utf-8", newline="\n")
         self.status = int(self.lines.readline().split()[1])

@@ -1,6 +1,9 @@
 """The page in a real Chromium: what is on the screen is what the files hold."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from threading import Event
 
 import pytest
 from msgspec.structs import replace
@@ -10,9 +13,11 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
-from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START, WebSite
+from waiting import wait_for
+from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START, Client, WebSite
 
 from tokiod.simulator.sources import free_port
+from tokiod.web.client_limits import MAX_STREAMS
 
 pytestmark = pytest.mark.system
 
@@ -265,3 +270,41 @@ def test_a_damaged_file_and_a_dead_server_are_named(browser, web_site):
     with web_site.served():
         show(browser, web_site)
         wait(lambda: "HDF5 can't open it" in text(browser, "error"), "the damaged file is not named")
+
+
+def test_a_page_without_a_stream_names_the_reason_and_follows_the_events_once_it_may(browser, web_site):
+    with web_site.served(), ExitStack() as others:
+        for _ in range(MAX_STREAMS):
+            others.enter_context(closing(Client(web_site)))
+        show(browser, web_site)
+        wait(lambda: drawn(browser), "nothing is drawn")
+        words = f"not live: {MAX_STREAMS} connections of this client follow the events already; try again"
+        wait(lambda: text(browser, "state").startswith(words), "the page does not name the limit")
+        others.close()
+        wait_for(lambda: text(browser, "state").startswith(("live", "no messages")), 60, "the page does not follow the events")
+        heal(web_site, FAILED, 7.0)
+        wait(lambda: len(colours(browser, (135, 1))[0]) == 1, "the healed gap is still hatched")
+
+
+def test_a_page_whose_address_has_no_requests_left_waits_for_its_turn(browser, web_site):
+    """Another page of the address sends as many as it can, until this one is refused."""
+    refused, is_over = Event(), Event()
+
+    def flood():
+        while not is_over.is_set():
+            if web_site.get("/api/v1/systems").status == 429:
+                refused.set()
+
+    with web_site.served(), ThreadPoolExecutor(2) as clients:
+        floods = [clients.submit(flood) for _ in range(2)]
+        try:
+            assert refused.wait(60)
+            show(browser, web_site)
+            browser.execute_script("window.isTheSame = true")
+            time.sleep(1)
+        finally:
+            is_over.set()
+        wait(lambda: drawn(browser), "nothing is drawn")
+        assert browser.execute_script("return window.isTheSame")
+        assert text(browser, "error") == ""
+        assert [one.result() for one in floods] == [None] * 2

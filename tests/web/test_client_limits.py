@@ -4,7 +4,14 @@ from contextlib import suppress
 
 import pytest
 
-from tokiod.web.client_limits import BURST_REQUESTS, MAX_AT_ONCE, MAX_CLIENTS, REQUESTS_PER_SECOND, ClientLimits
+from tokiod.web.client_limits import (
+    BURST_REQUESTS,
+    MAX_AT_ONCE,
+    MAX_CLIENTS,
+    MAX_STREAMS,
+    REQUESTS_PER_SECOND,
+    ClientLimits,
+)
 from tokiod.web.refusal import Refused
 
 
@@ -44,3 +51,17 @@ def test_clients_that_ask_no_more_are_forgotten():
     for number in range(MAX_CLIENTS):
         answered(limits, f"{number}", 0.0, 1)
     assert answered(limits, "first", 0.0, 1000) == BURST_REQUESTS
+
+
+def test_a_client_that_is_forgotten_keeps_the_count_of_its_streams():
+    limits = ClientLimits()
+    streams = [limits.stream("first") for _ in range(MAX_STREAMS)]
+    for one in streams:
+        one.__enter__()
+    for number in range(MAX_CLIENTS + 1):
+        answered(limits, f"{number}", 0.0, 1)
+    with pytest.raises(Refused, match="256 connections of this client"), limits.stream("first"):
+        pass
+    streams[0].__exit__(None, None, None)
+    with limits.stream("first"):
+        pass

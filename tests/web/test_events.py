@@ -1,19 +1,25 @@
 """What viewers receive: from a real feed over real sockets, and for any order of changes."""
 
 import asyncio
+import re
 import signal
+import time
+from contextlib import ExitStack, closing, suppress
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keyed import Keyring
+from prometheus_client.parser import text_string_to_metric_families
 from waiting import wait_for
 from web_site import COUNTER, GAUGE, START, STEP, Client, WebSite, events_of
 
 from tokiod.batch import Batch
 from tokiod.bus.feed import Feed
+from tokiod.web.client_limits import MAX_STREAMS, MAX_VIEWERS
 from tokiod.web.events import HEARTBEAT, MAX_REMEMBERED, MAX_WAITING, Change, Stream
+from tokiod.web.server import LIMITS
 
 
 def waiting(viewer):
@@ -176,6 +182,76 @@ def test_viewers_that_never_read_delay_no_other(site, client):
     assert len(idle) == 10
     # Those of earlier tests are noticed when the process gets to it.
     wait_for(lambda: "tokiod_web_viewers 11.0\n" in site.get("/metrics").body.decode(), 10, "there are not 11 viewers")
+
+
+# ---- how many of them
+
+
+@pytest.fixture
+def own_site(tmp_path):
+    """A site whose viewers are those of one test."""
+    made = WebSite(tmp_path)
+    with Feed(made.config.feed.endpoint, "one") as made.feed, made.served():
+        wait_for(lambda: bool(made.feed.poll() or made.feed.subscriptions), 10, "the feed has no subscriber")
+        yield made
+
+
+@pytest.fixture
+def connect(own_site):
+    """Make clients of it."""
+    with ExitStack() as opened:
+
+        def made(address):
+            return opened.enter_context(closing(Client(own_site, address=address)))
+
+        yield made
+
+
+def limited(site):
+    """How many requests each limit has refused."""
+    families = text_string_to_metric_families(site.get("/metrics").body.decode())
+    samples = [one for family in families for one in family.samples if one.name == "tokiod_web_limited_total"]
+    return {one.labels["error"]: one.value for one in samples}
+
+
+def test_one_client_takes_its_share_of_the_streams_and_leaves_as_many_to_all_others(own_site, connect):
+    greedy = [connect("10.0.0.1") for _ in range(MAX_STREAMS)]
+    assert {one.status for one in greedy} == {200}
+    refused = [connect("10.0.0.1") for _ in range(3)]
+    assert [(one.status, one.headers["Retry-After"]) for one in refused] == [(429, "15")] * 3
+    assert own_site.error("/api/v1/events", X_Forwarded_For="10.0.0.1") == (429, "too_many_streams")
+    others = [connect(f"10.0.1.{number}") for number in range(MAX_VIEWERS - MAX_STREAMS)]
+    assert {one.status for one in others} == {200}
+    publish(own_site, 7)
+    assert {tuple(received(one)[0]["span"]) for one in (others[0], others[-1])} == {(START + 7 * STEP, START + 8 * STEP)}
+    assert own_site.error("/api/v1/events", X_Forwarded_For="10.0.2.1") == (503, "too_many_viewers")
+    assert limited(own_site) == {"too_many_requests": 0, "too_many_streams": 4, "busy": 0, "too_many_viewers": 1}
+    greedy[0].close()
+    wait_for(lambda: connect("10.0.0.1").status == 200, 30, "a stream that has ended counts still")
+
+
+def test_connections_that_ask_for_nothing_end_no_stream(own_site, connect):
+    viewer = connect("10.0.0.1")
+    with ExitStack() as idle:
+        for _ in range(LIMITS.connections + 200):
+            idle.enter_context(accepted(own_site))
+        publish(own_site, 7)
+        assert received(viewer)[0]["span"] == [START + 7 * STEP, START + 8 * STEP]
+        assert ended(own_site) >= 200
+
+
+def accepted(site):
+    """A connection, once the process has accepted as many as it takes."""
+    while True:
+        with suppress(BlockingIOError):
+            return site.connected()
+        time.sleep(0.01)
+
+
+def ended(site):
+    """How many connections were ended because they were too slow or too many."""
+    (count,) = re.findall(r"^tokiod_web_ended_total (\S+)$", site.get("/metrics").body.decode(), re.MULTILINE)
+    return float(count)
 
 
 def test_a_misspelt_parameter_of_the_events_is_refused(site):

@@ -21,7 +21,7 @@ CONNECTION_SECONDS = 10.0
 class Limits:
     """The limits of a server.
 
-    connections: a further one ends the oldest; request_seconds: from the connection to the end of the request's headers;
+    connections: a further one ends the oldest that is not kept; request_seconds: from the connection to the end of the request's headers;
     connection_seconds: after which a connection is ended in any case, unless keep() was called for its request.
     """
 
@@ -44,6 +44,7 @@ class LimitedServer(web.Server):
         self._on_end = on_end
         self._limits = limits or Limits(MAX_CONNECTIONS, REQUEST_SECONDS, CONNECTION_SECONDS)
         self._is_closed = False
+        self._kept: set[web.RequestHandler] = set()
         self._open: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.TimerHandle, asyncio.TimerHandle]] = {}
         # aiohttp would log each malformed request as an error with a traceback.
         silent = logging.getLogger("aiohttp.server")
@@ -51,13 +52,14 @@ class LimitedServer(web.Server):
         super().__init__(self._request, handler_cancellation=True, access_log=None, logger=silent, lingering_time=0)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Start the limits of a connection; end the oldest one if there are too many."""
+        """Start the limits of a connection; end the oldest one that is not kept if there are too many."""
         super().connection_made(handler, transport)
         if self._is_closed:
             transport.abort()
             return
         if len(self._open) >= self._limits.connections:
-            self._end(next(iter(self._open)), "too many connections")
+            oldest = next((one for one in self._open if one not in self._kept), next(iter(self._open)))
+            self._end(oldest, "too many connections")
         after = asyncio.get_running_loop().call_later
         self._open[handler] = (
             transport,
@@ -68,13 +70,15 @@ class LimitedServer(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """Forget a connection and its limits."""
         super().connection_lost(handler, exc)
+        self._kept.discard(handler)
         for timer in self._open.pop(handler, ())[1:]:
             timer.cancel()
 
     def keep(self, request: web.BaseRequest) -> None:
-        """Keep the connection of a request for as long as its handler runs, which limits the time itself."""
+        """Keep the connection of a request for as long as its handler runs, which limits the time and the number itself."""
         if (connection := self._open.get(request.protocol)) is not None:
             connection[2].cancel()
+            self._kept.add(request.protocol)
 
     def abort(self) -> None:
         """End all connections, also one that is just being accepted."""
@@ -91,6 +95,7 @@ class LimitedServer(web.Server):
 
     def _end(self, handler: web.RequestHandler, reason: str) -> None:
         transport, *timers = self._open.pop(handler)
+        self._kept.discard(handler)
         for timer in timers:
             timer.cancel()
         transport.abort()

@@ -1,4 +1,4 @@
-"""How much one client may ask: so many requests per second, so many at the same time, so many bytes unread. Others are served meanwhile.
+"""How much one client may ask: requests per second and at the same time, bytes unread, streams of events. Others are served meanwhile.
 
 A client is the address that the reverse proxy adds to X-Forwarded-For, or that of the connection. All processes on the Unix socket that
 send no such header are one client: the operating system names none of them.
@@ -6,12 +6,12 @@ send no such header are one client: the operating system names none of them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokiod.web.refusal import BUSY, TOO_MANY_REQUESTS, Refused
+from tokiod.web.refusal import BUSY, TOO_MANY_REQUESTS, TOO_MANY_STREAMS, TOO_MANY_VIEWERS, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,10 @@ BURST_REQUESTS = 300
 MAX_AT_ONCE = 32
 MAX_UNREAD_BYTES, MAX_UNREAD_BYTES_IN_ALL = 16 << 20, 64 << 20
 """Of answers that a client, or that all of them, have not read yet."""
+MAX_VIEWERS = 512
+"""Streams of events in all."""
+MAX_STREAMS = MAX_VIEWERS // 2
+"""Of one client, which may be a building of users: as many are left for all others."""
 MAX_CLIENTS = 4096
 """Clients whose requests are counted; the one that has asked for nothing for the longest time is forgotten first."""
 MAX_NAME_LENGTH = 64
@@ -52,6 +56,7 @@ class ClientLimits:
     def __init__(self) -> None:
         self._clients: OrderedDict[str, Client] = OrderedDict()
         self._unread = 0
+        self._streams: Counter[str] = Counter()
 
     @contextmanager
     def request(self, name: str, now: float) -> Iterator[Client]:
@@ -82,6 +87,22 @@ class ClientLimits:
         finally:
             client.unread -= nbytes
             self._unread -= nbytes
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[None]:
+        """Count a stream of events until it ends. Raises Refused."""
+        if self._streams[name] >= MAX_STREAMS:
+            raise Refused(TOO_MANY_STREAMS, f"{MAX_STREAMS} connections of this client follow the events already; try again")
+        if self._streams.total() >= MAX_VIEWERS:
+            raise Refused(TOO_MANY_VIEWERS, f"{MAX_VIEWERS} connections follow the events already; try again")
+        # Not in Client: one that is forgotten would begin to count anew.
+        self._streams[name] += 1
+        try:
+            yield
+        finally:
+            self._streams[name] -= 1
+            if not self._streams[name]:
+                del self._streams[name]
 
     def _client(self, name: str, now: float) -> Client:
         client = self._clients.pop(name, None) or Client(BURST_REQUESTS, now)

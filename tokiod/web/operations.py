@@ -121,7 +121,7 @@ OPERATIONS = (
         "events",
         "Server-sent events of what is stored, without the cells, by the table in docs/web.md.",
         query.EVENTS,
-        (refusal.TOO_MANY_REQUESTS, refusal.TOO_MANY_VIEWERS),
+        (refusal.TOO_MANY_REQUESTS, refusal.TOO_MANY_STREAMS, refusal.TOO_MANY_VIEWERS),
         content_type=EVENTS_TYPE,
     ),
     Operation("/api/v1/openapi.json", "document", "This document.", answer=dict[str, Any], is_limited=False),

@@ -46,10 +46,14 @@ NO_JOB_TABLE = ErrorType("no_job_table", 404, "The archive has no job table of t
 NO_DATA = ErrorType("no_data", 404, "The archive has no file with rows in the span.")
 METHOD_NOT_ALLOWED = ErrorType("method_not_allowed", 405, "Only GET is allowed.")
 TOO_MANY_REQUESTS = ErrorType("too_many_requests", 429, "This client sends more requests than one client may.", retry_after=1)
+TOO_MANY_STREAMS = ErrorType("too_many_streams", 429, "This client follows the events on as many connections as one may.", retry_after=15)
 INTERNAL_ERROR = ErrorType("internal_error", 500, "A fault of tokiod web; its log has more.")
 BUSY = ErrorType("busy", 503, "Too many requests of all clients wait already.", retry_after=1)
 TOO_MANY_VIEWERS = ErrorType("too_many_viewers", 503, "Too many clients follow the events already.", retry_after=60)
 ARCHIVE_UNREADABLE = ErrorType("archive_unreadable", 503, "The ledger or a file can't be read.")
+
+OF_LIMITS = (TOO_MANY_REQUESTS, TOO_MANY_STREAMS, BUSY, TOO_MANY_VIEWERS)
+"""What is refused because of other requests: the same request is answered later."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from tokiod.ledger.database import LedgerError
 from tokiod.runtime.host_header import resolved_name
 from tokiod.runtime.http_server import LimitedServer, Limits
 from tokiod.runtime.log import Repeats
-from tokiod.web.client_limits import ClientLimits, client_of
+from tokiod.web.client_limits import MAX_VIEWERS, ClientLimits, client_of
 from tokiod.web.counts import Counts
 from tokiod.web.events import Stream
 from tokiod.web.openapi import encoded as openapi_document
@@ -36,7 +36,7 @@ from tokiod.web.refusal import (
     INTERNAL_ERROR,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
-    TOO_MANY_VIEWERS,
+    OF_LIMITS,
     Refused,
 )
 from tokiod.web.shared_work import SharedWork
@@ -54,7 +54,6 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 LIMITS = Limits(connections=2048, request_seconds=10.0, connection_seconds=60.0)
-MAX_VIEWERS = 512
 THREADS, MAX_WAITING = 2, MAX_VIEWERS
 """Answers that are read at the same time, and that wait for it: all viewers ask for the same new pixels. Further requests are refused."""
 HEADERS = {
@@ -110,6 +109,8 @@ class WebServer:
             response = await self._routed(request)
         except Refused as error:
             response = _failed(error)
+            if error.kind in OF_LIMITS:
+                self.counts.limited.labels(error.kind.name).inc()
         except (TokiodError, LedgerError, OSError) as error:
             if times := self._repeats((path, type(error))):
                 log.warning("web.failed", path=path, reason=str(error), times=times)
@@ -178,9 +179,11 @@ class WebServer:
         return web.Response(body=body, content_type=MATRIX_TYPE, headers=headers)
 
     async def _events(self, request: web.BaseRequest, given: Parameters) -> web.StreamResponse:
-        if len(self.stream) >= MAX_VIEWERS:
-            raise Refused(TOO_MANY_VIEWERS, f"{MAX_VIEWERS} clients follow the events already; try again")
-        self.server.keep(request)
+        with self._clients.stream(client_of(request)):
+            self.server.keep(request)
+            return await self._followed(request, given)
+
+    async def _followed(self, request: web.BaseRequest, given: Parameters) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": EVENTS_TYPE, "Cache-Control": "no-store", **HEADERS})
         viewer = self.stream.join(given["system"], given["dataset"], request.headers.get("Last-Event-ID", ""))
         try:

@@ -1,20 +1,36 @@
 // The API under /api/v1: JSON, and the pictures of docs/web.md.
 
 export const MISSING = 1, LOST = 2, NOT_DUE = 4;
+const ATTEMPTS = 10;
 
-async function answered(path, parameters) {
+// Pages behind one address share the requests that it may send: each waits for its turn.
+async function answered(path, parameters, signal = null) {
   const url = new URL(path, location.origin);
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
-  const answer = await fetch(url);
-  if (!answer.ok) {
-    const { error } = await answer.json();
-    throw Object.assign(new Error(error.message), { type: error.type });
+  for (let attempt = 1; ; attempt++) {
+    const answer = await fetch(url, { signal });
+    if (answer.ok) return answer;
+    const { error } = await answer.json(), retry = Number(answer.headers.get("Retry-After"));
+    if (error.type !== "too_many_requests" || attempt === ATTEMPTS) throw Object.assign(new Error(error.message), { type: error.type, retry });
+    await new Promise((resume) => setTimeout(resume, 1000 * retry * (0.5 + Math.random())));
   }
-  return answer;
 }
 
 export async function json(path, parameters = {}) {
   return (await answered(path, parameters)).json();
+}
+
+// Why a stream is refused, and after how many seconds to try again: an EventSource reports neither. null: it is not refused.
+export async function refusalOf(path) {
+  const stop = new AbortController();
+  try {
+    await answered(path, {}, stop.signal);
+    return null;
+  } catch (error) {
+    return error;
+  } finally {
+    stop.abort();
+  }
 }
 
 export async function matrix(parameters) {

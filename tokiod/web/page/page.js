@@ -1,6 +1,6 @@
 // The page: its state is the URL. It follows the events of what is stored, and finds its way back after a cut, a sleep or a restart.
 
-import { json } from "./api.js";
+import { json, refusalOf } from "./api.js";
 import { showCalendar } from "./calendar.js";
 import { drawGaps, showGaps } from "./gaps.js";
 import { showJobs } from "./jobs.js";
@@ -8,10 +8,13 @@ import { draw, isShown, loadMap, middle, move, numbers, span, startMap, updateMa
 import { showStages } from "./stages.js";
 import { at, button, duration, make, options, setZone, table } from "./words.js";
 
+const EVENTS = "/api/v1/events";
 const VIEWS = ["map", "jobs", "calendar", "systems", "sources", "gaps", "stages"];
 const TICK = 5_000, ASLEEP = 20_000, QUIET = 30_000, SLOWLY = 10_000, AGAIN = 3_000, START = 2_000; // ms
 
 let systems = null, events = null, feed = false, isAnswered = true, ticked = Date.now(), heard = Date.now(), waiting = null, known = "", starting = null;
+// refused: why there is no stream of events, where a limit is the reason.
+let refused = null;
 
 // ---- the URL: view, system, dataset, target, and live=SECONDS or start and end; of jobs by and of; of gaps days; of stages since=SECONDS and source
 
@@ -91,7 +94,7 @@ const SHOWN = {
 
 function showState() {
   const trouble = systems.sources.filter((one) => one.trouble).map((one) => `${one.name} ${one.trouble}`);
-  const how = !isAnswered ? "no answer from tokiod web: what you see is old" : feed ? "live" : "no messages from the daemon";
+  const how = !isAnswered ? "no answer from tokiod web: what you see is old" : refused ? `not live: ${refused.message}` : feed ? "live" : "no messages from the daemon";
   at("state").textContent = `${how}${trouble.length ? `; ${trouble.join(", ")}` : ""}`;
 }
 
@@ -155,9 +158,9 @@ function start() {
 
 function follow() {
   events?.close();
-  events = new EventSource("/api/v1/events");
+  events = new EventSource(EVENTS);
   const on = (name, action) => events.addEventListener(name, ({ data }) => ((heard = Date.now()), action(JSON.parse(data))));
-  on("hello", (state) => ((feed = state.feed), start()));
+  on("hello", (state) => ((feed = state.feed), (refused = null), start()));
   // What is published again may have begun anywhere; a silence changes nothing.
   on("feed", (state) => ((feed = state.feed), systems && (feed ? refresh() : showState())));
   on("reset", () => systems && refresh());
@@ -171,10 +174,15 @@ function follow() {
     refreshSlowly();
   });
   // The browser connects again by itself, but not after an answer that is no stream, such as that of a proxy without its server.
-  events.addEventListener("error", () => {
-    if (events.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
-    start(); // says whether there is a server
-  });
+  events.addEventListener("error", ({ target }) => (target.readyState === EventSource.CLOSED && followLater(target), start())); // which says whether there is a server
+}
+
+async function followLater(closed) {
+  const error = await refusalOf(EVENTS), isLimit = Boolean(error?.retry);
+  if (closed !== events) return;
+  refused = isLimit ? error : null;
+  if (systems) showState();
+  setTimeout(() => closed === events && follow(), isLimit ? error.retry * 1000 : AGAIN);
 }
 
 // A connection that died during a sleep or in a cut network looks like one on which nothing happens. A stage that is not over grows meanwhile.
