@@ -23,6 +23,16 @@ return cells.map(([row, column]) => {
 });
 """
 
+LINE_COLOURS = """
+const [canvas, row, rows] = arguments, {width, height} = canvas, context = canvas.getContext("2d");
+const from = Math.ceil((row * width) / rows), until = Math.ceil(((row + 1) * width) / rows);
+return [[0, height - 8], [height - 8, 8]].map(([top, high]) => {
+  const {data} = context.getImageData(from, top, until - from, high), found = new Set();
+  for (let at = 0; at < data.length; at += 4) found.add(data.slice(at, at + 4).join());
+  return [...found].sort();
+});
+"""
+
 
 def show(browser, site, where=PAST):
     browser.get(f"http://127.0.0.1:{site.socket}/{where}")
@@ -39,6 +49,11 @@ def text(browser, name):
 def colours(browser, *cells, rows=ROWS + 12, columns=3):
     """The colours of cells (row, column) of the picture, each as it has."""
     return browser.execute_script(COLOURS, rows, columns, [list(cell) for cell in cells])
+
+
+def line_colours(browser, canvas, row, rows=ROWS + 12):
+    """The colours of a row in the line of a canvas, RGBA: above its foot, and in the foot."""
+    return browser.execute_script(LINE_COLOURS, canvas, row, rows)
 
 
 def wait(condition, message):

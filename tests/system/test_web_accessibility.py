@@ -11,7 +11,7 @@ from page import PAST, drawn, show, text, wait
 from PIL import Image
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from web_site import FAILED, LOST, WebSite
+from web_site import FAILED, LOST, ROWS, WebSite
 
 from tokiod.simulator.sources import free_port
 
@@ -125,6 +125,8 @@ def test_a_screen_reader_hears_each_of_the_five_states_and_the_reason(browser, s
         heard.append(text(browser, "readout").partition(": ")[2])
     assert browser.find_element(By.ID, "readout").aria_role == "status"
     assert heard[0].startswith("value, at least ")
+    line = browser.find_element(By.CSS_SELECTOR, "#lines canvas")
+    wait(lambda: "; red with crosses: lost 2018-01-29 00:10:00 to " in line.accessible_name, "the line says nothing of what is lost")
     assert heard[1:] == ["zero", "lost (lost: the source deleted it)", "missing (failed: no answer)", "missing", "not yet due"]
 
 
@@ -144,6 +146,21 @@ def test_the_states_differ_for_every_eye_and_in_print(browser, screen, site, eye
             if name < other:
                 wide = min(one.shape[1], two.shape[1])
                 assert np.abs(one[:, :wide] - two[:, :wide]).mean() >= LEAST_DIFFERENCE, (name, other)
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+@pytest.mark.parametrize("eyes", EYES)
+def test_below_the_map_too_lost_missing_and_not_due_differ_for_every_eye_and_in_print(browser, screen, site, eyes, media):
+    screen(media=media, eyes=eyes)
+    shown(browser, site, "map")
+    wait(lambda: browser.find_element(By.ID, "picture").get_attribute("data-complete"), "the lines are not complete")
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    whole = pixels(browser, browser.find_element(By.CSS_SELECTOR, "#lines canvas"))
+    wide = whole.shape[1] / (ROWS + 12)
+    looks = [whole[:, int(first * wide) + 4 :][:, : int(8 * wide)] for first in (LOST[0], FAILED[0], ROWS)]
+    for number, one in enumerate(looks):
+        for two in looks[:number]:
+            assert np.abs(one - two).mean() >= LEAST_DIFFERENCE
 
 
 def pixels(browser, element):

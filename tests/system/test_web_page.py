@@ -7,15 +7,16 @@ from threading import Event
 
 import pytest
 from msgspec.structs import replace
-from page import END, PAST, colours, drawn, faults, heal, show, text, wait
+from page import END, PAST, colours, drawn, faults, heal, line_colours, publish, show, text, wait
 from recorded_stages import save, work
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 from waiting import wait_for
-from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, ROWS, START, Client, WebSite
+from web_site import COLUMNS, COUNTER, DAY, EVIL, FAILED, GAUGE, LOST, NOW, ROWS, START, Client, WebSite, window
 
+from tokiod.ledger.ledger import Ledger
 from tokiod.simulator.sources import free_port
 from tokiod.web.client_limits import MAX_STREAMS
 
@@ -139,6 +140,79 @@ def test_below_the_map_are_the_sum_and_the_busiest_server_on_its_time_axis(brows
         words = text(browser, "legend").splitlines()
         assert [word.partition(", ")[0] for word in words] == ["value", "value", "zero", "missing", "lost", "not yet due"]
         assert faults(browser) == []
+
+
+CLEAR = ["0,0,0,0"]
+ASKED = "return performance.getEntriesByType('resource').filter(({name, responseEnd}) => name.includes(arguments[0]) && responseEnd).length"
+
+
+def lines_of(browser, count=2):
+    """The canvases of the lines, once they are drawn."""
+    wait(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#lines canvas")) == count, "no lines")
+    wait(lambda: browser.find_element(By.ID, "picture").get_attribute("data-complete"), "the lines are not complete")
+    return browser.find_elements(By.CSS_SELECTOR, "#lines canvas")
+
+
+def opaque(found):
+    return [f"{one},255" for one in found]
+
+
+def test_lines_show_what_is_lost_missing_and_not_due_as_the_map_does_and_name_when_and_why(browser, web_site):
+    with web_site.served():
+        show(browser, web_site, f"{PAST}&target=OST0000")
+        one, largest = lines_of(browser)
+        lost, missing = (opaque(found) for found in colours(browser, (125, 1), (138, 1)))
+        assert lost != missing
+        for line in (one, largest):
+            assert line_colours(browser, line, 125) == [lost, lost]
+            assert line_colours(browser, line, 138) == [missing, missing]
+            assert line_colours(browser, line, 245) == [CLEAR, CLEAR]
+            above, foot = line_colours(browser, line, 200)
+            assert (len(above) > 1, foot) == (True, CLEAR)
+        # A cell of the target alone: where others have values, the foot is hatched below the line.
+        assert line_colours(browser, one, 150) == [missing, missing]
+        above, foot = line_colours(browser, largest, 150)
+        assert (above == missing, foot) == (False, missing)
+        words = f"; hatched: cells are missing; red with crosses: lost {DAY} 00:10:00 to {DAY} 00:11:00 (the source deleted it)"
+        for line, caption in zip((one, largest), browser.find_elements(By.CSS_SELECTOR, "#lines figcaption"), strict=True):
+            assert caption.text.endswith(words)
+            assert line.accessible_name == caption.text
+        assert faults(browser) == []
+
+
+def test_lines_follow_what_is_healed_and_what_is_lost_since_they_were_drawn(browser, web_site):
+    with web_site.served():
+        wait(lambda: bool(web_site.feed.poll() or web_site.feed.subscriptions), "the feed has no subscriber")
+        show(browser, web_site)
+        (line,) = lines_of(browser, 1)
+        _, red = line_colours(browser, line, 125)
+        with Ledger.open(web_site.config.archive.ledger) as ledger:
+            ledger.lost("one", window(*FAILED), "NoData", "too old", NOW)
+        publish(web_site, 0, 12)
+        wait(lambda: line_colours(browser, line, 138)[1] == red, "the lost window is not red")
+        assert text(browser, "lines").endswith("(the source deleted it) and 1 more")
+        heal(web_site, LOST, 9.0)
+        wait(lambda: line_colours(browser, line, 125)[1] == CLEAR, "what was lost is still red")
+        assert "the source deleted it" not in text(browser, "lines")
+        assert faults(browser) == []
+
+
+def test_the_reason_of_a_gap_stays_after_a_part_of_it_was_fetched_again(browser, web_site):
+    with web_site.served():
+        wait(lambda: bool(web_site.feed.poll() or web_site.feed.subscriptions), "the feed has no subscriber")
+        show(browser, web_site)
+        (line,) = lines_of(browser, 1)
+        publish(web_site, 0, 12)
+        wait(lambda: text(browser, "state").startswith("live"), "the page does not follow the feed")
+        (line,) = lines_of(browser, 1)
+        publish(web_site, LOST[0] + 6, LOST[1])
+        asked = f"start={START + (LOST[0] + 6) * 5}&"
+        wait(lambda: browser.execute_script(ASKED, asked) == 2, "the part is not fetched again")
+        picture = browser.find_element(By.ID, "picture")
+        picture.send_keys(*[Keys.ARROW_RIGHT] * (LOST[0] + 2))
+        wait(lambda: text(browser, "readout").endswith(": lost (lost: the source deleted it)"), "the reason is not shown")
+        words = f"lost {DAY} 00:10:00 to {DAY} 00:11:00 (the source deleted it)"
+        wait(lambda: words in line.accessible_name, "the line has another reason")
 
 
 def test_a_healed_gap_appears_by_itself_also_after_the_web_process_was_killed(browser, web_site):

@@ -23,6 +23,10 @@ from tokiod.web.matrix import level_of
 
 MISSING, GONE, NOT_DUE = 1, 2, 4
 END = START + (ROWS + 12) * STEP
+WHY = [
+    {"start": window(*LOST).start, "end": window(*LOST).end, "state": "lost", "reason": "the source deleted it"},
+    {"start": window(*FAILED).start, "end": window(*FAILED).end, "state": "failed", "reason": "no answer"},
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +85,6 @@ def test_value_zero_missing_lost_and_not_yet_due_are_five_different_pairs_of_byt
 
 def test_the_header_names_columns_steps_and_the_reasons_of_the_ledger(site):
     header, _, _ = decoded(site.get(matrix(width=21)).body)
-    lost, failed = window(*LOST), window(*FAILED)
     assert header == {
         "system": "fs",
         "dataset": GAUGE,
@@ -92,10 +95,7 @@ def test_the_header_names_columns_steps_and_the_reasons_of_the_ledger(site):
         "step": STEP,
         "columns": list(COLUMNS),
         "due": START + ROWS * STEP,
-        "why": [
-            {"start": lost.start, "end": lost.end, "state": "lost", "reason": "the source deleted it"},
-            {"start": failed.start, "end": failed.end, "state": "failed", "reason": "no answer"},
-        ],
+        "why": WHY,
         "scale": {"lowest_log2": -11, "per_octave": 4, "first": 2},
         "version": 1,
     }
@@ -146,8 +146,9 @@ def test_a_line_has_the_exact_doubles_of_one_column(site):
     path = f"{matrix(width=4096)}&column=OST0000".replace("/matrix", "/line")
     answer = json.loads(site.get(path).body)
     stored = [None if np.isnan(value) else value for value in values()[:, 1]] + [None] * 12
-    missing = [int(one is None) for one in stored]
-    assert answer == {"column": "OST0000", "units": "%", "start": START, "seconds": STEP, "values": stored, "missing": missing}
+    missing, flags = [int(one is None) for one in stored], expected(1)[1][:, 1].tolist()
+    span = {"column": "OST0000", "units": "%", "start": START, "seconds": STEP}
+    assert answer == span | {"values": stored, "missing": missing, "flags": flags, "why": WHY}
     assert site.error(path.replace("OST0000", "no")) == (404, "unknown_column")
 
 
@@ -160,6 +161,7 @@ def test_a_line_without_a_column_is_the_sum_of_those_that_have_a_value(site):
     sums = [[row[~np.isnan(row)].sum() for row in block if not np.isnan(row).all()] for block in blocks]
     assert answer["values"] == [max(one, default=None) for one in sums]
     assert answer["missing"] == [np.isnan(block).sum() for block in blocks]
+    assert answer["flags"] == np.bitwise_or.reduce(expected(13)[1], axis=1).tolist()
 
 
 def test_a_line_is_also_the_largest_of_all_columns_or_the_sum_of_several_datasets(site):
@@ -171,6 +173,7 @@ def test_a_line_is_also_the_largest_of_all_columns_or_the_sum_of_several_dataset
     one, twice = (json.loads(site.get(path.replace(GAUGE, names)).body) for names in (GAUGE, f"{GAUGE},{GAUGE}"))
     assert twice["values"] == [None if value is None else 2 * value for value in one["values"]]
     assert twice["missing"] == [2 * count for count in one["missing"]]
+    assert (twice["flags"], twice["why"]) == (one["flags"], WHY)
     assert site.error(path.replace(GAUGE, f"{GAUGE},{COUNTER}")) == (400, "bad_parameter")
     assert site.error(path.replace(GAUGE, f"{GAUGE},")) == (400, "bad_parameter")
 
@@ -180,9 +183,21 @@ def test_points_are_the_line_with_times_in_milliseconds(site):
     line = json.loads(site.get(path.replace("/matrix", "/line")).body)
     points = json.loads(site.get(path.replace("/matrix", "/points")).body)
     times = [1000 * (START + number * line["seconds"]) for number in range(20)]
-    assert [(one["time"], one["value"], one["missing"]) for one in points] == list(
-        zip(times, line["values"], line["missing"], strict=False)
+    assert [(one["time"], one["value"], one["missing"], one["flags"]) for one in points] == list(
+        zip(times, line["values"], line["missing"], line["flags"], strict=True)
     )
+
+
+def test_a_line_of_a_counter_is_lost_with_the_sample_at_either_edge_as_in_its_picture(site):
+    _, _, flags = decoded(site.get(matrix(COUNTER, width=4096)).body)
+    line = json.loads(site.get(f"{matrix(COUNTER, width=4096)}&column=OST0001".replace("/matrix", "/line")).body)
+    assert line["flags"] == flags[:, 2].tolist()
+    assert [line["flags"][row] for row in (118, 120, 131, 132, ROWS)] == [0, GONE, GONE, MISSING, NOT_DUE]
+
+
+def test_a_line_without_missing_cells_has_no_flags_and_one_beside_a_gap_no_reason_of_it(site):
+    line = json.loads(site.get(f"{matrix(width=20, end=START + 600)}&column=OST0001".replace("/matrix", "/line")).body)
+    assert (set(line["flags"]), line["why"]) == ({0}, [])
 
 
 def test_days_have_what_is_stored_due_and_lost_of_each_source(site):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tokiod.web import query, refusal
 from tokiod.web.job_lists import JobList
+from tokiod.web.lines import Line, Point
 from tokiod.web.recorded_stages import StageList
-from tokiod.web.views import DayList, GapList, Line, Point, Systems
+from tokiod.web.views import DayList, GapList, Systems
 
 if TYPE_CHECKING:
     from tokiod.web.query import Parameter

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger
@@ -25,15 +23,14 @@ from tokiod.tts.layout import is_counter
 from tokiod.web.absence import Absence
 from tokiod.web.job_lists import JobLists
 from tokiod.web.kept_answers import KeptAnswers
-from tokiod.web.matrix import Header, encoded, pictured, strips
+from tokiod.web.lines import Line, Point, line_of, points_of
+from tokiod.web.matrix import Header, encoded, pictured
 from tokiod.web.query import MAX_CELLS, MAX_LEDGER_SPAN_SECONDS, MAX_READ_CELLS, picture, since, span
 from tokiod.web.recorded_stages import RecordedStages
 from tokiod.web.refusal import (
-    BAD_PARAMETER,
     NO_DATA,
     STEP_CHANGED,
     TOO_MANY_CELLS,
-    UNKNOWN_COLUMN,
     UNKNOWN_DATASET,
     UNKNOWN_SOURCE,
     UNKNOWN_SYSTEM,
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from msgspec import Raw
-    from numpy.typing import NDArray
 
     from tokiod.clock import Clock
     from tokiod.config.load import Config
@@ -111,28 +107,6 @@ class DayList(msgspec.Struct, frozen=True):
     time: float
     timezone: str
     days: list[day_report.SourceDay]
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One column, or the sum over all or the largest of them. start: UTC epoch seconds of the first value; seconds: between two.
-
-    column: empty for all; values: the largest of their rows, None without one; missing: how many cells of each have no value.
-    """
-
-    column: str
-    units: str
-    start: int
-    seconds: int
-    values: list[float | None]
-    missing: list[int]
-
-
-class Point(msgspec.Struct, frozen=True):
-    """A value of a line. time: UTC epoch milliseconds, as charts of the web have them; missing: how many cells have no value."""
-
-    time: int
-    value: float | None
-    missing: int
 
 
 class Views:
@@ -206,36 +180,22 @@ class Views:
 
     def points(self, given: Parameters) -> list[Point]:
         """Return a line as points. Raises as matrix()."""
-        line = self.line(given)
-        times = range(line.start * 1000, (line.start + line.seconds * len(line.values)) * 1000, line.seconds * 1000)
-        return [Point(*one) for one in zip(times, line.values, line.missing, strict=True)]
+        return points_of(self.line(given))
 
     def _line(self, given: Parameters) -> Line:
-        query, column = picture(given, self.now()), given["column"]
-        paths = self._paths(query)
-        matrices = [self._stitched(replace(query, dataset=name), paths) for name in query.dataset.split(",")]
-        _check_same_rows(matrices)
+        now = self.now()
+        query, column = picture(given, now), given["column"]
+        paths, names = self._paths(query), query.dataset.split(",")
+        # Before the cells: of windows that are stored meanwhile, cells are not due rather than missing.
+        absences = self._absences(query.system, names, query.span, now)
+        matrices = [self._stitched(replace(query, dataset=name), paths) for name in names]
         if not column:
             _check_read(sum(matrix.rows * len(matrix.columns) for matrix in matrices))
-        first = matrices[0]
-        values, missing = np.full(first.rows, np.nan), np.zeros(first.rows, np.int64)
-        for matrix in matrices:
-            if column and column not in matrix.places:
-                raise Refused(UNKNOWN_COLUMN, f"{matrix.dataset} has no column {column} in the span", "column")
-            found, lacking = _column(matrix, column) if column else _combined(matrix, given["across"])
-            values = np.where(np.isnan(values), found, values + np.nan_to_num(found))
-            missing += lacking
-        rows_per_value = -(-first.rows // query.width)
-        edges = np.arange(0, first.rows, rows_per_value)
-        largest = [None if math.isnan(value) else value for value in np.fmax.reduceat(values, edges).tolist()]
-        counts = np.add.reduceat(missing, edges).tolist()
-        return Line(column, first.units, first.start, rows_per_value * first.step, largest, counts)
+        return line_of(list(zip(matrices, absences, strict=True)), self._is_counter, column, given["across"], query.width)
 
     def _matrix(self, query: MatrixQuery, known_tag: str) -> tuple[str, bytes | None]:
-        config, now = self.config, self.now()
         paths = self._paths(query)
-        sources = [one for one in config.source if one.system == query.system and query.dataset in one.datasets()]
-        absence = Absence.read(config, self._ledger(), sources[0] if sources else None, query.span, now)
+        (absence,) = self._absences(query.system, [query.dataset], query.span, self.now())
         tag = _tag(query, paths, absence)
         if tag == known_tag:
             return tag, None
@@ -261,6 +221,17 @@ class Views:
             why=absence.why,
         )
         return encoded(header, levels, flags)
+
+    def _absences(self, system: str, datasets: list[str], wanted: Span, now: float) -> list[Absence]:
+        """Return the absence of the source of each dataset; each source is looked up once."""
+        found: dict[str | None, Absence] = {}
+        names = []
+        for dataset in datasets:
+            source = next((one for one in self.config.source if one.system == system and dataset in one.datasets()), None)
+            names.append(None if source is None else source.name)
+            if names[-1] not in found:
+                found[names[-1]] = Absence.read(self.config, self._ledger(), source, wanted, now)
+        return [found[name] for name in names]
 
     def _gaps(self, path: Path, source: str, now: float) -> list[Gap]:
         with Ledger.open_readonly(path, checked=False) as ledger:
@@ -337,32 +308,6 @@ def _tag(query: MatrixQuery, paths: list[Path], absence: Absence) -> str:
             continue
         files.append((state.st_ino, state.st_size, state.st_mtime_ns))
     return f'"{hashlib.blake2b(repr((query, files, absence)).encode(), digest_size=16).hexdigest()}"'
-
-
-def _column(matrix: Stitched, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return f8[rows] of a column, NaN where missing, and i8[rows], 1 where missing."""
-    values = matrix.read(0, matrix.rows, np.array([matrix.number(column)]))[:, 0]
-    return values, np.isnan(values).astype(np.int64)
-
-
-def _combined(matrix: Stitched, across: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return f8[rows], and i8[rows], how many columns have no value.
-
-    A value is the sum or the largest of the columns that have one, NaN where there is none.
-    """
-    found, missing = np.full(matrix.rows, np.nan), np.zeros(matrix.rows, np.int64)
-    for first, last in strips(matrix):
-        values = matrix.read(first, last)
-        is_missing = np.isnan(values)
-        missing[first:last] = is_missing.sum(axis=1)
-        combined = np.fmax.reduce(values, axis=1) if across == "max" else np.where(is_missing, 0.0, values).sum(axis=1)
-        found[first:last] = np.where(missing[first:last] < values.shape[1], combined, np.nan)
-    return found, missing
-
-
-def _check_same_rows(matrices: list[Stitched]) -> None:
-    if len({(matrix.start, matrix.step, matrix.rows, matrix.units) for matrix in matrices}) > 1:
-        raise Refused(BAD_PARAMETER, "dataset: these have other rows or units than the first", "dataset")
 
 
 def _check_size(matrix: Stitched, pixels: int) -> None:

@@ -131,12 +131,20 @@ export function topOf(values) {
   return usual > 0 && largest > 20 * usual ? 1.5 * usual : largest;
 }
 
-// A line from zero up. Where cells are missing it is broken, or hatched below where only some are; a peak that is cut has a bar on top.
-export function drawLine(canvas, { values, missing }) {
+// A line from zero up. Where no cell has a value it is broken, and the look of their state fills the height; where some have none, the foot.
+// A peak that is cut has a bar on top.
+export function drawLine(canvas, { values, flags }) {
   const context = fitted(canvas), { width, height } = canvas, ratio = devicePixelRatio || 1;
-  const top = topOf(values) || 1, foot = 6 * ratio, style = getComputedStyle(canvas), wide = width / values.length;
-  context.fillStyle = patternOf(context, "missing");
-  missing.forEach((count, index) => count && context.fillRect(index * wide, height - foot, Math.max(1, wide), foot));
+  const top = topOf(values) || 1, foot = HATCH * ratio, style = getComputedStyle(canvas), wide = width / values.length;
+  // What is lost is on top, and wide enough to be seen: it does not come back.
+  for (const [flag, state, least] of [[MISSING, "missing", 1], [LOST, "lost", Math.round(4 * ratio)]]) {
+    context.fillStyle = patternOf(context, state);
+    flags.forEach((found, index) => {
+      if (!(found & flag)) return;
+      const from = Math.ceil(index * wide), high = values[index] === null ? height : foot;
+      context.fillRect(Math.min(from, width - least), height - high, Math.max(least, Math.ceil((index + 1) * wide) - from), high);
+    });
+  }
   context.strokeStyle = context.fillStyle = style.color;
   context.beginPath();
   let isDrawing = false;

@@ -1,6 +1,6 @@
 // The heat map and the lines below it, on one time axis.
 
-import { json, matrix, NOT_DUE, stateOf, valueOf } from "./api.js";
+import { json, LOST, MISSING, matrix, NOT_DUE, stateOf, valueOf } from "./api.js";
 import { counted, drawCursor, drawLine, drawPicture, drawSelection, drawSwatch, fitted, range, topOf } from "./draw.js";
 import { LONG, lineOf, pictureOf } from "./pictures.js";
 import { amount, at, duration, local, make, table, ticks, zoneName } from "./words.js";
@@ -103,19 +103,29 @@ async function update(from, to) {
   if (!fits(part, strip) || part.columns.join() !== picture.columns.join()) return loadMap();
   picture.levels.set(part.levels, first * picture.columns.length);
   picture.flags.set(part.flags, first * picture.columns.length);
-  picture.why = [...picture.why.filter((one) => one.end <= strip.start || strip.end <= one.start), ...part.why];
+  picture.why = changed(picture.why, part.why, strip);
   picture.due = Math.max(picture.due, part.due);
   draw();
   canvas.dataset.drawn = String(++draws);
   await Promise.all([...at("lines").children].filter((figure) => figure.line).map(async (figure) => {
-    const line = await json("/api/v1/line", { system: now.system, ...figure.about, ...strip });
+    // Of its own source other cells may not have been due yet.
+    const open = figure.line.flags.findIndex((flags) => flags & NOT_DUE), from = open < 0 ? first : Math.min(first, open);
+    const longer = { ...strip, start: picture.start + from * picture.seconds, width: last - from };
+    const line = await json("/api/v1/line", { system: now.system, ...figure.about, ...longer });
     if (!isCurrent()) return;
-    if (!fits({ ...line, pixels: line.values.length }, strip)) return loadMap();
-    figure.line.values.splice(first, line.values.length, ...line.values);
-    figure.line.missing.splice(first, line.missing.length, ...line.missing);
+    if (!fits({ ...line, pixels: line.values.length }, longer)) return loadMap();
+    figure.line.values.splice(from, line.values.length, ...line.values);
+    figure.line.flags.splice(from, line.flags.length, ...line.flags);
+    figure.line.why = changed(figure.line.why, line.why, longer);
     showLine(figure);
   }));
 }
+
+// Reasons, of which those within a strip are replaced. One that reaches beyond the strip stays there.
+const changed = (why, inside, { start, end }) => [
+  ...why.flatMap((one) => [{ ...one, end: Math.min(one.end, start) }, { ...one, start: Math.max(one.start, end) }]).filter((one) => one.start < one.end),
+  ...inside,
+];
 
 const fits = (part, { start, width }) => part.start === start && part.seconds === picture.seconds && part.pixels === width;
 
@@ -130,7 +140,7 @@ function shift(by) {
   for (const { line } of at("lines").children) {
     if (!line) continue;
     line.values.splice(0, count), line.values.push(...Array(count).fill(null));
-    line.missing.splice(0, count), line.missing.push(...Array(count).fill(0));
+    line.flags.splice(0, count), line.flags.push(...Array(count).fill(NOT_DUE));
   }
 }
 
@@ -159,7 +169,7 @@ async function loadLines(now, isCurrent) {
   await Promise.all(wanted.map(async ({ title, about }, index) => {
     const figure = place.children[index];
     try {
-      const line = await lineOf({ system: now.system, ...about }, picture, isCurrent);
+      const line = await lineOf({ system: now.system, ...about }, picture, page.systems().time, isCurrent);
       if (isCurrent()) showLine(Object.assign(figure, { about, line }));
     } catch (error) {
       figure.remove();
@@ -171,14 +181,25 @@ async function loadLines(now, isCurrent) {
 
 function showLine(figure) {
   const { line, dataset: { title } } = figure;
-  // What is not due yet is not missing.
-  line.missing = line.missing.map((count, index) => (picture.start + index * picture.seconds < picture.due ? count : 0));
-  const known = line.values.filter((value) => value !== null), lacking = line.missing.some(Boolean);
+  const known = line.values.filter((value) => value !== null), has = (flag) => line.flags.some((flags) => flags & flag);
   const largest = known.reduce((one, two) => Math.max(one, two), 0), cut = largest > topOf(line.values) ? `, cut at ${amount(topOf(line.values), line.units)}` : "";
   const most = known.length ? `at most ${amount(largest, line.units)} in ${picture.step} s${cut}` : "no value";
-  figure.querySelector("figcaption").textContent = `${title}: ${most}${lacking ? "; hatched below: cells are missing" : ""}`;
+  figure.querySelector("figcaption").textContent = `${title}: ${most}${has(MISSING) ? "; hatched: cells are missing" : ""}${has(LOST) ? `; red with crosses: lost${lostIn(line.why)}` : ""}`;
   figure.querySelector("canvas").ariaLabel = figure.querySelector("figcaption").textContent;
   drawLine(figure.querySelector("canvas"), line);
+}
+
+// When and why cells are lost, in words. What was asked for day by day is joined.
+function lostIn(why) {
+  const spans = [];
+  for (const one of why.filter(({ state }) => state === "lost").sort((one, two) => one.start - two.start)) {
+    const before = spans.at(-1);
+    if (before?.reason === one.reason && one.start <= before.end) before.end = Math.max(before.end, one.end);
+    else spans.push({ ...one });
+  }
+  if (!spans.length) return "";
+  const [{ start, end, reason }] = spans;
+  return ` ${local(start)} to ${local(end)} (${reason})${spans.length > 1 ? ` and ${spans.length - 1} more` : ""}`;
 }
 
 // ---- drawing

@@ -44,18 +44,19 @@ export async function pictureOf(what, span, width, now, shown, isCurrent) {
   return whole.picture();
 }
 
-// A line of the time of a picture, as values and how many cells are missing, pixel by pixel.
-export async function lineOf(what, picture, isCurrent) {
+// A line of the time of a picture: pixel by pixel its value and the flags of missing cells, and why they are missing. now: as above.
+export async function lineOf(what, picture, now, isCurrent) {
   const start = picture.start, end = start + picture.pixels * picture.seconds;
   if (end - start <= LONG) return json("/api/v1/line", { ...what, start, end, width: picture.pixels });
-  const values = Array(picture.pixels).fill(null), missing = Array(picture.pixels).fill(0);
+  const values = Array(picture.pixels).fill(null), flags = values.map((_, index) => (start + index * picture.seconds >= now ? NOT_DUE : MISSING)), why = [];
   let units = "";
   await eachDay({ seconds: picture.seconds, first: start, last: end }, isCurrent, async (part) => {
     const line = await json("/api/v1/line", { ...what, ...part }), before = (line.start - start) / picture.seconds;
     units = line.units;
-    line.values.forEach((value, index) => ((values[before + index] = value), (missing[before + index] = line.missing[index])));
+    why.push(...line.why);
+    line.values.forEach((value, index) => ((values[before + index] = value), (flags[before + index] = line.flags[index])));
   });
-  return { units, values, missing };
+  return { units, values, flags, why };
 }
 
 // The picture of several days. Their targets may differ: one that came later is missing before.
