@@ -33,6 +33,12 @@ OF_NODES = {
     "job_disk_read": DISK_READ, "job_disk_written": DISK_WRITTEN, "job_disk_reads": "disk_reads.samples",
     "job_disk_writes": "disk_writes.samples", "job_processes": "processes.max", "job_cpu_stalled": "cpu_stalled.sum",
     "job_memory_stalled": "memory_stalled.sum", "job_io_stalled": "io_stalled.sum",
+    "job_perf_cycles": "perf_cycles.samples", "job_perf_instructions": "perf_instructions.samples",
+    "job_perf_cache_references": "perf_cache_references.samples", "job_perf_cache_misses": "perf_cache_misses.samples",
+    "job_perf_branches": "perf_branches.samples", "job_perf_branch_misses": "perf_branch_misses.samples",
+    "job_perf_ref_cycles": "perf_ref_cycles.samples", "job_perf_task_clock": "perf_task_clock.sum",
+    "job_perf_page_faults": "perf_page_faults.samples", "job_perf_context_switches": "perf_context_switches.samples",
+    "job_perf_cpu_migrations": "perf_cpu_migrations.samples",
 }  # fmt: skip
 """The columns of a table of compute nodes, by the metrics of tokiod.agent.sensors.jobs, as a test compares."""
 _NODE_COLUMNS = frozenset(OF_NODES.values())
@@ -43,6 +49,11 @@ USECS = 10**6
 def is_state(column: str) -> bool:
     """Return whether a column is a state: of several values the largest counts, not their sum or difference."""
     return column.endswith(STATE)
+
+
+def falls_alone(column: str) -> bool:
+    """Return whether a count begins again without the others: perf events are counted since the agent met the job, or started."""
+    return column.startswith("perf_")
 
 
 def scale_of(column: str) -> int:

@@ -9,8 +9,8 @@ from captured_tree import TREES, sampler
 from tokiod.agent.rows import Rows
 from tokiod.agent.sensors import SENSORS
 
-OF_LIBRARIES_AND_COMMANDS = {"nvidia", "ipmi", "lustre_jobs"}
-"""Sensors without files of a tree; test_nvidia.py, test_commands.py and test_lustre_jobs.py test two answers of each."""
+WITHOUT_FILES = {"nvidia", "ipmi", "lustre_jobs", "perf"}
+"""Sensors that read no files of a tree: test_nvidia.py, test_commands.py, test_lustre_jobs.py and test_perf_events.py."""
 DISK_WRAP = 1 << 32
 PORT = "sys/class/infiniband/mlx4_0/ports/1/counters"
 
@@ -29,7 +29,7 @@ def increases(root, change):
 def test_each_sensor_that_reads_files_has_trees_of_two_kernels_versions_or_vendors():
     read = [json.loads(path.read_text())["read"] for path in TREES.glob("*.json")]
     counts = {sensor.name: sum(bool(of.get(sensor.name, {}).get("values")) for of in read) for sensor in SENSORS}
-    assert {name for name, count in counts.items() if count < 2} == OF_LIBRARIES_AND_COMMANDS
+    assert {name for name, count in counts.items() if count < 2} == WITHOUT_FILES
 
 
 def test_the_energy_of_a_processor_goes_on_where_its_counter_wraps(tmp_path):

@@ -1,5 +1,6 @@
 """The agent's configuration and keys: every error at once with its line, and no secret that other users can read."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -8,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keyed import Keyring
 
+from tokiod.agent.configured_events import JOB_EVENTS, NODE_EVENTS
 from tokiod.agent.keys import read_keys
-from tokiod.agent.settings import Settings, SettingsError, _parse, read_settings
+from tokiod.agent.settings import Settings, SettingsError, _parse, read_settings, settings_of_node
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "agent" / "agent.toml"
-KNOWN = "hub, hub_key_file, key_file, node, without"
+KNOWN = "hub, hub_key_file, key_file, node, perf_jobs, perf_node, without"
 SENSORS = frozenset({"cpu", "ipmi"})
 WHOLE = 'hub = "tcp://a:1"\nhub_key_file = "h.key"\nkey_file = "/k/c.key_secret"\n'
 
@@ -42,10 +44,21 @@ def test_a_credential_of_the_keys_name_comes_before_the_file(settings, tmp_path,
 def test_the_example_is_read_with_and_without_its_comments(settings):
     text = EXAMPLE.read_text()
     assert settings(text).hub == "tcp://10.0.0.1:5561"
-    uncommented = text.replace("# node =", "node =").replace("# without =", "without =")
+    uncommented = re.sub(r"(?m)^# (?=\w+ =)", "", text)
     found = settings(uncommented)
-    assert (found.node, found.without) == ("nid001234", ("ipmi",))
-    assert tomllib.loads(uncommented)["without"] == ["ipmi"]
+    assert (found.node, found.without, found.perf_node) == ("nid001234", ("ipmi",), ("instructions", "cycles"))
+    assert {name: value for name, value in tomllib.loads(uncommented).items() if isinstance(value, list)} == {
+        name: list(getattr(found, name)) for name in ("without", "perf_node", "perf_jobs")
+    }
+
+
+def test_the_configuration_of_a_report_may_be_missing_at_its_usual_place_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tokiod.agent.settings.DEFAULT_CONFIG", str(tmp_path / "agent.toml"))
+    assert settings_of_node(str(tmp_path / "agent.toml"), "nid7", SENSORS) is None
+    (tmp_path / "agent.toml").write_text(WHOLE + 'perf_jobs = ["cycles", "cycles"]')
+    assert settings_of_node(str(tmp_path / "agent.toml"), "nid7", SENSORS).perf_jobs == ("cycles",)
+    with pytest.raises(SettingsError, match=r"other\.toml: No such file"):
+        settings_of_node(str(tmp_path / "other.toml"), "nid7", SENSORS)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +70,9 @@ def test_the_example_is_read_with_and_without_its_comments(settings):
         ("hub = tcp://a:1\n", [':1: hub: expected a text in double quotes, or a list of them, as in ["ipmi"]']),
         (WHOLE + 'hub = "tcp://b:1"\n', [":4: hub is there twice"]),
         (WHOLE + 'without = ["ipim"]\n', ["without: unknown sensor ipim; known: cpu, ipmi"]),
+        (WHOLE + 'perf_jobs = ["cycle"]\n', [f"perf_jobs: unknown event cycle; known: {', '.join(JOB_EVENTS)}"]),
+        (WHOLE + 'perf_node = ["task_clock"]\n', [f"perf_node: unknown event task_clock; known: {', '.join(NODE_EVENTS)}"]),
+        (WHOLE + 'perf_node = "cycles"\n', [":4: perf_node: expected a list of texts"]),
         (WHOLE + 'without = "ipmi"\n', [":4: without: expected a list of texts"]),
         (WHOLE + 'node = "a/b"\n', ['node: expected letters, digits, ".", "_" and "-", got "a/b"']),
         (WHOLE.replace("tcp://a:1", "ipc://x"), ['hub: expected "tcp://HOST:PORT", got "ipc://x"']),

@@ -170,3 +170,14 @@ def test_a_job_goes_on_where_the_users_of_the_day_before_were_removed(made):
         found = span_rows(days(made), midnight - 3600, midnight + 60, Wanted.of_job("4711"))
         assert found.activity.counts["open.samples"].tolist() == [100, 3]
         made.merged(DAY + 4 * 86400)
+
+
+def test_counts_of_perf_events_begin_again_alone(made):
+    """The agent was started again: what the cgroup counts goes on, and what the agent counts does not."""
+    counts = [(100, 50), (130, 70), (140, 5), (150, 8)]
+    rows = [
+        polled(DAY + 60 * i, b"nid1", KEY, DAY if i < 2 else None, {"cpu.sum": cpu, "perf_cycles.samples": cycles})
+        for i, (cpu, cycles) in enumerate(counts)
+    ]
+    made.store(*rows)
+    assert sums(series(days(made), DAY, DAY + 3600)) == {(KEY, b"nid1"): {"cpu.sum": 150, "perf_cycles.samples": 70 + 5 + 3}}

@@ -29,6 +29,14 @@ def run(directory, seconds, *, linger, asleep=0.0):
     the agent can read; `asleep`: seconds that it does not compute.
     """
     directory.mkdir()
+    used = run_in(directory, seconds, asleep)
+    time.sleep(linger)
+    directory.rmdir()
+    return f"slurm:{directory.name.removeprefix('job_')}", used
+
+
+def run_in(directory, seconds, asleep=0.0):
+    """Run the processes of a job in its cgroup, and return their CPU seconds by getrusage."""
     computing = f"import time\ntime.sleep({asleep})\nwhile time.process_time() < {seconds}: pass"
     # What the shell used until it joined, in nanoseconds, is not the job's.
     joining = f"read -r before rest < /proc/$$/schedstat; echo $$ > {directory}/cgroup.procs && echo $before && exec "
@@ -37,9 +45,7 @@ def run(directory, seconds, *, linger, asleep=0.0):
         before = int(process.stdout.readline()) / 1e9
         _, process.returncode, usage = os.wait4(process.pid, 0)
     assert process.returncode == 0
-    time.sleep(linger)
-    directory.rmdir()
-    return f"slurm:{directory.name.removeprefix('job_')}", usage.ru_utime + usage.ru_stime - before
+    return usage.ru_utime + usage.ru_stime - before
 
 
 def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=ThreadPoolExecutor, take=lambda _found: None):

@@ -10,14 +10,17 @@ import time
 
 from tokiod import __version__
 from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node_report
-from tokiod.agent.sensors import SENSORS
-from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings
+from tokiod.agent.sensors import SENSORS, sensors_of
+from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings, settings_of_node
+from tokiod.agent.tree import Tree
+
+_SENSOR_NAMES = frozenset(sensor.name for sensor in SENSORS)
 
 
 def main() -> int:
     """Run the command line of this process."""
     parser = argparse.ArgumentParser("tokiod agent", description="Report what the sensors of this node measure to the hub, or print it.")
-    parser.add_argument("--config", default=DEFAULT_CONFIG, help=f"the configuration of an agent that runs; default: {DEFAULT_CONFIG}")
+    parser.add_argument("--config", default=DEFAULT_CONFIG, help=f"the configuration; default: {DEFAULT_CONFIG}")
     parser.add_argument("--once", action="store_true", help="print what this node would report, and end")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.add_argument("--seconds", type=float, default=0.0, help="measure for so long: increases of counters and means of gauges")
@@ -28,7 +31,12 @@ def main() -> int:
         parser.error(f"--seconds is at least {MIN_SECONDS:g} and at most {MAX_SECONDS:g}")
     if not options.once:
         return _run(parser, options.config, options.root)
-    found = node_report(platform.node(), time.time, time.monotonic, options.root, options.seconds)  # noqa: TID251 - the clock enters here
+    try:
+        settings = settings_of_node(options.config, platform.node(), _SENSOR_NAMES)
+    except SettingsError as error:
+        parser.exit(2, _as_messages(error))
+    clocks = time.time, time.monotonic  # noqa: TID251 - the clock enters here
+    found = node_report(platform.node(), *clocks, sensors_of(Tree(options.root), settings), options.seconds)
     try:
         sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")
         sys.stdout.flush()
@@ -42,17 +50,21 @@ def main() -> int:
 
 def _run(parser: argparse.ArgumentParser, config: str, root: str) -> int:
     try:
-        settings = read_settings(config, platform.node(), frozenset(sensor.name for sensor in SENSORS))
+        settings = read_settings(config, platform.node(), _SENSOR_NAMES)
         from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need
     except SettingsError as error:
-        parser.exit(2, "".join(f"tokiod agent: {line}\n" for line in str(error).splitlines()))
+        parser.exit(2, _as_messages(error))
     except ImportError as error:
         parser.exit(2, f"tokiod agent: pyzmq is missing ({error}): install it, or use the package tokiod-agent, which contains it\n")
     try:
         run_agent(settings, root, time.time, time.monotonic)  # noqa: TID251 - the clock enters here
     except SettingsError as error:
-        parser.exit(2, "".join(f"tokiod agent: {line}\n" for line in str(error).splitlines()))
+        parser.exit(2, _as_messages(error))
     return 0
+
+
+def _as_messages(error: SettingsError) -> str:
+    return "".join(f"tokiod agent: {line}\n" for line in str(error).splitlines())
 
 
 if __name__ == "__main__":

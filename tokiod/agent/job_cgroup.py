@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from tokiod.agent.configured_events import JOB_EVENTS, report_waiting
 from tokiod.agent.metric import counter, gauge
 from tokiod.agent.tree import HeldFile, Tree, why
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.perf_event import EventCounts
     from tokiod.agent.sensor import Readings
 
     Values = Iterable[tuple[Metric, Value]]
@@ -127,8 +129,8 @@ class JobCgroup:
     """The files of one job, and what they last said.
 
     `last` has the newest value of each metric, `fresh` those of the last read. `is_exact`: it was read after the last process of the job
-    had ended. `watch`: inotify's number of its `events`. A file that this kernel, or this configuration of its controllers, does not have
-    is no value.
+    had ended. `watch`: inotify's number of its `events`; `counts`: its perf events. A file that this kernel, or this configuration of its
+    controllers, does not have is no value.
     """
 
     def __init__(self, tree: Tree, job: str, files: list[HeldFile], quick: int, parsers: list[Callable[[bytes], Values]]) -> None:
@@ -140,6 +142,7 @@ class JobCgroup:
         self.is_exact = self.has_run = self.is_gone = False
         self.events: HeldFile | None = None
         self.watch: int | None = None
+        self.counts: EventCounts | None = None
 
     @classmethod
     def v2(cls, tree: Tree, job: str, directory: str) -> JobCgroup:
@@ -187,7 +190,18 @@ class JobCgroup:
                 continue
             with readings:
                 self.fresh.update(parse(text))
+        if is_full:
+            self.read_counts(readings)
         self.last.update(self.fresh)
+
+    def read_counts(self, readings: Readings) -> None:
+        """Read the perf events, which the kernel has also after the cgroup is removed."""
+        if self.counts is not None:
+            with readings:
+                found = {JOB_EVENTS[name]: value for name, value in self.counts.read().items()}
+                self.fresh.update(found)
+                self.last.update(found)
+                report_waiting(readings, self.counts)
 
     def is_populated(self) -> bool:
         """Return whether processes of the job run, v2 only. Raise OSError, ValueError."""
@@ -202,6 +216,8 @@ class JobCgroup:
             file.close()
         if self.events is not None:
             self.events.close()
+        if self.counts is not None:
+            self.counts.close()
 
     def _leave_out(self, readings: Readings, file: HeldFile, parse: Callable[[bytes], Values], error: OSError) -> None:
         """Ask no more for a file that is missing. The first file is that of the CPU time, which every job's cgroup has."""

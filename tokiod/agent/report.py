@@ -13,8 +13,6 @@ from tokiod import __version__
 from tokiod.agent.rows import Row, Rows
 from tokiod.agent.sampler import TICK_SECONDS, Sampler
 from tokiod.agent.sensor import Readings, clean
-from tokiod.agent.sensors import SENSORS
-from tokiod.agent.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -129,9 +127,10 @@ def measure(sensors: Iterable[Sensor], monotonic: Callable[[], float], seconds: 
     return sampler, rows.at(0.0)
 
 
-def node_report(node: str, time: Callable[[], float], monotonic: Callable[[], float], root: str = "/", seconds: float = 0.0) -> NodeReport:
-    """Measure this node, whose files are below `root`: once, or for a span of at least two seconds."""
-    sensors = [sensor(Tree(root)) for sensor in SENSORS]
+def node_report(
+    node: str, time: Callable[[], float], monotonic: Callable[[], float], sensors: Sequence[Sensor], seconds: float = 0.0
+) -> NodeReport:
+    """Measure this node by its sensors: once, or for a span of at least two seconds."""
     metrics = {metric.name: (sensor.name, metric) for sensor in sensors for metric in sensor.metrics}
     examples: dict[tuple[str, str], str] = {}
     if seconds:

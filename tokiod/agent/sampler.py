@@ -55,7 +55,11 @@ class Sampler:
         """
         heeding = {fd: sensor for sensor in self.sensors if sensor.name not in self.absent and (fd := sensor.fileno()) is not None}
         found: dict[str, Readings] = {}
-        for fd in select.select([*heeding, *others], (), (), max(0.0, seconds))[0]:
+        # Not select(): with perf events a process has more than the 1,024 descriptors that it knows.
+        waiting = select.poll()
+        for fd in (*heeding, *others):
+            waiting.register(fd, select.POLLIN)
+        for fd, _ in waiting.poll(1000 * max(0.0, seconds)):
             if fd not in heeding:
                 continue
             readings = found[heeding[fd].name] = Readings()

@@ -111,7 +111,7 @@ class Sensor:
     """
 
     name: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
+    metrics: tuple[Metric, ...]
     period: ClassVar[float] = 10.0
 
     def __init__(self, tree: Tree) -> None:

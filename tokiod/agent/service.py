@@ -19,7 +19,7 @@ from tokiod.agent.keys import read_keys
 from tokiod.agent.link import Link
 from tokiod.agent.rows import ROW_SECONDS, Rows
 from tokiod.agent.sampler import TICK_SECONDS, Sampler
-from tokiod.agent.sensors import SENSORS
+from tokiod.agent.sensors import sensors_of
 from tokiod.agent.tree import Tree
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Agent:
         """Read the keys. Raise SettingsError."""
         keys = read_keys(settings.hub_key_file, settings.key_file)
         self._time, self._monotonic = time, monotonic
-        self._sampler = Sampler([sensor(Tree(root)) for sensor in SENSORS if sensor.name not in {*settings.without, *NOT_SENT}])
+        self._sampler = Sampler(sensors_of(Tree(root), settings, NOT_SENT))
         metrics = {metric.name: metric for sensor in self._sampler.sensors for metric in sensor.metrics}
         self.rows = Rows(metrics.values())
         self._context = zmq.Context()

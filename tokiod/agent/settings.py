@@ -1,6 +1,6 @@
 """The agent's configuration: a flat TOML file of a few keys. Python 3.9 has no parser of TOML, and a node gets no package for it.
 
-The file has the keys `hub`, `hub_key_file`, `key_file`, `node` and `without`; config/agent/agent.toml is an example.
+The file has the keys of Settings; config/agent/agent.toml is an example.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from tokiod.agent.configured_events import JOB_EVENTS, NODE_EVENTS
 from tokiod.agent.wire import MAX_NODE_CHARACTERS
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_CONFIG = "/etc/tokiod-agent/agent.toml"
+_LISTS = ("without", "perf_node", "perf_jobs")
 _LINE = re.compile(r'\s*(?:(?P<key>[A-Za-z_]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s#]+))?\s*(?:#.*)?')
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENDPOINT = re.compile(r"tcp://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
@@ -29,13 +31,18 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the file states. Paths are absolute; a key that systemd gives as a credential is read there."""
+    """What the file states. Paths are absolute; a key that systemd gives as a credential is read there.
+
+    perf_node, perf_jobs: names of the perf events that are counted of the node, and of each job.
+    """
 
     hub: str
     hub_key_file: str
     key_file: str
     node: str
     without: tuple[str, ...] = ()
+    perf_node: tuple[str, ...] = ()
+    perf_jobs: tuple[str, ...] = ()
 
 
 def read_settings(path: str, host: str, sensors: frozenset[str]) -> Settings:
@@ -55,7 +62,13 @@ def read_settings(path: str, host: str, sensors: frozenset[str]) -> Settings:
     directory = os.path.dirname(os.path.abspath(path))
     node = found.get("node") or host.partition(".")[0]
     hub_key = os.path.join(directory, found["hub_key_file"])
-    return Settings(found["hub"], hub_key, _key_file(directory, found["key_file"]), node, tuple(found.get("without", ())))
+    lists = (tuple(dict.fromkeys(found.get(name, ()))) for name in _LISTS)
+    return Settings(found["hub"], hub_key, _key_file(directory, found["key_file"]), node, *lists)
+
+
+def settings_of_node(path: str, host: str, sensors: frozenset[str]) -> Settings | None:
+    """Read the file for a report without a hub; None where the usual file is missing, or may not be read. Raise as read_settings()."""
+    return None if path == DEFAULT_CONFIG and not os.access(path, os.R_OK) else read_settings(path, host, sensors)
 
 
 def _key_file(directory: str, name: str) -> str:
@@ -81,13 +94,13 @@ def _parse(path: str, lines: list[str], found: dict[str, Any]) -> Iterator[str]:
         except ValueError:
             yield f'{path}:{number}: {key}: expected a text in double quotes, or a list of them, as in ["ipmi"]'
             continue
-        is_right = isinstance(value, list) and all(isinstance(one, str) for one in value) if key == "without" else isinstance(value, str)
+        is_right = isinstance(value, list) and all(isinstance(one, str) for one in value) if key in _LISTS else isinstance(value, str)
         if key not in known:
             yield f"{path}:{number}: unknown key {key}; known: {', '.join(sorted(known))}"
         elif key in found:
             yield f"{path}:{number}: {key} is there twice"
         elif not is_right:
-            yield f"{path}:{number}: {key}: expected {'a list of texts' if key == 'without' else 'a text'}"
+            yield f"{path}:{number}: {key}: expected {'a list of texts' if key in _LISTS else 'a text'}"
         else:
             found[key] = value
 
@@ -101,3 +114,7 @@ def _faults(found: dict[str, Any], host: str, sensors: frozenset[str]) -> Iterat
     for name in found.get("without", ()):
         if name not in sensors:
             yield f"without: unknown sensor {name}; known: {', '.join(sorted(sensors))}"
+    for key, known in (("perf_node", NODE_EVENTS), ("perf_jobs", JOB_EVENTS)):
+        for name in found.get(key, ()):
+            if name not in known:
+                yield f"{key}: unknown event {name}; known: {', '.join(known)}"

@@ -1,8 +1,8 @@
 """What jobs did between two polls, from the counts that a server has of them.
 
 Counts are stored as they were read, so that a poll or a window that is lost takes nothing with it: the difference to the row before it
-covers both. They begin again at zero where Lustre removed a job (start_time is later) or where a count fell. States (tokiod.job_columns)
-are as they were.
+covers both. They begin again at zero where Lustre removed a job (start_time is later) or where a count fell; one of perf events falls
+alone. States (tokiod.job_columns) are as they were.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.job_columns import is_state
+from tokiod.job_columns import falls_alone, is_state
 from tokiod.window_data import ENDED_REMOVED
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def activity(rows: JobRows) -> Activity:
     restarts = np.zeros(n, bool)
     restarts[1:] = begin[1:] > begin[:-1]
     for name, counts in rows.counts.items():
-        if not is_state(name):
+        if not (is_state(name) or falls_alone(name)):
             restarts[1:] |= counts[1:] < counts[:-1]
     # Before Lustre 2.14 nothing else shows that a job which was removed has returned with larger counts.
     restarts[1:] |= (rows.columns["ended"][:-1] == ENDED_REMOVED) & (begin[1:] < 0)
@@ -61,5 +61,5 @@ def activity(rows: JobRows) -> Activity:
 def _differences(counts: NDArray[np.int64], continues: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> NDArray[np.int64]:
     before = np.zeros_like(counts)
     before[1:] = counts[:-1]
-    found: NDArray[np.int64] = np.where(is_known, counts - np.where(continues, before, 0), 0)
+    found: NDArray[np.int64] = np.where(is_known, counts - np.where(continues & (counts >= before), before, 0), 0)
     return found

@@ -12,7 +12,9 @@ _COUNTERS = {
         "net_packets_received net_receive_errors net_receive_drops net_packets_sent net_send_errors net_send_drops tcp_retransmitted "
         "fabric_packets_received fabric_packets_sent fabric_send_waits fabric_receive_errors fabric_send_drops fabric_symbol_errors "
         "fabric_link_downs lustre_reads lustre_writes lustre_open lustre_close lustre_getattr lustre_setattr lustre_fsync lustre_unlink "
-        "lustre_mkdir lustre_rmdir lustre_mknod lustre_rename lustre_readdir lustre_statfs lustre_seek"
+        "lustre_mkdir lustre_rmdir lustre_mknod lustre_rename lustre_readdir lustre_statfs lustre_seek perf_cycles perf_instructions "
+        "perf_cache_references perf_cache_misses perf_branches perf_branch_misses perf_ref_cycles perf_page_faults perf_context_switches "
+        "perf_cpu_migrations"
     ),
     "B": (
         "paged_in paged_out swapped_in swapped_out disk_read disk_written net_received net_sent fabric_received fabric_sent lustre_read "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tokiod.agent.configured_events import JOB_EVENTS, ConfiguredEvents
 from tokiod.agent.inotify import CREATE, DELETE, IGNORED, MODIFY, ONLYDIR, OVERFLOW, Inotify
 from tokiod.agent.job_cgroup import CPU, METRICS, JobCgroup
 from tokiod.agent.job_patterns import job_of
@@ -18,6 +19,8 @@ from tokiod.agent.removed_cgroups import ChildRemoved, RemovedChildren
 from tokiod.agent.sensor import Absent, JobEnd, Readings, Sensor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tokiod.agent.tree import Tree
 
 FULL_SECONDS = 10.0
@@ -41,11 +44,14 @@ class Jobs(Sensor):
     """A job's name is SCHEDULER:ID."""
 
     name = "jobs"
-    metrics = METRICS
+    metrics = (*METRICS, *JOB_EVENTS.values())
     period = 1.0
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, events: Sequence[str] = ()) -> None:
+        """events: names of perf events that are counted of each job."""
         super().__init__(tree)
+        self.metrics = (*METRICS, *(JOB_EVENTS[name] for name in events))
+        self._events = ConfiguredEvents(tree, events)
         self.jobs: dict[str, JobCgroup] = {}
         self._roots: list[tuple[int, str]] = []
         self._inotify: Inotify | None = None
@@ -64,11 +70,13 @@ class Jobs(Sensor):
             self._roots = v2 + v1
         if not self._roots:
             raise Absent("no cgroup hierarchy in /sys/fs/cgroup")
+        self._events.find()
 
     def fileno(self) -> int | None:
         return self._inotify.fileno() if self._inotify else None
 
     def sample(self, readings: Readings, now: float) -> None:
+        self._events.report(readings)
         self.heed(readings, now)
         if self._is_blind and now - self._scanned >= RESCAN_SECONDS:
             self._scan(readings, now)
@@ -176,6 +184,11 @@ class Jobs(Sensor):
         else:
             root, _, below = directory.partition("/cpuacct/")
             added = JobCgroup.v1(self.tree, job, root, below)
+        if not self._events.absent:
+            with readings:
+                # On v1 a hierarchy of its own, in which few schedulers make cgroups.
+                counted = directory if version == 2 else f"{root}/perf_event/{below}"  # noqa: PLR2004 - cgroup v2
+                added.counts = self._events.opened(self.tree.path(counted))
         added.read(readings, is_full=True)
         self.jobs[directory] = added
         if self._has_begun:
@@ -261,6 +274,7 @@ class Jobs(Sensor):
         return True
 
     def _end(self, readings: Readings, job: JobCgroup) -> None:
+        job.read_counts(readings)
         job.close()
         if self._inotify is not None and job.watch is not None:
             self._inotify.unwatch(job.watch)

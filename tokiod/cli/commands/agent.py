@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tokiod.agent.report import MAX_SECONDS, MIN_SECONDS, as_json, as_text, node_report
-from tokiod.agent.sensors import SENSORS
-from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings
+from tokiod.agent.sensors import SENSORS, sensors_of
+from tokiod.agent.settings import DEFAULT_CONFIG, SettingsError, read_settings, settings_of_node
+from tokiod.agent.tree import Tree
 from tokiod.cli.common.base import clock_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.output import echo
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 @click.command(
     "agent", epilog=examples("tokiod agent", "tokiod agent --once", "tokiod agent --once --seconds 10", "tokiod agent --once --json")
 )
-@click.option(
-    "--config", "config_path", type=click.Path(), default=DEFAULT_CONFIG, show_default=True, help="The configuration of an agent that runs."
-)
+@click.option("--config", "config_path", type=click.Path(), default=DEFAULT_CONFIG, show_default=True, help="The agent's configuration.")
 @click.option("--once", "is_once", is_flag=True, help="Print what this node would report, and end.")
 @click.option(
     "--seconds",
@@ -37,24 +36,21 @@ if TYPE_CHECKING:
 def agent_command(config_path: str, root: str, seconds: float | None, clock: Clock, *, is_once: bool, is_json: bool) -> None:
     """Report what this node measures to the hub.
 
-    It runs until SIGTERM (docs/nodes.md); with --once it prints what it would report, and ends.
+    It runs until SIGTERM (docs/nodes.md); with --once it prints what it would report, and ends. That needs no configuration; where
+    there is one, its sensors and perf events count.
 
     Sensors that find nothing to read are listed with the reason (docs/sensors.md). `python -m tokiod.agent` does the same without any
     package but pyzmq. Exit 0 printed or stopped, 2 for errors in the configuration.
     """
-    if not is_once:
-        _run(config_path, root, clock)
-        return
-    report = node_report(platform.node(), clock.time, clock.monotonic, root, seconds or 0.0)
-    echo(as_json(report) if is_json else as_text(report))
-
-
-def _run(config_path: str, root: str, clock: Clock) -> None:
-    from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need
-
+    names = frozenset(sensor.name for sensor in SENSORS)
     try:
-        run_agent(
-            read_settings(config_path, platform.node(), frozenset(sensor.name for sensor in SENSORS)), root, clock.time, clock.monotonic
-        )
+        if not is_once:
+            from tokiod.agent.service import run_agent  # noqa: PLC0415 - pyzmq, which --once does not need
+
+            run_agent(read_settings(config_path, platform.node(), names), root, clock.time, clock.monotonic)
+            return
+        settings = settings_of_node(config_path, platform.node(), names)
     except SettingsError as error:
         raise ConfigError(str(error).splitlines()) from None
+    report = node_report(platform.node(), clock.time, clock.monotonic, sensors_of(Tree(root), settings), seconds or 0.0)
+    echo(as_json(report) if is_json else as_text(report))
