@@ -1,4 +1,4 @@
-"""GPUs: the official bindings over a library with NVIDIA's interface, compiled here, because no test machine has a GPU."""
+"""GPUs: the official bindings over a stand-in of NVIDIA's library, compiled here (nvml_stand_in.c): no test machine has a GPU."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def library(tmp_path_factory):
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here")
     directory = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).with_name("nvml.c")
+    source = Path(__file__).with_name("nvml_stand_in.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", directory / "libnvidia-ml.so.1", source], check=True)
     return directory
 
@@ -64,3 +64,65 @@ def test_a_node_without_its_driver_or_library_says_why(library, tmp_path):
     assert absent["nvidia"] == "the driver reports: Driver Not Loaded"
     absent = {row["sensor"]: row["reason"] for row in report(tmp_path, tmp_path)["absent"]}
     assert absent["nvidia"] == "the driver reports: NVML Shared Library Not Found"
+
+
+BOARD = ("gpu_power", "gpu_temperature", "gpu_clock")
+GIB = 1 << 30
+
+
+def test_of_a_gpu_in_mig_mode_the_memory_is_that_of_its_mig_devices_and_the_rest_that_of_the_board(library, tmp_path):
+    (tmp_path / "mig").write_text("1 3 6")
+    found = report(library, tmp_path, NVML_MIG=str(tmp_path / "mig"))
+    assert values(found) == {
+        "GPU-1": {**FIRST, "gpu_energy": 123.456},
+        "GPU-2": {**{name: SECOND[name] for name in BOARD}, "gpu_mig_devices": 3},
+        **{f"MIG-{number}": {"gpu_mem_used": number * GIB, "gpu_mem_total": 20 * GIB} for number in (1, 3, 6)},
+    }
+    assert found["dropped"] == []
+
+
+def test_a_gpu_in_mig_mode_without_a_device_has_none(library, tmp_path):
+    (tmp_path / "mig").touch()
+    gpu = values(report(library, tmp_path, NVML_MIG=str(tmp_path / "mig")))["GPU-2"]
+    assert gpu == {**{name: SECOND[name] for name in BOARD}, "gpu_mig_devices": 0}
+
+
+def test_mig_devices_that_the_agent_may_not_see_are_counted(library, tmp_path):
+    (tmp_path / "mig").write_text("1")
+    found = report(library, tmp_path, NVML_MIG=str(tmp_path / "mig"), NVML_FORBIDDEN="1")
+    assert found["dropped"] == [
+        {"sensor": "nvidia", "reason": "no permission", "count": 7, "example": "GPU-2, MIG device 6: Insufficient Permissions"}
+    ]
+    assert set(values(found)["GPU-2"]) == {*BOARD, "gpu_mig_devices"}
+
+
+CHANGED = """
+import json, os
+from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensors.nvidia import Nvidia
+from tokiod.agent.tree import Tree
+
+sampler, seen = Sampler([Nvidia(Tree(os.environ["ROOT"]))]), []
+for now, mig in ((0.0, "1 3"), (10.0, "3"), (70.0, "3"), (130.0, "3 4")):
+    with open(os.environ["NVML_MIG"], "w") as file:
+        file.write(mig)
+    found = sampler.sample(now)["nvidia"]
+    seen.append([sorted(of for name, of in found.values if name == "gpu_mem_used"), dict(found.drops)])
+sampler.close()
+print(json.dumps(seen))
+"""
+
+
+def test_mig_devices_that_are_destroyed_and_made_are_followed_each_minute(library, tmp_path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidiactl").touch()
+    (tmp_path / "mig").touch()
+    env = {**os.environ, "LD_LIBRARY_PATH": str(library), "NVML_ASKED": str(tmp_path / "asked")}
+    env |= {"NVML_MIG": str(tmp_path / "mig"), "ROOT": str(tmp_path)}
+    shown = subprocess.run([sys.executable, "-c", CHANGED], cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown) == [
+        [["GPU-1", "MIG-1", "MIG-3"], {}],
+        [["GPU-1", "MIG-3"], {"unreadable": 2}],
+        [["GPU-1", "MIG-3"], {}],
+        [["GPU-1", "MIG-3", "MIG-4"], {}],
+    ]

@@ -24,7 +24,7 @@ _COUNTERS = {
 }
 """A cell holds the increase within its row."""
 _GAUGES = {
-    "1": "processes_running processes_blocked load_1min load_5min load_15min threads disk_queue",
+    "1": "processes_running processes_blocked load_1min load_5min load_15min threads disk_queue gpu_mig_devices",
     "s": "uptime",
     "B": (
         "mem_total mem_free mem_available mem_buffers mem_cached swap_cached mem_active mem_inactive mem_unevictable mem_locked mem_dirty "
