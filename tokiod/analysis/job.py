@@ -34,10 +34,7 @@ def summarize_job(archive: Archive) -> dict[str, Number]:
             found |= _transfer(matrix[...], matrix.step, key)
     for server, key in (("dataservers", "oss"), ("mdservers", "mds")):
         if matrix := _array(archive, stored, f"{server}/cpuload"):
-            cells = matrix[...]
-            found |= {f"fs_ave_{key}_cpu": _mean_of_columns(cells), f"fs_max_{key}_cpu": _extreme(cells, "fmax")}
-            if key == "oss":
-                found["fs_frac_missing"] = float(np.isnan(cells).mean()) if cells.size else None
+            found |= _load(matrix[...], key)
     for operation in OPERATIONS:
         if matrix := _array(archive, stored, f"mdtargets/{operation}s"):
             found |= _operations(matrix[...], matrix.step, operation)
@@ -54,51 +51,50 @@ def _array(archive: Archive, stored: frozenset[str], dataset: str) -> Stitched |
 
 
 def _transfer(cells: Cells, step: int, key: str) -> dict[str, Number]:
-    missing = np.isnan(cells)
-    counts = missing.sum(axis=1)
-    zeros = int(np.count_nonzero(cells == 0))
-    cells[missing] = 0.0
-    rates = np.where(counts < cells.shape[1], cells.sum(axis=1), np.nan) / step
-    figures = {"ave": _mean(rates), "max": _extreme(rates, "fmax"), "min": _extreme(rates, "fmin")}
-    whole = float(cells.sum()) if counts.sum() < cells.size else None
-    found = {f"fs_tot_bytes_{key}": whole, f"fs_tot_gibs_{key}": None if whole is None else whole / GIB}
-    for how, value in figures.items():
+    zeros, known = int(np.count_nonzero(cells == 0)), _zeroed(cells)
+    rates = cells.sum(axis=1)[known.any(axis=1)] / step
+    whole = float(cells.sum()) if rates.size else None
+    found: dict[str, Number] = {f"fs_tot_bytes_{key}": whole, f"fs_tot_gibs_{key}": None if whole is None else whole / GIB}
+    for how, value in _figures(rates).items():
         found[f"fs_{how}_bytes_{key}_per_sec"] = value
         found[f"fs_{how}_gibs_{key}_per_sec"] = None if value is None else value / GIB
     return {**found, f"fs_frac_zero_{key}": zeros / cells.size if cells.size else None}
 
 
+def _load(cells: Cells, key: str) -> dict[str, Number]:
+    highest = number(np.fmax.reduce(cells, axis=None)) if cells.size else None
+    known = _zeroed(cells)
+    found: dict[str, Number] = {f"fs_ave_{key}_cpu": _mean_of_columns(known, cells), f"fs_max_{key}_cpu": highest}
+    if key == "oss":
+        found["fs_frac_missing"] = (cells.size - int(np.count_nonzero(known))) / cells.size if cells.size else None
+    return found
+
+
 def _operations(cells: Cells, step: int, operation: str) -> dict[str, Number]:
-    rates, rows = cells / step, _row_sums(cells) / step
-    of_each: dict[str, Number] = {"ave": _mean_of_columns(rates), "max": _extreme(rates, "fmax"), "min": _extreme(rates, "fmin")}
-    of_all: dict[str, Number] = {"ave": _mean(rows), "max": _extreme(rows, "fmax"), "min": _extreme(rows, "fmin")}
-    found = {f"fs_tot_{operation}_ops": _sum(cells)}
+    known = _zeroed(cells)
+    of_each = _figures(cells[known] / step) | {"ave": _mean_of_columns(known, cells / step)}
+    of_all = _figures(cells.sum(axis=1)[known.any(axis=1)] / step)
+    found: dict[str, Number] = {f"fs_tot_{operation}_ops": float(cells.sum()) if known.any() else None}
     found |= {f"fs_{how}_{operation}_ops_per_sec": value for how, value in of_each.items()}
     return found | {f"fs_sys_{how}_{operation}_ops_per_sec": value for how, value in of_all.items()}
 
 
-def _sum(cells: Cells) -> Number:
-    return None if np.isnan(cells).all() else float(np.nansum(cells))
+def _zeroed(cells: Cells) -> NDArray[np.bool_]:
+    """Set the missing cells to 0, in place, and return which are known."""
+    missing = np.isnan(cells)
+    np.copyto(cells, 0.0, where=missing)
+    return np.logical_not(missing, out=missing)
 
 
-def _mean(cells: Cells) -> Number:
-    known = cells[~np.isnan(cells)]
-    return float(known.mean()) if known.size else None
+def _figures(rates: Cells) -> dict[str, Number]:
+    """Return the mean, the most and the least of rates, none of which is missing."""
+    if not rates.size:
+        return dict.fromkeys(("ave", "max", "min"))
+    return {"ave": float(rates.mean()), "max": float(rates.max()), "min": float(rates.min())}
 
 
-def _extreme(cells: Cells, how: str) -> Number:
-    return number(getattr(np, how).reduce(cells, axis=None)) if cells.size else None
-
-
-def _row_sums(cells: Cells) -> Cells:
-    known = ~np.isnan(cells)
-    sums: Cells = np.where(known.any(axis=1), np.where(known, cells, 0.0).sum(axis=1), np.nan)
-    return sums
-
-
-def _mean_of_columns(cells: Cells) -> Number:
-    """Return the mean of the means of the columns, as pytokio does."""
-    known = ~np.isnan(cells)
-    counts = known.sum(axis=0)
-    filled = counts > 0
-    return _mean(np.where(known, cells, 0.0).sum(axis=0)[filled] / counts[filled])
+def _mean_of_columns(known: NDArray[np.bool_], cells: Cells) -> Number:
+    """Return the mean of the means of the columns, as pytokio does. cells: 0 where one is not known."""
+    counts = np.add.reduce(known, axis=0, dtype=np.int32)  # a third of the time of known.sum()
+    some = counts > 0
+    return float((cells.sum(axis=0)[some] / counts[some]).mean()) if some.any() else None

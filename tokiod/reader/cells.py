@@ -64,7 +64,7 @@ class Piece:
     """A rectangle of cells that is read at once.
 
     rows: within the rows that were asked for; columns: places in the columns that were asked for. load: returns its cells f8[rows,
-    columns] as stored, -0.0 where missing, in memory of their own.
+    columns] as stored, -0.0 where missing. They can't be changed where they are part of a chunk that is kept.
     """
 
     rows: slice
@@ -74,8 +74,13 @@ class Piece:
     def place(self, values: NDArray[np.float64]) -> None:
         """Read the cells to their places in all that was asked for, NaN where missing."""
         cells = self.load()
-        cells[missing(cells)] = np.nan
-        values[self.rows, self.columns] = cells
+        rows = values[self.rows]
+        if isinstance(self.columns, slice):  # a view: half the time that np.where takes
+            found = rows[:, self.columns]
+            found[...] = cells
+            np.copyto(found, np.nan, where=missing(cells))
+        else:
+            rows[:, self.columns] = np.where(missing(cells), np.nan, cells)
 
 
 class KeptChunks:
@@ -87,13 +92,14 @@ class KeptChunks:
         self._lock = threading.Lock()
 
     def get(self, key: object, load: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return a chunk, which the caller does not change; load() is called if it is not kept."""
+        """Return a chunk, which can't be changed; load() is called if it is not kept."""
         with self._lock:
             found = self._chunks.pop(key, None)
             if found is not None:
                 self._chunks[key] = found
                 return found
         found = load()
+        found.flags.writeable = False
         with self._lock:
             self._nbytes += found.nbytes - (self._chunks.pop(key).nbytes if key in self._chunks else 0)
             self._chunks[key] = found
@@ -155,7 +161,7 @@ class Cells:
             return self._inflated(chunks, row, band, rows, columns)
         everything = slice(None)
         whole = self._kept.get((self, row, band), lambda: self._inflated(chunks, row, band, everything, everything))
-        return whole[rows, columns].copy()
+        return whole[rows, columns]
 
     def _inflated(self, chunks: _Chunks, row: int, band: int, rows: slice, columns: Columns) -> NDArray[np.float64]:
         offset, size = (int(one) for one in chunks.places[row, band])

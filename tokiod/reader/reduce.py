@@ -90,8 +90,8 @@ def _folded(bins: _Bins, how: str) -> Values:
         at, edges = bins.of(stretch, rows)
         absent = missing(cells) if needs_counts or is_extreme else None
         found = None if absent is None or is_extreme else np.add.reduceat(~absent, edges, axis=0, dtype=np.int64)
-        if is_extreme:
-            np.copyto(cells, start, where=absent)
+        if absent is not None and is_extreme:
+            cells = np.where(absent, start, cells)
         return at, fold.reduceat(cells, edges, axis=0) if needs_totals else None, found
 
     for columns, (at, total, found) in _pieces(bins.matrix, work):
