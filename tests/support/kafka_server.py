@@ -10,6 +10,7 @@ While it starts, it uses one core for some seconds.
 import argparse
 import base64
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -160,10 +161,12 @@ class KafkaServer:
         return path.read_text(errors="replace")[-8000:] if path.exists() else ""
 
     def signal(self, number):
-        """Send the server a signal; after SIGKILL, return when it is gone."""
+        """Send the server a signal; return when it is gone after SIGKILL, and when all of its threads stand still after SIGSTOP."""
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait(STOP_SECONDS)
+        elif number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def halt(self):
         """End the process and keep the data, for another start()."""

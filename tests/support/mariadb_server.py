@@ -65,9 +65,12 @@ class MariaDb:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def signal(self, number):
+        """Send the server a signal; return when it is gone after SIGKILL, and when all of its threads stand still after SIGSTOP."""
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait()
+        elif number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def stop(self):
         self._process.send_signal(signal.SIGCONT)

@@ -137,9 +137,11 @@ def test_a_frozen_broker_is_transient_and_what_waited_is_never_sent_later(kafka,
         try:
             with pytest.raises(Transient, match="acknowledges no message"):
                 await sink.send(second)
-            await asyncio.wait_for(sink.close(), 10)
         finally:
-            kafka.signal(signal.SIGCONT)
+            try:
+                await asyncio.wait_for(sink.close(), 10)
+            finally:
+                kafka.signal(signal.SIGCONT)
         await asyncio.sleep(1)
         again = new_sink(kafka, topic)
         try:
