@@ -13,7 +13,8 @@ canvas.after(overlay);
 
 let picture = null, cursor = null, drag = null, page = null;
 // number: of the last load; loading: that load; draws: of pictures; pending: a span of which cells changed and that is not fetched yet.
-let number = 0, loading = Promise.resolve(), draws = 0, pending = null, isUpdating = false;
+// latest: the end of the newest rows of which an event came.
+let number = 0, loading = Promise.resolve(), draws = 0, pending = null, isUpdating = false, latest = 0;
 
 // given: view() and go(changes) of the URL, systems(), fail(error).
 export function startMap(given) {
@@ -38,7 +39,7 @@ async function load() {
   at("map").classList.toggle("empty", !now.dataset);
   if (!now.dataset) return page.fail(new Error(page.systems().systems.find((one) => one.name === now.system)?.fault || "The archive has no file of this system yet."));
   const what = { system: now.system, dataset: now.dataset }, width = Math.min(4096, Math.max(64, canvas.clientWidth));
-  const time = page.systems().time, wanted = now.live ? follow(now, time, width) : { ...now, width };
+  const time = page.systems().time, wanted = now.live ? follow(now, Math.max(time, latest), width) : { ...now, width };
   const shown = (found) => {
     picture = found;
     draw();
@@ -77,6 +78,7 @@ function follow({ live, system, dataset }, time, width) {
 
 // Fetch the pixels of changed rows alone, and move on to the end of the span if the page follows the present.
 export async function updateMap(from, to) {
+  latest = Math.max(latest, to); // the time of the systems is some seconds old: a picture up to it would go back
   pending = pending ? [Math.min(pending[0], from), Math.max(pending[1], to)] : [from, to];
   if (isUpdating) return;
   isUpdating = true;
