@@ -1,6 +1,7 @@
 """Rows as messages with keys, and back."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -140,6 +141,18 @@ def test_what_contradicts_itself_is_malformed(form, change):
     (message,) = encode(block(rows=12), 60, form)
     with pytest.raises(Malformed):
         decode(*changed(message, **change))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_message_that_promises_a_billion_rows_takes_no_memory(form):
+    (message,) = encode(block(rows=12), 60, form)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed):
+            decode(*changed(message, key=b"cscratch/datatargets/readbytes/5"))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @given(

@@ -191,7 +191,7 @@ class Link:
         """Draw when each asked row is sent."""
         ahead = self._time() - asked.time
         first = -(-asked.start // self._step) * self._step
-        for start in list(range(first, asked.end, self._step))[:MAX_ASKED_ROWS]:
+        for start in range(first, asked.end, self._step)[:MAX_ASKED_ROWS]:
             heapq.heappush(self._due, (now + self._random.random() * max(0.0, asked.within), start, ahead))
 
     def _answer(self, start: int, ahead: float) -> None:

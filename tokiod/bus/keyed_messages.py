@@ -202,10 +202,11 @@ def _from_json(value: bytes, _system: str, dataset: str, rows: Rows, step: int) 
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("value", str(error)) from None
     width = len(found.columns)
+    # Before their times: headers may promise a billion rows.
+    if not len(found.times) == len(found.values) == rows.count:
+        raise Malformed("rows", f"{len(found.times)} times and {len(found.values)} values, expected {rows.count} rows")
     if found.times != list(range(rows.start, rows.end(step), step)) or {len(row) for row in found.values} != {width}:
         raise Malformed("rows", f"times or values differ from {rows} of {width} columns")
-    if len(found.values) != rows.count:
-        raise Malformed("rows", f"{len(found.values)} rows, expected {rows.count}")
     wire.check_dataset(_system, dataset, found.columns)
     time, column = rows.arrays(step, width)
     # None becomes NaN.
