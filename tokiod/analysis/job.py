@@ -15,6 +15,8 @@ from tokiod.analysis.summary import Number, number
 from tokiod.reader.errors import NoSuchDataset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from tokiod.reader.archive import Archive
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 OPERATIONS = ("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getxattr", "statfs", "setattr", "getattr")
 GIB = 2**30
+MAX_CELLS = 2**20
+"""Of datasets that are computed at once."""
 
 
 def summarize_job(archive: Archive) -> dict[str, Number]:
@@ -35,10 +39,21 @@ def summarize_job(archive: Archive) -> dict[str, Number]:
     for server, key in (("dataservers", "oss"), ("mdservers", "mds")):
         if matrix := _array(archive, stored, f"{server}/cpuload"):
             found |= _load(matrix[...], key)
-    for operation in OPERATIONS:
-        if matrix := _array(archive, stored, f"mdtargets/{operation}s"):
-            found |= _operations(matrix[...], matrix.step, operation)
+    matrices = {operation: matrix for operation in OPERATIONS if (matrix := _array(archive, stored, f"mdtargets/{operation}s"))}
+    for alike in _alike(matrices):
+        step = matrices[alike[0]].step
+        found |= _operations(np.stack([matrices[operation][...] for operation in alike]), step, alike)
     return found
+
+
+def _alike(matrices: dict[str, Stitched]) -> Iterator[list[str]]:
+    """Yield the names of matrices of one shape and step, few enough that their cells fit into MAX_CELLS: at least one."""
+    groups: dict[tuple[int, int, int], list[str]] = {}
+    for name, matrix in matrices.items():
+        groups.setdefault((matrix.rows, len(matrix.columns), matrix.step), []).append(name)
+    for (rows, columns, _), names in groups.items():
+        many = max(1, MAX_CELLS // max(1, rows * columns))
+        yield from (names[first : first + many] for first in range(0, len(names), many))
 
 
 def _array(archive: Archive, stored: frozenset[str], dataset: str) -> Stitched | None:
@@ -64,19 +79,32 @@ def _transfer(cells: Cells, step: int, key: str) -> dict[str, Number]:
 def _load(cells: Cells, key: str) -> dict[str, Number]:
     highest = number(np.fmax.reduce(cells, axis=None)) if cells.size else None
     known = _zeroed(cells)
-    found: dict[str, Number] = {f"fs_ave_{key}_cpu": _mean_of_columns(known, cells), f"fs_max_{key}_cpu": highest}
+    average = float(_means_of_columns(known, cells)) if known.any() else None
+    found: dict[str, Number] = {f"fs_ave_{key}_cpu": average, f"fs_max_{key}_cpu": highest}
     if key == "oss":
         found["fs_frac_missing"] = (cells.size - int(np.count_nonzero(known))) / cells.size if cells.size else None
     return found
 
 
-def _operations(cells: Cells, step: int, operation: str) -> dict[str, Number]:
+def _operations(cells: Cells, step: int, operations: Sequence[str]) -> dict[str, Number]:
+    """Return the keys of operations, all of them computed at once: a call of numpy takes longer than the cells of an hour.
+
+    cells: f8[operations, rows, MDTs], which are changed.
+    """
     known = _zeroed(cells)
-    of_each = _figures(cells[known] / step) | {"ave": _mean_of_columns(known, cells / step)}
-    of_all = _figures(cells.sum(axis=1)[known.any(axis=1)] / step)
-    found: dict[str, Number] = {f"fs_tot_{operation}_ops": float(cells.sum()) if known.any() else None}
-    found |= {f"fs_{how}_{operation}_ops_per_sec": value for how, value in of_each.items()}
-    return found | {f"fs_sys_{how}_{operation}_ops_per_sec": value for how, value in of_all.items()}
+    is_row: NDArray[np.bool_] = np.logical_or.reduce(known, axis=2)
+    rows: Cells = cells.sum(axis=2)
+    totals: Cells = rows.sum(axis=1)
+    counts = np.count_nonzero(is_row, axis=1)
+    of_each = {"ave": _means_of_columns(known, cells), **_extremes(known, cells, (1, 2))}
+    of_all = {"ave": totals / np.maximum(counts, 1), **_extremes(is_row, rows, 1)}
+    found = dict[str, "Number"]()
+    for i, operation in enumerate(operations):
+        keys = {f"fs_tot_{operation}_ops": float(totals[i])}
+        keys |= {f"fs_{how}_{operation}_ops_per_sec": float(values[i]) / step for how, values in of_each.items()}
+        keys |= {f"fs_sys_{how}_{operation}_ops_per_sec": float(values[i]) / step for how, values in of_all.items()}
+        found |= keys if counts[i] else dict.fromkeys(keys)
+    return found
 
 
 def _zeroed(cells: Cells) -> NDArray[np.bool_]:
@@ -93,8 +121,20 @@ def _figures(rates: Cells) -> dict[str, Number]:
     return {"ave": float(rates.mean()), "max": float(rates.max()), "min": float(rates.min())}
 
 
-def _mean_of_columns(known: NDArray[np.bool_], cells: Cells) -> Number:
-    """Return the mean of the means of the columns, as pytokio does. cells: 0 where one is not known."""
-    counts = np.add.reduce(known, axis=0, dtype=np.int32)  # a third of the time of known.sum()
-    some = counts > 0
-    return float((cells.sum(axis=0)[some] / counts[some]).mean()) if some.any() else None
+def _extremes(known: NDArray[np.bool_], cells: Cells, axis: int | tuple[int, int]) -> dict[str, Cells]:
+    """Return the most and the least of the known cells over axes; the infinities where none is."""
+    return {
+        "max": np.where(known, cells, -np.inf).max(axis=axis, initial=-np.inf),
+        "min": np.where(known, cells, np.inf).min(axis=axis, initial=np.inf),
+    }
+
+
+def _means_of_columns(known: NDArray[np.bool_], cells: Cells) -> Cells:
+    """Return the mean of the means of the columns of cells [..., rows, columns], as pytokio does; 0 where no cell is known.
+
+    cells: 0 where one is not known.
+    """
+    counts = np.add.reduce(known, axis=-2, dtype=np.int32)  # a third of the time of known.sum()
+    sums: Cells = (cells.sum(axis=-2) / np.maximum(counts, 1)).sum(axis=-1)
+    means: Cells = sums / np.maximum(np.count_nonzero(counts, axis=-1), 1)
+    return means
