@@ -22,6 +22,7 @@ import numpy as np
 from tokiod.errors import TokiodError
 from tokiod.tts.hdf5_output import created
 from tokiod.tts.layout import NotLive, open_for_reading
+from tokiod.window_data import JOB_PARTS, SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,11 +94,17 @@ def _index(file: Any) -> Index:
     return Index(
         str(file.attrs["system"]),
         tuple(spans),
-        file["names/job"][...],
+        _keys(file["names/job"][...]),
         file["names/target"][...],
         file["first"][...],
         tuple(file["rows"]),
     )
+
+
+def _keys(stored: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
+    """Return keys with all of JOB_PARTS, in the same order: files of the first versions lack the last part."""
+    lacking = len(JOB_PARTS) - 1 - (stored[0].decode("ascii").count(SEPARATOR) if len(stored) else len(JOB_PARTS) - 1)
+    return np.char.add(stored, SEPARATOR.encode() * lacking) if lacking else stored
 
 
 def write(path: Path, files: Files, index: Index, columns: Iterable[tuple[str, NDArray[Any]]]) -> None:
