@@ -86,8 +86,11 @@ def test_it_starts_with_the_files_that_the_document_names_and_the_hub_accepts_it
     (etc / "node.key_secret").chmod(0o600)
     (etc / "agent.toml").write_text(
         f'hub = "tcp://127.0.0.1:{hub.port}"\nhub_key_file = "hub.key"\nkey_file = "node.key_secret"\nnode = "nid1"\n'
+        'perf_node = ["page_faults"]\nperf_jobs = ["task_clock", "page_faults"]\n'
     )
-    machine.run(f"systemctl enable --now {UNIT}", timeout=90)
+    dropins = machine.path("/run/systemd/system/tokiod-agent.service.d")
+    shutil.copy(ROOT / "systemd" / "dropins" / "agent-perf.conf", dropins)
+    machine.run(f"systemctl daemon-reload; systemctl enable --now {UNIT}", timeout=90)
     wait_for(lambda: state(machine) == "active", 60, lambda: log(machine))
     wait_for(lambda: "nid1" in hub.nodes, 60, lambda: log(machine))
     wait_for(lambda: "hub: connected" in shown(machine, "StatusText"), 60, lambda: shown(machine, "StatusText"))
@@ -97,7 +100,11 @@ def test_a_sensor_without_anything_to_read_is_reported_once_and_the_others_go_on
     time.sleep(5 * PATIENCE)
     absent = [line for line in log(machine).splitlines() if "nothing to read" in line]
     assert len(absent) == len(set(absent)) >= 3
-    assert {"ipmi", "nvidia"} <= {line.partition("sensor ")[2].partition(":")[0] for line in absent}
+    named = {line.partition("sensor ")[2].partition(":")[0] for line in absent}
+    assert {"ipmi", "nvidia"} <= named
+    # The drop-in gives the right to count perf events.
+    assert "perf" not in named
+    assert "no perf events" not in log(machine)
     assert "Traceback" not in log(machine)
 
 
@@ -118,6 +125,9 @@ def test_a_row_of_the_node_and_a_job_in_its_cgroups_reach_the_hub(machine, hub):
     assert found["job"][0].startswith(b"77\x1f")
     assert (found["target"].tolist(), found["ended"].tolist()) == ([b"nid1"], [1])
     assert 10_000 < found["cpu.sum"][0] < 20_000_000
+    # By perf events, from the moment at which the agent met the cgroup.
+    assert 0.5 * found["cpu.sum"][0] < found["perf_task_clock.sum"][0] < 1.1 * found["cpu.sum"][0] + 10_000
+    assert found["perf_page_faults.samples"][0] > 0
 
 
 def test_it_takes_little_memory_and_has_no_process_but_its_own(machine):
