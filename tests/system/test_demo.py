@@ -18,7 +18,7 @@ from tokiod.cli.commands.demonstration import is_right
 from tokiod.clock import SimulatedClock
 from tokiod.simulator.scene import Scene
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import SOURCES
+from tokiod.simulator.sources import NODES, SOURCES
 from tokiod.tts.schema import missing
 
 pytestmark = pytest.mark.system
@@ -41,7 +41,7 @@ def shown():
             if (found := re.match(r"(http://\S+/) stays for 3 s", line)) is not None:
                 with urlopen(found[1]) as page, urlopen(f"{found[1]}api/v1/systems") as systems:
                     printed.append(page.read().decode())
-                    assert {one["name"] for one in json.load(systems)["systems"]} == {source.system for source in SOURCES}
+                    assert {one["name"] for one in json.load(systems)["systems"]} == {source.system for source in (*SOURCES, NODES)}
         errors = process.stderr.read()
         yield subprocess.CompletedProcess([], process.wait(500), "".join(printed), errors), Path(directory)
 
@@ -51,7 +51,7 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"kill -9 \d+: the writer was killed, the daemon continues", done.stdout)
     assert re.search(r"(?m)^\d+ cells compared .* hold a number: 0 lost, 0 extra, 0 different$", done.stdout)
-    for source in SOURCES:
+    for source in (*SOURCES, NODES):
         hints = re.findall(rf"h5dump -d /{source.shown} -s (\d+),0 -c 12,4 (\S+/{source.system}.hdf5)", done.stdout)
         assert hints
         # Lustre has no past, so there are the minutes of the demo only.
@@ -62,9 +62,10 @@ def test_a_demo_kills_the_writer_loses_nothing_and_says_how_to_look_at_the_files
     assert error.endswith(f"{directory} already holds a demo: remove it or name another directory\n")
 
 
-def test_the_list_of_jobs_that_a_demo_names_has_jobs_with_rates(shown):
+@pytest.mark.parametrize("system", ["demo", "demo.nodes"])
+def test_the_list_of_jobs_that_a_demo_names_has_jobs_with_rates(shown, system):
     done, _ = shown
-    (command,) = re.findall(r"(?m)^  (\S+/tokioctl top .*)$", done.stdout)
+    (command,) = re.findall(rf"(?m)^  (\S+/tokioctl top {re.escape(system)} .*)$", done.stdout)
     listed = subprocess.run([*command.split(), "--json"], capture_output=True, text=True, check=True, timeout=100)
     found = json.loads(listed.stdout)
     assert found["lines"][0]["rate"] > 0

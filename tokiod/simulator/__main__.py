@@ -148,6 +148,18 @@ def jobs(directory: Path, clock: SimulatedClock, saved: Path) -> None:
     _run(lambda: commands.serve(JobCommands(Site.read(saved)), clock, (NAME,), directory))
 
 
+@simulator.command()
+@click.option("--keys", type=click.Path(path_type=Path, file_okay=False), required=True, help="Directory of keys; made if it is missing.")
+@click.option("--hub", metavar="tcp://HOST:PORT", required=True, help="The hub that the agents connect to.")
+@_CLOCK
+@_SITE
+def nodes(keys: Path, hub: str, clock: SimulatedClock, saved: Path) -> None:
+    """Run the agents of compute nodes, with known rows."""
+    from tokiod.simulator.nodes.agents import report  # noqa: PLC0415 - as above
+
+    _run(lambda: report(Site.read(saved), clock, keys, hub))
+
+
 def _run(forever: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(_until_terminated(forever()))

@@ -89,7 +89,8 @@ class Scene:
         self.directory.mkdir(parents=True, exist_ok=True)
         text = CONFIG.format(directory=self.directory, timezone=self.site.timezone)
         for source in self.sources:
-            text += SOURCE.format(name=source.name, system=source.system, window=self.window, retention=self.retention)
+            retention = min(self.retention, source.retention)
+            text += SOURCE.format(name=source.name, system=source.system, window=self.window, retention=retention)
             own = told(self.site, self.command_timeout)
             text += source.config.format(directory=self.directory, port=self._port(source), **own)
         self.config_path.write_text(text)
@@ -194,9 +195,10 @@ class Scene:
                 result += Comparison() if only is not None else self.compare_jobs(source, stored)
                 continue
             torn = () if source.replayable else tuple(parts(source))
-            answers = source.answers(self.site, [*(stored or self.stored)(source), *torn])
+            windows = [*(stored or self.stored)(source), *torn]
+            answers = source.answers(self.site, windows)
             files = [path for path in self.files(source) if only is None or path in only]
-            dead = () if source.replayable else (*self.dead(source), *torn)
+            dead = () if source.replayable else (*self.dead(source), *torn, *(windows if source.is_patchy else ()))
             result = sum((compare(path, answers, determined=determined, dead=dead) for path in files), result)
         return result
 

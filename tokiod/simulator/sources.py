@@ -16,6 +16,8 @@ from tokiod.simulator.jobs.work import SERVERS, Work
 from tokiod.simulator.lmt.expected import Answers
 from tokiod.simulator.lustre.client import MOUNTS, Lustre
 from tokiod.simulator.lustre.expected import LustreAnswers
+from tokiod.simulator.nodes.cluster import METRICS
+from tokiod.simulator.nodes.expected import NodeAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,6 +35,7 @@ class Source:
     config, arguments: texts with {directory} and {port} in them, for the daemon and for `python -m tokiod.simulator`; and in config with
     the values of told(). replayable: all of the past can be queried, so all of it must be stored in the end.
     fills_table: it fills the job table, not a file; answers are not used.
+    retention: seconds of the past that it has at most. is_patchy: cells may be missing in what is stored, never wrong.
     shown: a dataset to look at; ready: whether it can be asked, by directory and port; answers: what its system's files hold, by site
     and stored windows.
     """
@@ -46,6 +49,8 @@ class Source:
     answers: Callable[[Site, Iterable[Window]], Knowing]
     replayable: bool = True
     fills_table: bool = False
+    retention: int = 10**9
+    is_patchy: bool = False
 
 
 def _database_exists(directory: Path, _port: int) -> bool:
@@ -55,6 +60,10 @@ def _database_exists(directory: Path, _port: int) -> bool:
 def _listens(_directory: Path, port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _has_keys(directory: Path, _port: int) -> bool:
+    return (directory / "keys" / "clients" / "compute.key").exists()
 
 
 def _programs(*names: str) -> Callable[[Path, int], bool]:
@@ -169,6 +178,31 @@ command_timeout = "{command_timeout}s"
     fills_table=True,
 )
 
+NODES = Source(
+    name="demo-nodes",
+    system="demo.nodes",
+    shown="nodes/cpu_user",
+    config="""\
+kind = "nodes"
+metrics = {node_metrics}
+recount = ["2m", "5m", "15m", "40m"]
+
+[hub]
+endpoint = "tcp://127.0.0.1:{port}"
+secret_key_file = "{directory}/keys/hub.key_secret"
+clients = "{directory}/keys/clients"
+classes = {{ compute = ["nid*"] }}
+
+""",
+    arguments=("nodes", "--keys", "{directory}/keys", "--hub", "tcp://127.0.0.1:{port}"),
+    ready=_has_keys,
+    answers=NodeAnswers,
+    replayable=False,
+    retention=3600,
+    is_patchy=True,
+)
+"""Its agents answer the hub of the daemon itself. A busy machine delays some answers: they are asked again later."""
+
 SOURCES = (LMT, COLLECTD, ESNET, MMPERFMON, LUSTRE)
 """The sources of the demo and the torture test that fill files of days."""
 ALL = (*SOURCES, JOBS)
@@ -185,6 +219,7 @@ def told(site: Site, command_timeout: int) -> dict[str, str]:
         "command_timeout": str(command_timeout),
         "servers": json.dumps(SERVERS),
         "cleanup_interval": str(Work(site).cleanup),
+        "node_metrics": json.dumps([metric.name for metric in METRICS]),
     }
 
 

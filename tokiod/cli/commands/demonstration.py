@@ -19,7 +19,7 @@ from tokiod.errors import TokiodError
 from tokiod.reader.followed_file import FollowedFile
 from tokiod.simulator.scene import Scene, wait_for
 from tokiod.simulator.site import Site
-from tokiod.simulator.sources import ALL, JOBS
+from tokiod.simulator.sources import ALL, JOBS, NODES
 
 if TYPE_CHECKING:
     from tokiod.simulator.compare import Comparison
@@ -47,11 +47,13 @@ def demonstrate(directory: Path | None, seconds: int, rate: int, seed: int, page
     now = SystemClock().time()
     clock = SimulatedClock(float(int(now) // 300 * 300), now, rate)
     site = Site(epoch=int(clock.epoch) - HISTORY_SECONDS, seed=seed, timezone="UTC")
-    scene = Scene(directory, site, clock, retention=HISTORY_SECONDS + 4 * 3600, sources=ALL, command_timeout=COMMAND_TIMEOUT_SECONDS)
+    scene = Scene(
+        directory, site, clock, retention=HISTORY_SECONDS + 4 * 3600, sources=(*ALL, NODES), command_timeout=COMMAND_TIMEOUT_SECONDS
+    )
     console = Console()
     console.print(
         f"simulating an LMT database, collectd's documents in Elasticsearch, ESnet's rates, and the programs mmperfmon, lfs and lctl"
-        f" with jobs, at {rate} times real time; a daemon archives them in {directory}",
+        f" with jobs, and the agents of compute nodes, at {rate} times real time; a daemon archives them in {directory}",
         soft_wrap=True,
     )
     scene.prepare()
@@ -122,7 +124,7 @@ def _tell(scene: Scene, comparison: Comparison, console: Console) -> None:
         for path in scene.files(source):
             for row in _first_number(path, source.shown):
                 console.print(f"  h5dump -d /{source.shown} -s {row},0 -c 12,4 {path}", highlight=False, soft_wrap=True)
-    for command in ("status", f"top {JOBS.system} --once"):
+    for command in ("status", f"top {JOBS.system} --once", f"top {NODES.system} --once"):
         console.print(
             f"  {programs}/tokioctl {command} --config {scene.config_path} --clock {scene.clock}", highlight=False, soft_wrap=True
         )

@@ -84,6 +84,12 @@ class Work:
         for hour in range(max(first, self.site.epoch // HOUR), -(-int(end) // HOUR)):
             yield from self.begun(hour)
 
+    def scheduled(self, hour: int) -> Iterator[tuple[str, int, int, NDArray[np.float64]]]:
+        """Yield the jobs of the scheduler that begin in an hour: job id, begin in epoch seconds, seconds, and the numbers drawn for it."""
+        for number, drawn in enumerate(self._drawn(hour)):
+            if ":" in (identity := _identity(hour, number, drawn)):
+                yield identity, *self._span(hour, number, drawn), drawn
+
     def listed(self, target: str, time: float) -> Iterator[tuple[Life, int]]:
         """Yield the lives that a target lists at a time, and which row of each."""
         for life in self.lives(time - self.cleanup, time + 1):
@@ -118,9 +124,8 @@ class Work:
         return [life for number in range(self.jobs) for life in self._lives_of(hour, number, drawn[number])]
 
     def _lives_of(self, hour: int, number: int, drawn: NDArray[np.float64]) -> Iterator[Life]:
-        identity, is_offender = _identity(hour, number, drawn), number == 0 and hour % 2 == 0
-        begin = hour * HOUR + (0 if is_offender else int(drawn[2] * HOUR) // self.step * self.step)
-        seconds = HOUR if is_offender else int(60 * 90 ** drawn[3])
+        identity, is_offender = _identity(hour, number, drawn), _is_offender(hour, number)
+        begin, seconds = self._span(hour, number, drawn)
         steps = max(seconds // self.step, 1)
         shares = draw(self.site, f"jobs of {hour}", number, len(self.targets))
         for place, target in enumerate(self.targets):
@@ -131,6 +136,12 @@ class Work:
                     offsets = np.flatnonzero(does)
                     amount = 10 ** (4 * drawn[6]) * (0.5 + noise[offsets]) * (1e4 if is_offender else 1)
                     yield self._life(target, identity, begin + self.step * offsets, amount, drawn[7])
+
+    def _span(self, hour: int, number: int, drawn: NDArray[np.float64]) -> tuple[int, int]:
+        """Return when a job begins, and for how many seconds it runs."""
+        if _is_offender(hour, number):
+            return hour * HOUR, HOUR
+        return hour * HOUR + int(drawn[2] * HOUR) // self.step * self.step, int(60 * 90 ** drawn[3])
 
     def _active(self, noise: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
         """Return in which steps a job does something: in most, with pauses that may be longer than a target's patience."""
@@ -156,6 +167,10 @@ class Work:
         floor = (cumulative - done)[first]
         until = np.minimum(times + self.cleanup, np.append(restarts, np.iinfo(np.int64).max)[before])
         return Life(target, identity, operations, times, times[first], cumulative - floor, until, cumulative[-1])
+
+
+def _is_offender(hour: int, number: int) -> bool:
+    return number == 0 and hour % 2 == 0
 
 
 def _identity(hour: int, number: int, drawn: NDArray[np.float64]) -> str:
