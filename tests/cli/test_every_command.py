@@ -133,7 +133,7 @@ def run(directory, name, *options):
     known = {option for param in command.params for option in param.opts}
     given += (
         ["--config", str(directory / "tokiod.toml")]
-        if "--config" in known
+        if "--config" in known and name != "tokiod agent"  # whose configuration is a node's
         else ["--timezone", "America/Los_Angeles"] * ("--timezone" in known)
     )
     given += ["--clock", f"{START + 2 * 86400}@0x0"] if "--clock" in known and name != "tokioctl once" else []

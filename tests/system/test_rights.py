@@ -109,9 +109,11 @@ def down(site):
 def arguments(site, user, command):
     """Return the program of a row of the table, and its arguments."""
     program, name, *rest = command.split()
+    if name == "agent":
+        # The configuration of a node is not the daemon's, and a report needs none.
+        return program, name, "--once"
     own = site.directory / user
     more = {
-        "agent": ["--once"],
         "archive": ["lmt", own / "copy.sqlite3", "--output", own / "one.hdf5", "--start", SPAN[0], "--end", SPAN[1]],
         "backfill": [] if rest else ["one-lmt", *SPAN, "--force"],
         "badost": [site.directory / "ior.darshan"],
