@@ -1,4 +1,8 @@
-"""The trace follows the rules of Chrome's trace-event format for metadata and nestable asynchronous events."""
+"""The trace follows the rules of Chrome's trace-event format for metadata and nestable asynchronous events.
+
+No registry has a program that reads the format. The importer of chrome://tracing (catapult 6fd8bbe, by tracing/bin/trace2html) was executed
+once in Chromium, on the trace of the works below: it had the same processes, threads and stages, and warned only of what is open.
+"""
 
 import msgspec
 from recorded_stages import START, work
