@@ -173,10 +173,10 @@ def test_lines_show_what_is_lost_missing_and_not_due_as_the_map_does_and_name_wh
         assert line_colours(browser, one, 150) == [missing, missing]
         above, foot = line_colours(browser, largest, 150)
         assert (above == missing, foot) == (False, missing)
-        words = f"; hatched: cells are missing; red with crosses: lost {DAY} 00:10:00 to {DAY} 00:11:00 (the source deleted it)"
+        words = "; hatched: cells are missing; red with crosses: lost"
         for line, caption in zip((one, largest), browser.find_elements(By.CSS_SELECTOR, "#lines figcaption"), strict=True):
             assert caption.text.endswith(words)
-            assert line.accessible_name == caption.text
+            assert line.accessible_name == f"{caption.text} {DAY} 00:10:00 to {DAY} 00:11:00 (the source deleted it)"
         assert faults(browser) == []
 
 
@@ -190,10 +190,10 @@ def test_lines_follow_what_is_healed_and_what_is_lost_since_they_were_drawn(brow
             ledger.lost("one", window(*FAILED), "NoData", "too old", NOW)
         publish(web_site, 0, 12)
         wait(lambda: line_colours(browser, line, 138)[1] == red, "the lost window is not red")
-        assert text(browser, "lines").endswith("(the source deleted it) and 1 more")
+        assert line.accessible_name.endswith("(the source deleted it) and 1 more")
         heal(web_site, LOST, 9.0)
         wait(lambda: line_colours(browser, line, 125)[1] == CLEAR, "what was lost is still red")
-        assert "the source deleted it" not in text(browser, "lines")
+        assert "the source deleted it" not in line.accessible_name
         assert faults(browser) == []
 
 
@@ -277,6 +277,20 @@ def test_a_system_without_a_job_table_says_what_fills_one(browser, web_site):
         show(browser, web_site, f"{PAST}&view=jobs")
         wait(lambda: "a source of kind lustre_jobstats fills it" in text(browser, "jobspan"), "no reason")
         assert not job_rows(browser)
+        assert not browser.find_element(By.ID, "jobsort").is_displayed()
+
+
+def test_without_stages_or_datasets_nothing_is_offered_that_there_is_not(browser, web_site):
+    web_site.file.unlink()
+    with web_site.served():
+        show(browser, web_site, "?view=stages")
+        wait(lambda: text(browser, "stagespan").startswith("No window or file ended"), "no sentence")
+        assert text(browser, "stageread") == ""
+        show(browser, web_site, "?view=systems")
+        wait(lambda: text(browser, "systemtable").endswith(" -"), "there are datasets")
+        show(browser, web_site)
+        wait(lambda: text(browser, "error") == "The archive has no file of this system yet.", "no sentence")
+        assert [browser.find_element(By.ID, name).is_displayed() for name in ("system", "dataset", "search")] == [True, False, False]
 
 
 def test_pages_that_the_browser_keeps_for_going_back_hold_no_connection(browser, web_site):

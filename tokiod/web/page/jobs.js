@@ -19,6 +19,7 @@ export async function showJobs(systems, { system, by, of, live, start, end }, go
     if (mine !== number) return;
     at("jobspan").textContent = error.type === "no_job_table" || error.type === "no_data" ? error.message : "";
     table(at("jobtable"), [], []);
+    at("jobsort").hidden = at("joblines").hidden = true;
     if (!at("jobspan").textContent) throw error;
     return;
   }
@@ -39,6 +40,7 @@ async function patiently(parameters, isCurrent) {
 
 function shown(found, go) {
   const { lines, left_off: left, known, by, units, users } = found;
+  at("jobsort").hidden = false;
   options(at("jobby"), known.includes(by) ? known : [by, ...known], by);
   at("joblines").hidden = users === "no";
   const ofUsers = at("jobof").value === "user" && users !== "no", hasUsers = users !== "no" && !ofUsers;

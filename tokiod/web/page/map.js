@@ -186,8 +186,10 @@ function showLine(figure) {
   const known = line.values.filter((value) => value !== null), has = (flag) => line.flags.some((flags) => flags & flag);
   const largest = known.reduce((one, two) => Math.max(one, two), 0), cut = largest > topOf(line.values) ? `, cut at ${amount(topOf(line.values), line.units)}` : "";
   const most = known.length ? `at most ${amount(largest, line.units)} in ${picture.step} s${cut}` : "no value";
-  figure.querySelector("figcaption").textContent = `${title}: ${most}${has(MISSING) ? "; hatched: cells are missing" : ""}${has(LOST) ? `; red with crosses: lost${lostIn(line.why)}` : ""}`;
-  figure.querySelector("canvas").ariaLabel = figure.querySelector("figcaption").textContent;
+  const words = `${title}: ${most}${has(MISSING) ? "; hatched: cells are missing" : ""}${has(LOST) ? "; red with crosses: lost" : ""}`;
+  figure.querySelector("figcaption").textContent = words;
+  // The map above names when and why to those who see it.
+  figure.querySelector("canvas").ariaLabel = figure.querySelector("canvas").title = words + (has(LOST) ? lostIn(line.why) : "");
   drawLine(figure.querySelector("canvas"), line);
 }
 

@@ -66,7 +66,7 @@ function showSystems() {
     const troubles = sources.filter((source) => source.trouble).map((source) => `${source.name} ${source.trouble}`);
     return [
       one.name, one.fault || one.day || "none", troubles.join(", ") || "all in order", lags.length ? duration(Math.max(...lags)) : "-",
-      duration(sources.reduce((sum, source) => sum + source.gaps.seconds, 0)), due ? `${Math.floor((100 * stored) / due)} %` : "-", links,
+      duration(sources.reduce((sum, source) => sum + source.gaps.seconds, 0)), due ? `${Math.floor((100 * stored) / due)} %` : "-", one.datasets.length ? links : "-",
     ];
   }));
 }

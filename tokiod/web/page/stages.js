@@ -21,7 +21,7 @@ export async function showStages(sources, { since, source }) {
   at("stagespan").textContent = count
     ? `${count} windows and files ended since ${local(found.start)} ${zoneName()}${count > slowest.length ? `; the ${slowest.length} that took longest are drawn` : ""}, oldest first.`
     : `No window or file ended since ${local(found.start)} ${zoneName()}. The daemon records while it runs, until the machine is booted again.`;
-  at("stagekey").hidden = at("bars").hidden = at("stagetable").hidden = !count;
+  at("stagekey").hidden = at("stageread").hidden = at("bars").hidden = at("stagetable").hidden = !count;
   replaced(at("bars"), JSON.stringify(slowest), () => drawn(slowest));
   const seen = new Set(slowest.flatMap((one) => one.stages.map(({ stage }) => stage)));
   replaced(at("stagekey"), [...seen].join(), () => at("stagekey").append(...STAGES.filter(([name]) => seen.has(name)).map(([name]) =>
