@@ -183,7 +183,9 @@ class Client:
         """Read to the event for which wanted(name, data) is true; return its data and the id that it leaves."""
         last = ""
         while True:
-            events, identity = events_of("".join(itertools.takewhile(lambda line: line != "\n", self.lines)))
+            block = "".join(itertools.takewhile(lambda line: line != "\n", self.lines))
+            assert block, "the stream has ended"
+            events, identity = events_of(block)
             last = identity or last
             for name, data in events:
                 if wanted(name, data):
