@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokiod.jobs.table_file import Index, narrow, opened, write
+from tokiod.jobs.table_file import Index, narrow, opened, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ class _Part:
         if name not in self.index.columns:
             size = int(self.index.first[-1]) if self.kept is None else int(self.kept.sum())
             return np.zeros(size, np.int64)
-        values: NDArray[Any] = self.file[f"rows/{name}"][...]
+        values: NDArray[Any] = read(self.file, f"rows/{name}")
         return values if self.kept is None else values[self.kept]
 
 
@@ -87,7 +87,7 @@ def _parts(found: list[tuple[Any, Index]], rename: Rename | None) -> tuple[list[
         is_new = np.array([window not in windows for window in index.windows], bool)
         for window in index.windows:
             windows.setdefault(window, len(windows))
-        kept = None if is_new.all() else is_new[file["rows/window"][...]]
+        kept = None if is_new.all() else is_new[read(file, "rows/window")]
         jobs = index.jobs if rename is None or not len(index.jobs) else np.array(rename(index.jobs.tolist()), "S")
         parts.append(_Part(file, index, jobs, kept, np.array([windows[window] for window in index.windows], np.int64)))
     return parts, windows

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
 
 if TYPE_CHECKING:
@@ -222,10 +223,10 @@ def _parts(directory: Path, start: int, end: int, wanted: Wanted) -> Iterator[_P
 def _column(content: Any, name: str, slices: Sequence[slice]) -> NDArray[Any]:
     first = slices[0].start
     try:
-        node = content[f"rows/{name}"]
         if len(slices) <= MAX_SLICES:
-            return np.concatenate([node[one] for one in slices])
-        whole = node[first : slices[-1].stop]
+            parts = [table_file.read(content, f"rows/{name}", one) for one in slices]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        whole = table_file.read(content, f"rows/{name}", slice(first, slices[-1].stop))
     except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged chunk
         raise NotAJobTable(f"{content.filename} is damaged: {name}: {error}") from error
     return np.concatenate([whole[one.start - first : one.stop - first] for one in slices])

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 
 from tokiod.errors import TokiodError
-from tokiod.tts.hdf5_output import created
+from tokiod.tts.hdf5_output import created, new_dataset
 from tokiod.tts.layout import NotLive, open_for_reading
 from tokiod.window_data import JOB_PARTS, SEPARATOR
 
@@ -88,17 +89,26 @@ def opened(path: Path) -> Iterator[tuple[Any, Index]]:
 def _index(file: Any) -> Index:
     if file.attrs["form"] != FORM:
         raise ValueError(f"its form is {file.attrs['form']!r}, expected {FORM!r}")
-    windows = file["windows"]
-    sources = [name.decode() for name in windows["source"][...].tolist()]
-    spans = zip(sources, windows["start"][...].tolist(), windows["end"][...].tolist(), strict=True)
-    return Index(
-        str(file.attrs["system"]),
-        tuple(spans),
-        _keys(file["names/job"][...]),
-        file["names/target"][...],
-        file["first"][...],
-        tuple(file["rows"]),
-    )
+    sources = [name.decode() for name in read(file, "windows/source").tolist()]
+    spans = zip(sources, read(file, "windows/start").tolist(), read(file, "windows/end").tolist(), strict=True)
+    jobs, targets = _keys(read(file, "names/job")), read(file, "names/target")
+    return Index(str(file.attrs["system"]), tuple(spans), jobs, targets, read(file, "first"), tuple(file["rows"]))
+
+
+def read(file: Any, name: str, rows: slice | None = None) -> NDArray[Any]:
+    """Return the elements of a dataset, or a slice with a start and a stop of them. Raises KeyError, OSError, RuntimeError."""
+    # Without h5py's objects, which take longer than the rows of a window.
+    node = h5py.h5d.open(file.id, name.encode())
+    space = memory = h5py.h5s.ALL
+    shape = node.shape
+    if rows is not None:
+        shape = (rows.stop - rows.start,)
+        space, memory = node.get_space(), h5py.h5s.create_simple(shape)
+        space.select_hyperslab((rows.start,), shape)
+    values = np.empty(shape, node.dtype)
+    if values.size:
+        node.read(memory, space, values)
+    return values
 
 
 def _keys(stored: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
@@ -112,11 +122,14 @@ def write(path: Path, files: Files, index: Index, columns: Iterable[tuple[str, N
     with created(path, files) as file:
         file.attrs["form"], file.attrs["system"] = FORM, index.system
         sources, starts, ends = zip(*index.windows, strict=True) if index.windows else ((), (), ())
-        file["windows/source"] = np.array([name.encode() for name in sources], "S") if sources else np.empty(0, "S1")
-        file["windows/start"], file["windows/end"] = np.array(starts, np.int64), np.array(ends, np.int64)
-        file["names/job"], file["names/target"], file["first"] = index.jobs, index.targets, index.first
+        _write(file, "windows/source", np.array([name.encode() for name in sources], "S") if sources else np.empty(0, "S1"))
+        _write(file, "windows/start", np.array(starts, np.int64))
+        _write(file, "windows/end", np.array(ends, np.int64))
+        _write(file, "names/job", index.jobs)
+        _write(file, "names/target", index.targets)
+        _write(file, "first", index.first)
         for name, values in columns:
-            _write_column(file, f"rows/{name}", values)
+            _write(file, f"rows/{name}", values, CHUNK_ROWS)
         file.require_group("rows")
     fd = files.open(path)
     try:
@@ -125,13 +138,20 @@ def write(path: Path, files: Files, index: Index, columns: Iterable[tuple[str, N
         files.close(fd)
 
 
-def _write_column(file: Any, name: str, values: NDArray[Any]) -> None:
-    if not len(values):
-        file.create_dataset(name, (0,), values.dtype)
-        return
-    node = file.create_dataset(name, values.shape, values.dtype, chunks=(min(len(values), CHUNK_ROWS),), compression=1, shuffle=True)
+def _write(file: Any, name: str, values: NDArray[Any], chunk: int = 0) -> None:
+    """Write a dataset; compressed, if it has elements, in chunks of so many of them unless that is 0."""
+    properties = None
+    if chunk and len(values):
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((min(len(values), chunk),))
+        properties.set_shuffle()
+        properties.set_deflate(1)
+    node = new_dataset(file, name, values.shape, values.dtype, properties)
     for first in range(0, len(values), SLICE_ROWS):
-        node[first : first + SLICE_ROWS] = values[first : first + SLICE_ROWS]
+        some = np.ascontiguousarray(values[first : first + SLICE_ROWS])
+        space = node.get_space()
+        space.select_hyperslab((first,), some.shape)
+        node.write(h5py.h5s.create_simple(some.shape), space, some)
 
 
 def narrow(values: NDArray[Any], size: int) -> NDArray[Any]:
