@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
+from pathlib import Path
 
 # Before numpy: a spinning thread of OpenBLAS is a third of the processor time of a short process, and most of our programs' children.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -14,6 +16,11 @@ import coverage
 import pytest
 from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
+
+# The directories of tests are in memory: six workers that sync to one disk wait for each other, and power losses are simulated anyway.
+MEMORY, NEEDED_BYTES = Path("/dev/shm"), 6 << 30
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Property tests are limited by their number of examples, and play the same ones in each run. A busy machine is not a failure, so an
 # example has no time limit. `--hypothesis-profile=explore` plays new ones, and unshrunk ends at the first failure (tests/faults).
