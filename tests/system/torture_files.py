@@ -144,18 +144,28 @@ FAULTS = (damage, overwrite, damage_while_down, damage_sealed)
 
 
 def happens(tortured: Tortured, source: Source, path: Path, kind: Callable[[Path, Tortured], None]) -> None:
-    """Damage a file while the daemon runs, and wait until it is noticed, or its grown or sealed form, made of what it was, has its name."""
-    known = tortured.said_of(path, *SAID)
+    """Damage a file while the daemon runs, and wait until it is noticed, or its grown or sealed form, made of what it was, has its name.
+
+    A writer that was just opening the file refuses its window. Then it opens a copy that replaced the file, which is as good to it.
+    """
+    known, refused = tortured.said_of(path, *SAID), refusals(tortured, path)
     kind(path, tortured)
     damaged = inode(path)
 
     def is_over() -> bool:
-        return tortured.said_of(path, *SAID) > known or inode(path) not in {None, damaged}
+        is_opened = kind is replaced and refusals(tortured, path) > refused
+        return is_opened or tortured.said_of(path, *SAID) > known or inode(path) not in {None, damaged}
 
     tortured.wait(is_over, f"it is not noticed that {path} was {kind.__name__}")
     time.sleep(1)
     if tortured.said_of(path, *SAID) > known:
         forgotten(tortured, source, path)
+
+
+def refusals(tortured: Tortured, path: Path) -> int:
+    """Return how often a window was refused because another file replaced this one."""
+    said = f"another file replaced it: '{path}'".encode()
+    return sum(b'"event": "window.refused"' in line and said in line for line in tortured.scene.log.read_bytes().splitlines())
 
 
 def inode(path: Path) -> int | None:
