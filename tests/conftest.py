@@ -35,6 +35,18 @@ pytest.register_assert_rewrite("tokiod.testing.collector_contract", "tokiod.test
 # A shell that starts pytest in the background makes it ignore SIGINT, and so do the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_kill = os.kill
+
+
+def _kill_one(pid: int, number: int) -> None:
+    """Signal a process. 0, as a lock gives it whose owner is not recorded yet, would be all workers: a stopped run hangs for ever."""
+    if pid <= 0:
+        raise ValueError(f"signal {number} for process {pid}")
+    _kill(pid, number)
+
+
+os.kill = _kill_one
+
 # `make coverage` measures each worker. A worker ends without its exit handlers.
 if "COVERAGE_PROCESS_START" in os.environ:
     coverage.process_startup()
