@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -201,10 +202,11 @@ def check(dataset: str, names: list[bytes], values: np.ndarray, first: int, ackn
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
+def reports():
     """What each kind of reader saw, all during one run of the writer."""
-    directory = tmp_path_factory.mktemp("live")
-    with start("write", directory) as writer:
+    # On a disk: in memory the writer has ended before h5dump has read a hundred times.
+    with tempfile.TemporaryDirectory(prefix="live-") as name, start("write", Path(name)) as writer:
+        directory = Path(name)
         while not ((directory / "done").exists() and (directory / "done").stat().st_size):
             assert writer.poll() is None, writer.stderr.read()
             time.sleep(0.01)

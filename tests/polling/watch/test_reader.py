@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import lmt_database
@@ -137,12 +138,19 @@ print({
 """
 
 
-def test_a_reader_that_was_taken_over_has_no_file_but_its_own(copy, tmp_path):
-    place = tmp_path / "archive"
+@pytest.fixture
+def disk():
+    """A directory that is not below /dev/shm, which a reader shares with its processes."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def test_a_reader_that_was_taken_over_has_no_file_but_its_own(copy, disk):
+    place = disk / "archive"
     place.mkdir()
     (place / "password").write_text("planted")
-    (tmp_path / "private").mkdir()
-    copy = copy.rename(tmp_path / "private" / copy.name)
+    (disk / "private").mkdir()
+    copy = Path(shutil.move(copy, disk / "private"))
     with socket.create_server(("127.0.0.1", 0)) as listener, subprocess.Popen(["sleep", "60"]) as parent:
         arguments = [copy, place / "password", parent.pid, listener.getsockname()[1]]
         done = subprocess.run([sys.executable, "-c", TAKEN_OVER, *map(str, arguments)], check=True, capture_output=True, text=True)
