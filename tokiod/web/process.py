@@ -16,6 +16,7 @@ from tokiod.bus.curve import web_client_keys
 from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.errors import ConfigError, NoPermission, TokiodError
 from tokiod.ledger.published_copy import readable_ledger
+from tokiod.reader.cells import use_one_thread
 from tokiod.web.events import follow
 from tokiod.web.server import WebServer
 from tokiod.web.views import Views
@@ -39,6 +40,8 @@ SETTLE_SECONDS = 0.05
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigError, TokiodError for an address that can't be opened or an archive without rights."""
+    # Several answers are read at the same time anyway: threads of each would wait for the others' (a month of days 4.1 s instead of 3.7).
+    use_one_thread()
     asyncio.run(_serve(load, clock, notifier))
 
 
