@@ -98,7 +98,7 @@ servers:
 demo: install
 	@$(BIN)/tokiod demo $(if $(PAGE),--page $(PAGE))
 
-# Six workers would rewrite the assertions of all modules, each for itself; what is wrong with one, the tests show.
+# Six workers would rewrite the assertions of all modules, each for itself. The run itself reports what is wrong with a module.
 test: install servers
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
 	$(PYTEST) --durations=10

@@ -2,7 +2,7 @@
 
     attributes      form, system
     windows/        source, start, end: which windows the file holds whole, also those without a row
-    names/job       S[jobs], sorted: job, user, command and node, joined by SEPARATOR
+    names/job       S[jobs], sorted: JOB_PARTS joined by SEPARATOR
     names/target    S[targets], sorted
     first           i8[jobs + 1]: rows first[j] to first[j + 1] are those of job j
     rows/           window, target: indexes; time: epoch seconds of the poll; begin, last: epoch nanoseconds; ended: 0 or 1;

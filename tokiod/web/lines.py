@@ -97,7 +97,7 @@ def _column(matrix: Stitched, column: str) -> tuple[NDArray[np.float64], NDArray
 def _combined(matrix: Stitched, across: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return f8[rows], and i8[rows], how many columns have no value.
 
-    A value is the sum or the largest of the columns that have one, NaN where there is none.
+    A value is the sum or the largest of the columns that have one, NaN in a row without any.
     """
     found, missing = np.full(matrix.rows, np.nan), np.zeros(matrix.rows, np.int64)
     for first, last in strips(matrix):

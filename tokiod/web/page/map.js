@@ -13,7 +13,7 @@ canvas.after(overlay);
 
 let picture = null, cursor = null, drag = null, page = null;
 // number: of the last load; loading: that load; draws: of pictures; pending: a span of which cells changed and that is not fetched yet.
-// latest: the end of the newest rows of which an event came.
+// latest: the end of the newest rows of this dataset of which an event came.
 let number = 0, loading = Promise.resolve(), draws = 0, pending = null, isUpdating = false, latest = 0;
 
 // given: view() and go(changes) of the URL, systems(), fail(error).
@@ -39,6 +39,7 @@ async function load() {
   at("map").classList.toggle("empty", !now.dataset);
   if (!now.dataset) return page.fail(new Error(page.systems().systems.find((one) => one.name === now.system)?.fault || "The archive has no file of this system yet."));
   const what = { system: now.system, dataset: now.dataset }, width = Math.min(4096, Math.max(64, canvas.clientWidth));
+  if (picture?.system !== now.system || picture.dataset !== now.dataset) latest = 0; // a system whose clock is ahead moves no other
   const time = page.systems().time, wanted = now.live ? follow(now, Math.max(time, latest), width) : { ...now, width };
   const shown = (found) => {
     picture = found;
