@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
-from collectors.collectd_es.client import Access, ContextGone, Incomplete, NoIndex, Server, basic, check_shards
+from collectors.collectd_es.complete import Incomplete, check_shards
 from collectors.collectd_es.datasets import NAMES, NUMBERS
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.parse_hits import Shards, raw_hits
@@ -20,6 +20,7 @@ from collectors.collectd_es.search import PointInTimeSlice, Search, open_point_i
 from collectors.collectd_es.series import Series
 from collectors.collectd_es.to_batches import batches
 from tokiod.errors import Transient
+from tokiod.toolkit.search_server import Access, ContextGone, NoIndex, Server, authorization
 from tokiod.toolkit.tasks import started
 from tokiod.toolkit.tls import client_context
 from tokiod.window_data import WindowData
@@ -218,17 +219,10 @@ def connected(config: Config, site: Site) -> CollectdEs:
         timeout=float(config.request_timeout),
         max_answer=int(config.max_answer),
         compress=config.compress,
-        authorization=lambda: _authorization(config, site),
+        indices=config.index,
+        right="read",
+        authorization=lambda: authorization(config, site.secret),
         tls=lambda: client_context(config.tls_ca, config.tls_cert, config.tls_key) if config.url.startswith("https:") else None,
     )
     series = Series(*(None if pattern is None else re.compile(pattern) for pattern in (config.hosts, config.devices)))
-    return CollectdEs(Server(access, config.index), series, options)
-
-
-def _authorization(config: Config, site: Site) -> str:
-    for kind in ("file", "env"):
-        if name := getattr(config, f"password_{kind}"):
-            return basic(config.user or "", site.secret(f"{kind}:{name}"))
-        if name := getattr(config, f"api_key_{kind}"):
-            return f"ApiKey {site.secret(f'{kind}:{name}')}"
-    return ""
+    return CollectdEs(Server(access), series, options)

@@ -13,17 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
-from collectors.collectd_es.client import ContextGone, NoIndex, check_all_read, check_whole
+from collectors.collectd_es.complete import check_all_read, check_whole
 from collectors.collectd_es.parse import last_sort
 from tokiod.errors import Malformed, Transient
+from tokiod.toolkit.search_server import ContextGone, NoIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from collectors.collectd_es.client import Server
     from collectors.collectd_es.parse import Answer
     from collectors.collectd_es.query import Query
+    from tokiod.toolkit.search_server import Server
 
 S = TypeVar("S")
 

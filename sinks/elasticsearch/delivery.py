@@ -9,28 +9,28 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from collectors.collectd_es.client import Access, Server, basic
-from sinks.elasticsearch.documents import actions, groups, index_of
+from sinks.elasticsearch.documents import Action, actions, groups, index_of
 from sinks.elasticsearch.mapping import templates
 from tokiod.change_sink import Acknowledged
 from tokiod.clock import SystemClock
 from tokiod.errors import Fatal, Transient
 from tokiod.runtime.backoff import backoff
+from tokiod.toolkit.search_server import Access, Busy, Server, authorization
 from tokiod.toolkit.tls import client_context
 from tokiod.tts.live.files import replace_file
 from tokiod.tts.schema import natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sinks.elasticsearch.config import Config
-    from sinks.elasticsearch.documents import Action
     from tokiod.change_sink import Block, SinkSite
 
+BULK = "/_bulk?filter_path=items.*.status,items.*.error.type,items.*.error.reason"
 BULK_BYTES = 900_000
 """Of a request. aiohttp sends a larger body at once, during which the process does nothing else."""
 MAX_ANSWER_BYTES = 64 << 20
@@ -38,7 +38,8 @@ MAX_RETRY_SECONDS = 30.0
 STORED = {200, 201, 409}
 """409: a document with a higher version is there."""
 NOT_THERE, DENIED = 404, 403
-BUSY = {429, 503}
+TOO_MANY = 429
+BUSY = {TOO_MANY, 503}
 COMPONENTS_FILE = "components.json"
 
 
@@ -61,7 +62,7 @@ class ElasticsearchSink:
 
     def __init__(self, config: Config, site: SinkSite) -> None:
         self._config, self._site = config, site
-        self._server = Server(_access(config, site), f"{config.prefix}-*")
+        self._server = Server(_access(config, site))
         self._path = site.state / COMPONENTS_FILE
         self._components = self._known()
         self._rng = random.Random()  # noqa: S311 - jitter
@@ -85,46 +86,51 @@ class ElasticsearchSink:
         await self._server.close()
 
     async def _deliver(self, batch: list[Action]) -> Acknowledged:
-        """Send actions until none is left. Documents whose cells are deleted count as records too."""
-        done, failures, rejected = Acknowledged(), 0, list[tuple["Action", _Error]]()
+        """Send actions; store those that are rejected apart. Documents whose cells are deleted count as records too."""
+        rejected = await self._until_taken(batch)
+        # Where one is rejected there too, the count still has it.
+        await self._until_taken([self._with_reason(action, error) for action, error in rejected])
+        return Acknowledged(len(batch) - len(rejected), Counter(error.type for _, error in rejected))
+
+    async def _until_taken(self, batch: list[Action]) -> list[tuple[Action, _Error]]:
+        """Send actions until the server has stored or rejected each; return those that it rejected, and why. Raises Transient and Fatal."""
+        failures, rejected = 0, list[tuple[Action, _Error]]()
         while batch:
-            again = list["Action"]()
+            again = list[Action]()
             for action, item in zip(batch, await self._bulk(batch), strict=True):
-                if item.status in STORED or (item.status == NOT_THERE and not action.body):
-                    done.records += 1
-                elif item.status in BUSY:
+                if item.status in BUSY:
                     again.append(action)
                 elif item.status == DENIED:
                     raise Fatal(f"{self._server}: no permission to write to {action.index}: {_text(item.error)}")
-                else:
+                elif item.status not in STORED and (item.status != NOT_THERE or action.body):
                     rejected.append((action, item.error or _Error()))
             batch = again
             if batch:
                 failures += 1
                 await asyncio.sleep(backoff(failures, MAX_RETRY_SECONDS, self._rng))
-        if rejected:
-            done.rejected = Counter(error.type for _, error in rejected)
-            await self._store_rejected(rejected)
-        return done
+        return rejected
 
     async def _bulk(self, batch: Sequence[Action]) -> list[_Item]:
         body = b"".join(part for action in batch for part in (action.head, action.body))
-        answer = await self._server.json("POST", "/_bulk?filter_path=items.*.status,items.*.error.type,items.*.error.reason", _Bulk, body)
+        try:
+            answer = await self._server.json(
+                "POST", "/_bulk?filter_path=items.*.status,items.*.error.type,items.*.error.reason", _Bulk, body
+            )
+        except Busy:
+            return [_Item(TOO_MANY)] * len(batch)
         if len(answer.items) != len(batch):
             raise Transient(f"{self._server}: the answer has {len(answer.items)} of {len(batch)} items")
         return [next(iter(item.values())) for item in answer.items]
 
-    async def _store_rejected(self, rejected: Iterable[tuple[Action, _Error]]) -> None:
-        """Store rejected documents with their reason, each once; where that fails too, the count and the log have them."""
-        lines = []
-        for action, error in rejected:
-            head = {"index": {"_index": f"{self._config.prefix}.rejected", "_id": action.id}}
-            document = {
-                "@timestamp": int(SystemClock().time()), "index": action.index, "id": action.id, "reason": _text(error),
-                "document": action.body.decode().rstrip("\n"),
-            }  # fmt: skip
-            lines += [msgspec.json.encode(head), b"\n", msgspec.json.encode(document), b"\n"]
-        await self._server.request("POST", "/_bulk", b"".join(lines))
+    def _with_reason(self, action: Action, error: _Error) -> Action:
+        """Return the action that stores a rejected document with its reason, once however often it is rejected."""
+        index = f"{self._config.prefix}.rejected"
+        document = {
+            "@timestamp": int(SystemClock().time()), "index": action.index, "id": action.id, "reason": _text(error),
+            "document": action.body.decode().rstrip("\n"),
+        }  # fmt: skip
+        head = msgspec.json.encode({"index": {"_index": index, "_id": action.id}})
+        return Action(index, action.id, head + b"\n", msgspec.json.encode(document) + b"\n")
 
     def _noted(self, group: str, blocks: Sequence[Block]) -> list[str]:
         """Return the components of a group that may have documents in these months, and note those of these rows, durably."""
@@ -152,7 +158,7 @@ class ElasticsearchSink:
 
 def _batches(found: Iterator[Action]) -> Iterator[list[Action]]:
     """Yield actions in batches of at most BULK_BYTES, and one."""
-    batch, nbytes = list["Action"](), 0
+    batch, nbytes = list[Action](), 0
     for action in found:
         batch.append(action)
         nbytes += action.nbytes
@@ -174,15 +180,8 @@ def _access(config: Config, site: SinkSite) -> Access:
         timeout=float(config.request_timeout),
         max_answer=MAX_ANSWER_BYTES,
         compress=False,
-        authorization=lambda: _authorization(config, site),
+        indices=f"{config.prefix}-*",
+        right="manage index templates, and to create, write and delete in",
+        authorization=lambda: authorization(config, site.secret),
         tls=lambda: client_context(config.tls_ca) if config.url.startswith("https:") else None,
     )
-
-
-def _authorization(config: Any, site: SinkSite) -> str:
-    for kind in ("file", "env"):
-        if name := getattr(config, f"password_{kind}"):
-            return basic(config.user or "", site.secret(f"{kind}:{name}"))
-        if name := getattr(config, f"api_key_{kind}"):
-            return f"ApiKey {site.secret(f'{kind}:{name}')}"
-    return ""

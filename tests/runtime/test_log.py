@@ -185,7 +185,7 @@ from tokiod.runtime import log
 log.setup()
 import tokiod.polling.process, tokiod.writer.process, tokiod.feed_proxy.process
 import tokiod.supervisor.supervisor, tokiod.supervisor.metrics_http
-import collectors.lmt, collectors.collectd_es, collectors.collectd_es.client, collectors.lmt.client_mysql, collectors.esnet_snmp.client
+import collectors.lmt, collectors.collectd_es, tokiod.toolkit.search_server, collectors.lmt.client_mysql, collectors.esnet_snmp.client
 import warnings
 warnings.warn("a library warns")
 loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]

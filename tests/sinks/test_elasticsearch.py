@@ -13,6 +13,7 @@ from sinks.elasticsearch.mapping import FIELDS, templates
 from tokiod.change_sink import SinkSite
 from tokiod.errors import Fatal
 from tokiod.testing.sink_contract import START, rows_of
+from tokiod.toolkit.search_server import Busy
 from tokiod.tts.schema import UNITS
 from tokiod.window import Window
 
@@ -76,13 +77,12 @@ class Answers:
 
     async def json(self, _method, _target, into, body):
         self.requests.append(body)
+        if self.statuses[0] == "busy":
+            self.statuses.pop(0)
+            raise Busy("HTTP status 429")
         error = {"type": "mapper_parsing_exception", "reason": "not a number"}
         items = [{"index": {"status": status} | ({"error": error} if status >= 400 else {})} for status in self.statuses.pop(0)]
         return msgspec.convert({"items": items}, into)
-
-    async def request(self, _method, _target, body):
-        self.requests.append(body)
-        return b""
 
     def __str__(self):
         return URL
@@ -103,8 +103,20 @@ def test_documents_that_a_busy_server_refuses_are_sent_again_alone(tmp_path, mon
     assert [body.count(b"_id") for body in requests] == [3, 2, 1]
 
 
+def test_a_request_that_a_busy_server_refuses_is_sent_again_and_what_was_stored_before_is_not(tmp_path, monkeypatch):
+    done, requests = delivered(tmp_path, monkeypatch, [201, 429, 201], "busy", [201])
+    assert (done.records, done.rejected) == (3, Counter())
+    assert [body.count(b"_id") for body in requests] == [3, 1, 1]
+
+
+def test_a_rejected_document_is_stored_by_a_busy_server_too_and_counted_once(tmp_path, monkeypatch):
+    done, requests = delivered(tmp_path, monkeypatch, [201, 400, 201], "busy", [429], [201])
+    assert (done.records, done.rejected) == (2, Counter(mapper_parsing_exception=1))
+    assert len(requests) == 4
+
+
 def test_a_rejected_document_is_stored_apart_with_its_reason_and_the_rest_goes_on(tmp_path, monkeypatch):
-    done, requests = delivered(tmp_path, monkeypatch, [201, 400, 201])
+    done, requests = delivered(tmp_path, monkeypatch, [201, 400, 201], [201])
     assert (done.records, done.rejected) == (2, Counter(mapper_parsing_exception=1))
     stored = msgspec.json.decode(requests[-1].split(b"\n")[1])
     assert (stored["index"], stored["reason"]) == ("tokiod-cscratch-2026.01", "mapper_parsing_exception: not a number")

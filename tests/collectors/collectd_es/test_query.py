@@ -6,15 +6,15 @@ import re
 import msgspec
 import pytest
 
-from collectors.collectd_es.client import ContextGone, Incomplete, NoIndex, check_all_read, check_shards, check_whole, status_error
 from collectors.collectd_es.collector import indices
+from collectors.collectd_es.complete import Incomplete, check_all_read, check_shards, check_whole
 from collectors.collectd_es.datasets import DATASETS, Fields
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.parse_hits import Shards
 from collectors.collectd_es.query import TERMS, Wanted, mapped_fields, query, usable_names
 from collectors.collectd_es.search import Search, find_id, sort_order, total_hits
 from collectors.collectd_es.series import Series
-from tokiod.errors import Fatal, Transient
+from tokiod.errors import Fatal
 from tokiod.window import Window
 
 WINDOW = Window(1_513_152_000, 1_513_152_060)
@@ -104,45 +104,6 @@ def test_a_template_names_the_utc_days_of_a_window_and_the_days_next_to_it():
     assert indices("c-%Y.%m.%d", Window(midnight, midnight + 60)) == ("c-2017.12.12,c-2017.12.13,c-2017.12.14", True)
     assert indices("c-%Y.%m", Window(midnight, midnight + 60)) == ("c-2017.12", True)
     assert (indices("c-*", WINDOW), indices("c", WINDOW)) == (("c-*", True), ("c", False))
-
-
-def fields(kind, reason, **more):
-    return json.dumps({"error": {"type": kind, "reason": reason, **more}, "status": 0}).encode()
-
-
-REFUSALS = [
-    (401, fields("security_exception", "missing credentials"), Fatal, "password"),
-    (403, fields("security_exception", "no permissions"), Fatal, "permission to read logs"),
-    (404, fields("index_not_found_exception", "no such index [logs]"), NoIndex, "no index or alias matches logs"),
-    (404, fields("search_context_missing_exception", "No search context found for id [7]"), ContextGone, "No search context"),
-    (
-        404,
-        fields("search_phase_execution_exception", "all", root_cause=[{"type": "search_context_missing_exception", "reason": "gone"}]),
-        ContextGone,
-        "gone",
-    ),
-    (429, fields("circuit_breaking_exception", "Data too large"), Transient, "Data too large"),
-    (500, fields("x", "Trying to create too many scroll contexts"), Transient, "too many"),
-    (400, fields("x", "Trying to create too many scroll contexts"), Transient, "too many"),
-    (400, fields("illegal_argument_exception", "Result window is too large"), Fatal, "Result window is too large"),
-    (502, b"<html>nginx</html>", Transient, "no JSON"),
-    (503, b"", Transient, "no JSON"),
-    (302, b"", Transient, "no JSON"),
-    (408, fields("timeout", "too slow"), Transient, "too slow"),
-    (404, b"<html>not here</html>", Transient, "no JSON"),
-    (404, b"{}", NoIndex, "no index or alias matches logs"),
-    (403, b"<html>go away</html>", Fatal, "password"),
-    (405, b'{"error":"Incorrect HTTP method"}', Fatal, "Incorrect HTTP method"),
-]
-
-
-@pytest.mark.parametrize(("status", "body", "kind", "text"), REFUSALS)
-def test_an_error_has_its_class_and_contains_the_servers_reason(status, body, kind, text):
-    error = status_error(status, body, "https://es", "logs", "me")
-    assert type(error) is kind
-    assert text in str(error)
-    assert "https://es" in str(error)
-    assert "\n" not in str(error)
 
 
 def answer(**more):

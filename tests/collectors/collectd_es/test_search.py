@@ -6,10 +6,11 @@ import json
 import pytest
 
 from collectors.collectd_es import search
-from collectors.collectd_es.client import ContextGone, Incomplete
+from collectors.collectd_es.complete import Incomplete
 from collectors.collectd_es.parse import Decoder
 from collectors.collectd_es.series import Series
 from tokiod.errors import Transient
+from tokiod.toolkit.search_server import ContextGone
 
 SIZE = 3
 

@@ -1,4 +1,4 @@
-"""One HTTP client for Elasticsearch 8 and 9 and OpenSearch 2: requests, and answers that are errors or incomplete."""
+"""One HTTP client for Elasticsearch 8 and 9 and OpenSearch 2: requests, and what answers that are errors mean."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from collectors.collectd_es.parse import Answer
-    from collectors.collectd_es.parse_hits import Shards
-
 T = TypeVar("T")
 
 JSON = "application/json"
@@ -48,6 +45,7 @@ class Access:
     """Where a server is and how to log in.
 
     authorization: the header's value, "" for none; timeout: seconds for a whole answer; max_answer: its bytes after decompression.
+    indices: a name or wildcard that all requests are about; right: what the user must be allowed to do with them, for messages.
     """
 
     url: str
@@ -55,6 +53,8 @@ class Access:
     timeout: float
     max_answer: int
     compress: bool
+    indices: str
+    right: str
     authorization: Callable[[], str] = field(repr=False)
     tls: Callable[[], ssl.SSLContext | None] = field(repr=False)
 
@@ -127,9 +127,8 @@ class _Node(AiohttpHttpNode):
 class Server:
     """A server. The first request connects; so does the first request after a denied one, since the password may have changed."""
 
-    def __init__(self, access: Access, pattern: str) -> None:
+    def __init__(self, access: Access) -> None:
         self._access = access
-        self._pattern = pattern
         self._transport: AsyncTransport | None = None
         self._releasing: set[asyncio.Task[None]] = set()
         self.product: str | None = None
@@ -155,7 +154,7 @@ class Server:
             target = (answer.meta.headers.get("location") or "")[:_MAX_REASON_LENGTH].partition("?")[0]
             raise Fatal(f"{self} redirects to {target!r}: redirects are not followed; set url to that address if it is the right one")
         if answer.meta.status != OK:
-            problem = status_error(answer.meta.status, _bytes(answer.body), str(self), self._pattern, self._access.user)
+            problem = status_error(answer.meta.status, _bytes(answer.body), self._access)
             if answer.meta.status in DENIED:
                 await self._disconnect()
             raise problem
@@ -192,8 +191,8 @@ class Server:
 
     def _connected(self) -> AsyncTransport:
         access = self._access
-        # It logs every request, at debug level with its content; the poller logs what matters.
-        logging.getLogger("elastic_transport").setLevel(logging.WARNING)
+        # It logs every request, at debug level with its content, and warns of every failed one; the errors raised here are the report.
+        logging.getLogger("elastic_transport").setLevel(logging.ERROR)
         authorization = access.authorization()
         self._headers = HttpHeaders({"accept": JSON, "content-type": JSON})
         if authorization:
@@ -222,9 +221,19 @@ async def _release(task: asyncio.Future[T], release: Callable[[T], Awaitable[obj
         return
 
 
-def basic(user: str, password: str) -> str:
-    """Return the authorization header of a user and a password, which is a secret too."""
-    return "Basic " + remember(base64.b64encode(f"{user}:{password}".encode()).decode())
+def authorization(login: Any, secret: Callable[[str], str]) -> str:
+    """Return the authorization header, "" for none.
+
+    login: a section with the options user, password_file, password_env, api_key_file and api_key_env; secret: returns what a reference
+    names, `file:NAME` or `env:NAME`.
+    """
+    for source, password, key in (("file", login.password_file, login.api_key_file), ("env", login.password_env, login.api_key_env)):
+        if password:
+            # What encodes a secret is one, too.
+            return "Basic " + remember(base64.b64encode(f"{login.user or ''}:{secret(f'{source}:{password}')}".encode()).decode())
+        if key:
+            return f"ApiKey {secret(f'{source}:{key}')}"
+    return ""
 
 
 def _bytes(body: Any) -> bytes:
@@ -234,7 +243,8 @@ def _bytes(body: Any) -> bytes:
 REDIRECTS = {301, 302, 303, 307, 308}
 DENIED = {401, 403}
 NOT_FOUND = 404
-BUSY = {408, 429}
+BUSY = {429, 503}
+MAY_PASS = {408}
 SERVER_ERROR = 500
 _BUSY = re.compile(r"too many|rejected_execution|circuit_breaking", re.IGNORECASE)
 _MAX_REASON_LENGTH = 300
@@ -249,47 +259,26 @@ class NoIndex(Fatal):
     """No index has that name, or matches that wildcard."""
 
 
-class Incomplete(Transient):
-    """An answer, or all of them together, is incomplete."""
+class Busy(Transient):
+    """The server has no room for the request now; it did nothing of it."""
 
 
-def check_whole(answer: Answer[Any]) -> None:
-    """Raise Incomplete unless every shard answered in full; status 200 alone does not mean that."""
-    if answer.timed_out:
-        raise Incomplete("the search timed out on the server: its results are incomplete")
-    if answer.terminated_early:
-        raise Incomplete("the server ended the search early: its results are incomplete")
-    if answer.shards is None:
-        raise Incomplete("the answer does not report its shards")
-    check_shards(answer.shards)
-
-
-def check_shards(shards: Shards) -> None:
-    """Raise Incomplete unless every shard answered; servers count missing shards as failed, or not at all."""
-    if shards.failed or shards.successful < shards.total:
-        raise Incomplete(f"only {shards.successful} of {shards.total} shards answered: documents are missing")
-
-
-def check_all_read(read: int, total: int | None) -> None:
-    """Raise Incomplete unless all documents that the server found were read."""
-    if total is not None and read != total:
-        raise Incomplete(f"read {read} documents of {total} that the server found")
-
-
-def status_error(status: int, body: bytes, server: str, pattern: str, user: str) -> CollectError:
-    """Return the error for a status other than 200. pattern: the queried indices; user: the login, "" for none."""
-    text = f"{server}: {reason(status, body)}"
+def status_error(status: int, body: bytes, access: Access) -> CollectError:
+    """Return the error for a status other than 200."""
+    text = f"{access.url}: {reason(status, body)}"
     if b"search_context_missing_exception" in body:
         return ContextGone(text)
     if status in DENIED:
-        login = f"check user {user} and its password" if user else "set user and password_file"
-        return Fatal(f"{text}; {login}, and its permission to read {pattern}")
+        login = f"check user {access.user} and its password" if access.user else "set user and password_file"
+        return Fatal(f"{text}; {login}, and its permission to {access.right} {access.indices}")
     # For a wildcard without a match, the mapping is an empty object.
     if status == NOT_FOUND and (b"index_not_found_exception" in body or body.strip() == b"{}"):
-        return NoIndex(f"{text}; no index or alias matches {pattern}: check index")
-    if status in BUSY or status >= SERVER_ERROR or _BUSY.search(text) or NO_JSON in text:
+        return NoIndex(f"{text}; no index or alias matches {access.indices}: check index")
+    if status in BUSY:
+        return Busy(text)
+    if status in MAY_PASS or status >= SERVER_ERROR or _BUSY.search(text) or NO_JSON in text:
         return Transient(text)
-    return Fatal(f"{text}; the request was for {pattern}")
+    return Fatal(f"{text}; the request was for {access.indices}")
 
 
 def reason(status: int, body: bytes) -> str:
