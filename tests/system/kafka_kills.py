@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kafka_server import KafkaServer
 from kafka_topics import create_topic, messages
-from topic_scene import FollowingConsumer, TopicScene
+from topic_scene import KAFKA, FollowingConsumer, TopicScene
 from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
@@ -44,7 +44,7 @@ def run(server: KafkaServer, topic: str, kills: int, seed: int) -> str:
         try:
             scene.start_simulator()
             scene.start_daemon()
-            scene.start_sink()
+            scene.start_sink(KAFKA)
             done = _killed(scene, server, kills, chance, seed)
         finally:
             scene.close()
@@ -53,7 +53,7 @@ def run(server: KafkaServer, topic: str, kills: int, seed: int) -> str:
 
 def _killed(scene: TopicScene, server: KafkaServer, kills: int, chance: random.Random, seed: int) -> str:
     consumer = FollowingConsumer(scene)
-    wait_for(lambda: bool(consumer.cells), 60, f"nothing is consumed; see {scene.sink_log.read_text()[-2000:]}")
+    wait_for(lambda: bool(consumer.cells), 60, f"nothing is consumed; see {scene.sink_log(KAFKA).read_text()[-2000:]}")
     lost = 0
     for number in range(kills):
         time.sleep(chance.choice([0, 0.05, 0.3, 1, 2]) * chance.random())
@@ -68,18 +68,22 @@ def _killed(scene: TopicScene, server: KafkaServer, kills: int, chance: random.R
     cells = sum(len(times) for times, _ in held.values())
     assert cells > 1000
     for what, consumed in (("a new consumer", scene.consumed), ("the consumer that followed", lambda: consumer.cells)):
-        wait_for(lambda consumed=consumed: consumed() == held, 60, f"seed {seed}: {what} differs; see {scene.sink_log.read_text()[-2000:]}")
+        wait_for(
+            lambda consumed=consumed: consumed() == held,
+            60,
+            f"seed {seed}: {what} differs; see {scene.sink_log(KAFKA).read_text()[-2000:]}",
+        )
     fold = consumer.stop()
     assert fold.malformed == 0
-    assert scene.stop_sink() == 0
+    assert scene.stop_sink(KAFKA) == 0
     sent = len(messages(server.address, scene.topic_name))
     return f"{lost} files lost, {sent} messages, {fold.outdated} outdated; {cells} cells equal in the files and in two consumers"
 
 
 def _kill(scene: TopicScene, server: KafkaServer, victim: str, chance: random.Random) -> None:
     if victim == "sink":
-        scene.kill_sink()
-        scene.start_sink()
+        scene.kill_sink(KAFKA)
+        scene.start_sink(KAFKA)
     elif victim == "writer":
         # Its supervisor starts it again.
         wait_for(lambda: scene.kill("writer"), 30, f"the writer does not run; see {scene.log.read_text()[-2000:]}")

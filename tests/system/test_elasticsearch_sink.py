@@ -4,6 +4,7 @@ import asyncio
 import uuid
 
 import pytest
+from search_documents import documents, metrics
 
 from sinks import elasticsearch
 from tokiod.change_sink import SinkSite
@@ -14,8 +15,6 @@ from tokiod.window import Window
 pytestmark = pytest.mark.system
 
 BOTH = pytest.mark.parametrize("search_server", ["elasticsearch", "opensearch"], indirect=True)
-SORT = [{"@timestamp": "asc"}, {"component": "asc"}, {"group": "asc"}]
-META = {"@timestamp", "system", "group", "component", "step", "revision"}
 
 
 def made(url, prefix, state):
@@ -31,25 +30,12 @@ def prefix(search_server):
     search_server.ask("DELETE", f"/{name}*")
 
 
-def documents(server, index):
-    """All documents of the indices of a name."""
-    server.ask("POST", f"/{index}/_refresh?allow_no_indices=true")
-    found, after = [], None
-    while True:
-        body = {"size": 5000, "sort": SORT} | ({"search_after": after} if after else {})
-        hits = server.ask("POST", f"/{index}/_search?allow_no_indices=true", body)["hits"]["hits"]
-        if not hits:
-            return found
-        found += [one["_source"] for one in hits]
-        after = hits[-1]["sort"]
-
-
 def cells(server, prefix):
     """What the server holds, as Held."""
     held = {}
     for one in documents(server, f"{prefix}-{SYSTEM}-*"):
-        for name in one.keys() - META:
-            held.setdefault((f"{one['group']}/{name}", one["@timestamp"]), {})[one["component"]] = one[name]
+        for dataset, value in metrics(one).items():
+            held.setdefault((dataset, one["@timestamp"]), {})[one["component"]] = value
     return held
 
 
@@ -103,4 +89,4 @@ def test_a_deleted_index_that_is_sent_again_is_equal(search_server, prefix, tmp_
     run(made(search_server.url, prefix, tmp_path), blocks)
     assert cells(search_server, prefix) == held_of(blocks)
     run(made(search_server.url, prefix, tmp_path), missing_of(blocks, 11))
-    assert documents(search_server, f"{prefix}-{SYSTEM}-*") == []
+    assert list(documents(search_server, f"{prefix}-{SYSTEM}-*")) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka_topics import delete_topic
-from topic_scene import FollowingConsumer, TopicScene
+from topic_scene import KAFKA, FollowingConsumer, TopicScene
 from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
@@ -49,7 +49,7 @@ def scene(kafka, topic, history):
         try:
             made.start_simulator()
             made.start_daemon()
-            made.start_sink()
+            made.start_sink(KAFKA)
             wait_for(lambda: made.complete_to(BEGIN - 600, BEGIN - 60), 60, f"nothing is stored; see {made.log}")
             yield made
         finally:
@@ -63,7 +63,7 @@ def backfill(scene, span=DAY):
 def is_equal(scene, consumer=None):
     """Wait until what consumers folded is what the files hold; the daemon is down. Return the number of cells."""
     held = scene.held()
-    wait_for(lambda: scene.consumed() == held, 30, f"the topic differs from the files; see {scene.sink_log.read_text()[-2000:]}")
+    wait_for(lambda: scene.consumed() == held, 30, f"the topic differs from the files; see {scene.sink_log(KAFKA).read_text()[-2000:]}")
     if consumer is not None:
         wait_for(lambda: consumer.cells == held, 10, "the consumer that follows differs from the files")
     return sum(len(times) for times, _ in held.values())
@@ -88,7 +88,7 @@ def test_live_rows_a_backfilled_day_and_a_file_set_aside_and_filled_again(scene)
     assert scene.stop_daemon() == 0
     assert is_equal(scene, consumer) > whole
     fold = consumer.stop()
-    assert (fold.malformed, scene.stop_sink()) == (0, 0)
+    assert (fold.malformed, scene.stop_sink(KAFKA)) == (0, 0)
 
 
 def test_a_deleted_topic_is_filled_again_by_a_rewind(scene, kafka):
@@ -104,7 +104,7 @@ def test_a_deleted_topic_is_filled_again_by_a_rewind(scene, kafka):
 def test_without_a_broker_the_sink_waits_and_says_so(scene, kafka):
     kafka.signal(signal.SIGKILL)
     try:
-        wait_for(lambda: "can't be reached" in scene.sink_log.read_text(), 30, "it is not reported")
+        wait_for(lambda: "can't be reached" in scene.sink_log(KAFKA).read_text(), 30, "it is not reported")
         stored = int(scene.clock.time())
         wait_for(lambda: scene.complete_to(BEGIN, stored), 60, "the daemon waits for the sink")
     finally:
