@@ -7,6 +7,8 @@ FAULTS ?= kills
 MINUTES ?= 30
 DAYS   ?= 10
 ROUNDS ?= 10
+HOURS  ?= 24
+RECEIVERS ?=
 SEED   ?=
 
 # Packages of which the tests must run 95 % of all lines and branches.
@@ -35,7 +37,7 @@ COMMIT ?= 7988c9c
 ONLY   ?=
 PAGE   ?=
 
-.PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills hosts soak fuzz
+.PHONY: help demo agent nodes bench-nodes test coverage lint bench bench-against docs model simulate simulate-ci simulate-coverage simulate-faults fidelity fidelity-reading faults torture kafka-kills sink-outage hosts soak fuzz
 .PHONY: engines read-while-writing screenshots walkthrough laptop tools install servers clean constraints sbom wheel deb rpm packages
 
 help:
@@ -63,6 +65,8 @@ help:
 	@echo "make tools     the examples of docs/tools.md: pandas, xarray, pytokio, h5dump, R and Octave read a live and a sealed file"
 	@echo "make torture   KILLS=300 [FAULTS=all] [SEED=n]: SIGKILL at random instants over days that turn and are sealed, every cell compared; adds up all runs of this checkout"
 	@echo "make kafka-kills  KILLS=300 [SEED=n]: SIGKILL of a sink, its Kafka and the writer in turn; what consumers fold is every cell of the files"
+	@echo "make sink-outage  HOURS=24 [RECEIVERS='kafka elasticsearch opensearch']: receivers that are down for a day of simulated time; commits as before,"
+	@echo "               sinks that catch up at 50 times real time or better, refusals with 429, a mapping that rejects; every cell compared"
 	@echo "make hosts     ROUNDS=10 [SEED=n]: four hosts in network namespaces (as root): partitions, clocks an hour off, a rolling upgrade,"
 	@echo "               revoked and misused keys; every cell compared"
 	@echo "make soak      MINUTES=30 [DAYS=10]: simulated days; memory, descriptors, sockets and ledger must not grow"
@@ -205,6 +209,9 @@ torture: install
 
 kafka-kills: install servers
 	@PYTHONPATH=tests/support $(BIN)/python -m tests.system.kafka_kills --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+sink-outage: install servers
+	@PYTHONPATH=tests/support $(BIN)/python -m tests.system.sink_outage --hours $(HOURS) $(RECEIVERS)
 
 hosts: install
 	@PYTHONPATH=.:tests/support $(BIN)/python -m tests.system.many_hosts --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))

@@ -232,7 +232,7 @@ def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_
     NAME is that of its section. It needs no daemon: it follows the change log, reads the rows from the files, and writes neither ledger
     nor archive. See docs/sinks.md.
 
-    Exit 0 stopped, or removed by a reload, 2 could not start.
+    Exit 0 stopped, 2 could not start, 3 removed by a reload.
     """
     _begin(log_level, None, log_format)
     from tokiod.forwarding.process import run as forward  # noqa: PLC0415 - as above

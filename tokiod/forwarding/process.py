@@ -47,10 +47,12 @@ POLL_SECONDS = 0.5
 BEAT_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
 LOCK_FILE = "lock"
+REMOVED_EXIT_CODE = 3
+"""The unit does not start a sink again that ended with it."""
 
 
 def run(name: str, load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
-    """Run a sink until SIGTERM or SIGINT, or until a reload finds that it is no longer configured.
+    """Run a sink until SIGTERM or SIGINT, or until a reload finds that it is no longer configured: exits with REMOVED_EXIT_CODE then.
 
     Raises ConfigError for a sink that is not configured, TokiodError for a state directory that can't be used, or that another process has.
     """
@@ -59,9 +61,12 @@ def run(name: str, load: Callable[[], Config], clock: Clock, notifier: Notifier)
     directory = _state_directory(config, name)
     lock = _locked(directory, name)
     try:
-        asyncio.run(SinkProcess(config, section, directory, load, clock, notifier).serve())
+        process = SinkProcess(config, section, directory, load, clock, notifier)
+        asyncio.run(process.serve())
     finally:
         os.close(lock)
+    if process.is_removed:
+        raise SystemExit(REMOVED_EXIT_CODE)
 
 
 class SinkProcess:
@@ -78,6 +83,7 @@ class SinkProcess:
         self._failures = 0
         self._makers: dict[str, Callable[[Any, SinkSite], Any]] = {}
         self._wake, self._is_stopping, self._is_reloaded = asyncio.Event(), False, False
+        self.is_removed = False
 
     async def serve(self) -> None:
         """Follow the change log until a signal stops the process, or a reload removes the sink."""
@@ -211,19 +217,17 @@ class SinkProcess:
         section = next((one for one in config.sink if one.name == self._section.name), None)
         self._is_reloaded = True
         if section is None:
-            self._is_stopping = self._is_removed = True
+            self._is_stopping = self.is_removed = True
         else:
             self._config, self._section = config, section
         self._wake.set()
-
-    _is_removed = False
 
     def _made(self) -> Follower[Any]:
         make = DayFollower if self._section.takes == "days" else RowFollower
         return make(self._config, self._section, self._directory, self._clock, self._shown)
 
     def _end(self) -> None:
-        if self._is_removed:
+        if self.is_removed:
             shutil.rmtree(self._directory, ignore_errors=True)
             log.info("sink.removed", sink=self._section.name, path=str(self._directory))
         else:
