@@ -42,6 +42,10 @@ class Command:
         """Return whether a run has not ended yet."""
         return self._process is not None
 
+    def has_work(self, now: float) -> bool:
+        """Return whether take() would do anything."""
+        return self._process is not None or now - self._started >= self._period
+
     def take(self, now: float) -> bytes | None:
         """Start, watch or finish a run; return its output when it has ended. Raise CommandFailed."""
         if self._process is None:

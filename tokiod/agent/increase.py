@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Increases:
-    """The last value of each counter, and how often one has restarted.
+    """The last value of each counter, in `last`, and how often one has restarted.
 
     A counter that falls has wrapped, if it is known where it wraps and it was in the upper half and is in the lower; it was corrected, if
     it fell by its metric's slack at most, and counts as unchanged; else it has restarted, and the increase since the sample before is
@@ -19,21 +19,21 @@ class Increases:
     """
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, Value] = {}
+        self.last: dict[Hashable, Value] = {}
         self.restarts = 0
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._last
+        return key in self.last
 
     def take(self, metric: Metric, key: Hashable, value: Value, wraps_at: Value = 0) -> Value | None:
         """Return the increase since the value before; None if it is unknown: the first value, or the first after a restart."""
-        last = self._last.get(key)
+        last = self.last.get(key)
         if last is None or value >= last:
-            self._last[key] = value
+            self.last[key] = value
             return None if last is None else value - last
         if last - value <= metric.slack:
             return 0
-        self._last[key] = value
+        self.last[key] = value
         if wraps_at and value < wraps_at / 2 < last <= wraps_at:
             return value + wraps_at - last
         self.restarts += 1
@@ -41,4 +41,4 @@ class Increases:
 
     def forget(self, key: Hashable) -> None:
         """Drop the value of an instance that is gone."""
-        self._last.pop(key, None)
+        self.last.pop(key, None)

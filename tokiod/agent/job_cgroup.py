@@ -140,6 +140,8 @@ class JobCgroup:
         self.last: dict[Metric, Value] = {}
         self.fresh: dict[Metric, Value] = {}
         self.is_exact = self.has_run = self.is_gone = False
+        self._ahead: list[bytes] = []
+        self._most = 0
         self.events: HeldFile | None = None
         self.watch: int | None = None
         self.counts: EventCounts | None = None
@@ -182,6 +184,8 @@ class JobCgroup:
         """Read the quick files, or all; `is_gone` is set when the cgroup is removed."""
         self.is_exact = False
         self.fresh = {}
+        # Of an attempt that another job's file ended; this reading is newer.
+        self._ahead, self._most = [], 0
         for file, parse in list(self._files if is_full else self._quick):
             try:
                 text = file.read()
@@ -193,6 +197,26 @@ class JobCgroup:
         if is_full:
             self.read_counts(readings)
         self.last.update(self.fresh)
+
+    def read_ahead(self) -> None:
+        """Read the quick files, for understand(). Raise OSError, ValueError."""
+        texts = [file.read() for file, _ in self._quick]
+        if len(texts) > 1 and texts[1:] != self._ahead[1:]:
+            self._most = max(self._most, int(texts[1]))
+        self._ahead = texts
+
+    def understand(self, readings: Readings) -> None:
+        """Parse what was read ahead last, if anything was; `fresh` has the most memory that was read ahead since the call before."""
+        if not self._ahead:
+            return
+        self.fresh = {}
+        for (_, parse), text in zip(self._quick, self._ahead):
+            with readings:
+                self.fresh.update(parse(text))
+        self.last.update(self.fresh)
+        if _MEMORY in self.fresh:
+            self.fresh[_MEMORY] = self._most
+        self._ahead, self._most = [], 0
 
     def read_counts(self, readings: Readings) -> None:
         """Read the perf events, which the kernel has also after the cgroup is removed."""

@@ -27,6 +27,8 @@ HELLO_SECONDS, HELLO_SPREAD_SECONDS = 60.0, 30.0
 """Silence of the hub after which it is greeted again: it may have been started anew on a connection that the network kept."""
 CONNECT_SECONDS = 30.0
 """Limit for a dial with its handshake."""
+LOOK_SECONDS = 10.0
+"""After which turn() asks the sockets for events although no descriptor was readable: a limit for a dial is seen by it."""
 MAX_ASKED_ROWS = 1440
 """Of one message: no hub asks for more than is in memory."""
 TOO_MANY_JOBS = "jobs: too many for a row"
@@ -57,7 +59,7 @@ class Store(Protocol):
 
 
 class Link:
-    """One agent's end of the wire. `turn` never waits; `fileno` is readable when it should be called.
+    """One agent's end of the wire. `turn` never waits; one of `filenos` becomes readable when it should be called.
 
     session: of this run of the agent; a hub that hears two of one name gives windows to the one that it heard of later.
     state: for a person. answered, malformed: messages of this run.
@@ -87,16 +89,18 @@ class Link:
         self._time, self._monotonic, self._random = time, monotonic, random
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
-        self._is_connected = False
+        self._filenos: Sequence[int] = ()
+        self._is_connected = self._has_sent = False
+        self._looked = float("-inf")
         self._delay = MIN_DELAY_SECONDS
         # The first dial is spread too: a cluster boots at once.
         self._dial_at = monotonic() + random.random() * MIN_DELAY_SECONDS
         self._dialled_at = self._hello_at = 0.0
         self._due: list[tuple[float, int, float]] = []
 
-    def filenos(self) -> list[int]:
-        """Return the descriptors that are readable when turn() has something to do."""
-        return [int(socket.getsockopt(zmq.FD)) for socket in (self._socket, self._monitor) if socket is not None]
+    def filenos(self) -> Sequence[int]:
+        """Return the descriptors that become readable when turn() has something to do."""
+        return self._filenos
 
     def next_due(self) -> float:
         """Return the monotonic time of the next answer or dial."""
@@ -104,9 +108,12 @@ class Link:
             return self._dial_at
         return min(self._due[0][0] if self._due else float("inf"), self._hello_at if self._is_connected else float("inf"))
 
-    def turn(self) -> None:
-        """Dial, greet, take what the hub asks, and send the answers that are due."""
+    def turn(self, *, is_ready: bool = True) -> None:
+        """Dial, greet, take what the hub asks, and send the answers that are due. is_ready: whether a descriptor became readable."""
         now = self._monotonic()
+        if not (is_ready or self._has_sent or now >= self.next_due() or now - self._looked >= LOOK_SECONDS):
+            return
+        self._looked, self._has_sent = now, False
         if self._socket is None:
             if now >= self._dial_at:
                 self._dial(now)
@@ -126,6 +133,7 @@ class Link:
             self._monitor.close(0)
             self._socket.close(0)
         self._socket = self._monitor = None
+        self._filenos = ()
         self._is_connected = False
         self._due.clear()
 
@@ -141,6 +149,7 @@ class Link:
         socket.curve_serverkey, socket.curve_publickey, socket.curve_secretkey = self._keys.hub, self._keys.public, self._keys.secret
         self._monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | _ENDED)
         self._socket, self._dialled_at = socket, now
+        self._filenos = (int(socket.getsockopt(zmq.FD)), int(self._monitor.getsockopt(zmq.FD)))
         socket.connect(self._endpoint)
 
     def _watch(self, now: float) -> None:
@@ -211,6 +220,8 @@ class Link:
         """Send a message, or drop it if the connection does not take it: the hub asks again."""
         if self._socket is None:
             return False
+        # Sending may take the signal of a message that came meanwhile: the next turn looks for it.
+        self._has_sent = True
         try:
             self._socket.send(message, zmq.NOBLOCK)
         except zmq.Again:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tokiod import __version__
 from tokiod.agent.rows import Row, Rows
-from tokiod.agent.sampler import TICK_SECONDS, Sampler
-from tokiod.agent.sensor import Readings, clean
+from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensor import TICK_SECONDS, Readings, clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

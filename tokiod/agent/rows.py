@@ -46,7 +46,7 @@ class JobState:
 class Row:
     """One span. `values` has (metric's name, instance) -> value; `jobs` the jobs that run, `ended` those that ended in it.
 
-    A counter of which a part of the span is unknown has no value.
+    A counter of which a part of the span is unknown has no value, and is in `unknown`.
     """
 
     start: float
@@ -54,31 +54,31 @@ class Row:
     jobs: dict[Job, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _unknown: set[Key] = field(default_factory=set)
+    unknown: set[Key] = field(default_factory=set)
     _counts: Counter[Key] = field(default_factory=Counter)
 
     def add_increase(self, key: Key, increase: Value | None) -> None:
         """Add the increase of a counter; None makes it unknown for the whole span."""
         if increase is None:
-            self._unknown.add(key)
+            self.unknown.add(key)
             self.values.pop(key, None)
-        elif key not in self._unknown:
+        elif key not in self.unknown:
             self.values[key] = self.values.get(key, 0) + increase
 
-    def add_state(self, metric: Metric, key: Key, value: Value) -> None:
-        """Add a sample of a gauge: the row has the mean, or the largest where instances are combined so."""
-        self._counts[key] += 1
+    def add_state(self, metric: Metric, key: Key, value: Value, samples: int = 1) -> None:
+        """Add a sample of a gauge, or the mean of some: the row has the mean, or the largest where instances are combined so."""
+        self._counts[key] += samples
         if key not in self.values or metric.combine == "max":
             self.values[key] = max(value, self.values.get(key, value))
         else:
-            self.values[key] += (value - self.values[key]) / self._counts[key]
+            self.values[key] += (value - self.values[key]) * samples / self._counts[key]
 
     def of_node(self, metrics: Mapping[str, Metric]) -> dict[str, Value]:
         """Return one value for each metric: its instances, combined as it declares.
 
         A sum in which an instance is unknown is missing: it would look like a fall.
         """
-        unknown = {name for name, _ in self._unknown}
+        unknown = {name for name, _ in self.unknown}
         combined: dict[str, Value] = {}
         for (name, _), value in self.values.items():
             if name not in unknown:
@@ -97,7 +97,7 @@ class Rows:
 
     def __init__(self, metrics: Iterable[Metric], step: float = ROW_SECONDS, kept: int = KEPT_ROWS) -> None:
         self._metrics = {metric.name: metric for metric in metrics}
-        self._step, self._kept = step, kept
+        self.step, self._kept = step, kept
         self._rows: OrderedDict[float, Row] = OrderedDict()
         self._increases = Increases()
         self._times: dict[str, float] = {}
@@ -111,26 +111,16 @@ class Rows:
         """Take the readings of the sensors at a time, in seconds since the epoch."""
         row = self.at(time)
         for sensor, readings in found.items():
-            before = self._times.get(sensor, time)
             if readings.values:
+                self._take_values(row, readings, self._increased_rows(self._times.get(sensor, time), time), time)
                 self._times[sensor] = time
-                increased = self._increased_rows(before, time)
-            for key, value in readings.values.items():
-                metric = self._metrics[key[0]]
-                if metric.kind == "gauge":
-                    row.add_state(metric, key, value)
-                else:
-                    is_new = key not in self._increases
-                    increase = self._increases.take(metric, key, value, readings.wraps.get(key, 0))
-                    if not (is_new and time == row.start):
-                        for one in increased:
-                            one.add_increase(key, increase if len(increased) == 1 else None)
             self._take_jobs(row, readings, time)
-            row.dropped.update({(sensor, reason): count for reason, count in readings.drops.items()})
+            if readings.drops:
+                row.dropped.update({(sensor, reason): count for reason, count in readings.drops.items()})
 
     def at(self, time: float) -> Row:
         """Return the row that holds a time; it is made if it is new, and then the oldest is dropped."""
-        start = time // self._step * self._step
+        start = time // self.step * self.step
         if start not in self._rows:
             self._rows[start] = Row(start)
             while len(self._rows) > self._kept:
@@ -141,11 +131,35 @@ class Rows:
         """Return the starts of the rows in memory, oldest first."""
         return sorted(self._rows)
 
+    def _take_values(self, row: Row, readings: Readings, increased: tuple[Row, ...], time: float) -> None:
+        """Take the values of a sensor. increased: the rows to which increases since its values before belong."""
+        counted, is_whole = increased[0], len(increased) == 1
+        last, values, unknown = self._increases.last, counted.values, counted.unknown
+        for key, value in readings.values.items():
+            if is_whole and (before := last.get(key)) is not None and value >= before and key not in unknown:
+                # As below, for nearly all values of all seconds.
+                last[key] = value
+                values[key] = values.get(key, 0) + (value - before)
+            elif (metric := self._metrics[key[0]]).kind == "gauge":
+                row.add_state(metric, key, value, readings.samples.get(key, 1))
+            else:
+                is_new = key not in self._increases
+                increase = self._increases.take(metric, key, value, readings.wraps.get(key, 0))
+                if not (is_new and time == row.start):
+                    for one in increased:
+                        one.add_increase(key, increase if is_whole else None)
+
     def _take_jobs(self, row: Row, readings: Readings, time: float) -> None:
         # The first values of a job may come with a later reading.
-        self._begun.update(dict.fromkeys(readings.begun, time))
+        if readings.begun:
+            self._begun.update(dict.fromkeys(readings.begun, time))
+        of: Job | None = None
         for (job, where, name), value in readings.jobs.items():
-            self._put(self._state(row, (job, where), time), name, value)
+            # The values of a job come together.
+            if of is None or of[0] != job or of[1] != where:
+                of = job, where
+                state = self._state(row, of, time)
+            self._put(state, name, value)
         for end in readings.ended:
             self._end(row, end, time)
 
@@ -181,6 +195,6 @@ class Rows:
     def _increased_rows(self, before: float, time: float) -> tuple[Row, ...]:
         """Return the row to which increases between two samples belong; two of which both don't know their parts."""
         first, last = self.at(before), self.at(time)
-        if first is last or 0 <= time - before <= self._step / 2:
+        if first is last or 0 <= time - before <= self.step / 2:
             return (self.at((before + time) / 2),)
         return first, last

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 from tokiod.agent.tree import why
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from tokiod.agent.metric import Metric, Value
     from tokiod.agent.tree import Tree
 
+TICK_SECONDS, RARE_SECONDS = 1.0, 10.0
+"""Between two samples of a sensor: of one whose gauges change from second to second, and of the others."""
 MAX_COUNT = 1 << 64
 MAX_NAME_CHARACTERS = 128
 
@@ -51,13 +54,15 @@ class Readings:
 
     `with readings:` around the reading of one file or item turns what goes wrong in it into a counted reason, so that the others go on.
     `values` has (metric's name, instance) -> value, `jobs` (job, where, metric's name) -> value, `wraps` the number at which a counter
-    starts from zero again, where it is known. `begun` has the jobs whose counters began since the reading before, `ended` those that ended.
+    starts from zero again, where it is known, `samples` of how many a gauge is the mean, if not of one. `begun` has the jobs whose counters
+    began since the reading before, `ended` those that ended.
     """
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], Value] = {}
         self.jobs: dict[tuple[str, str, str], Value] = {}
         self.wraps: dict[tuple[str, str], Value] = {}
+        self.samples: dict[tuple[str, str], int] = {}
         self.begun: set[str] = set()
         self.ended: list[JobEnd] = []
         self.drops: Counter[str] = Counter()
@@ -71,6 +76,14 @@ class Readings:
             self.values[metric.name, instance] = value
             if wraps_at:
                 self.wraps[metric.name, instance] = wraps_at
+
+    def add_all(self, metrics: Sequence[Metric], keys: Sequence[tuple[str, str]], values: Sequence[Value]) -> None:
+        """Add the values of several metrics of one instance, as add() would. keys: their names with the instance, made once."""
+        if min(values, default=0) >= 0 and max(values, default=0) <= MAX_COUNT and self.values.keys().isdisjoint(keys):
+            self.values.update(zip(keys, values))
+        else:
+            for metric, (_, instance), value in zip(metrics, keys, values):
+                self.add(metric, value, instance)
 
     def add_job(self, job: str, where: str, metric: Metric, value: Value) -> None:
         """Add a value of a job, where it has several places (a target), or "" for the node."""
@@ -107,12 +120,13 @@ class Sensor:
     """A source of metrics on this node.
 
     `find` is called at the start and every minute; it raises Absent with the reason if there is nothing to read. `sample` is called every
-    `period` seconds and puts values or counted reasons into the readings. It may raise anything: the sampler counts that too.
+    `period` seconds, TICK_SECONDS or RARE_SECONDS, and puts values or counted reasons into the readings. It may raise anything: the sampler
+    counts that too.
     """
 
     name: ClassVar[str]
     metrics: tuple[Metric, ...]
-    period: ClassVar[float] = 10.0
+    period: ClassVar[float] = RARE_SECONDS
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -123,6 +137,17 @@ class Sensor:
     def sample(self, readings: Readings, now: float) -> None:
         """Read it."""
         raise NotImplementedError
+
+    def read_ahead(self, now: float, *, is_rare: bool) -> bool:  # noqa: ARG002 - what sensors of each second need
+        """Read what understand() parses later, all samples of some seconds at once. Only sensors that are sampled each second are asked.
+
+        is_rare: whether the other sensors are sampled now. Return False where sample() must be called now; it is called, too, where this
+        raises.
+        """
+        return False
+
+    def understand(self, readings: Readings) -> None:
+        """Put into the readings what was read ahead since the last call: counters as they were last, gauges of all samples."""
 
     def fileno(self) -> int | None:
         """Return a descriptor that is readable when `heed` should be called."""

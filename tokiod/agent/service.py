@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import signal
@@ -17,15 +18,18 @@ import zmq
 from tokiod import __version__
 from tokiod.agent.keys import read_keys
 from tokiod.agent.link import Link
+from tokiod.agent.recorder import Recorder
 from tokiod.agent.rows import ROW_SECONDS, Rows
-from tokiod.agent.sampler import TICK_SECONDS, Sampler
+from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensor import TICK_SECONDS
 from tokiod.agent.sensors import sensors_of
 from tokiod.agent.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tokiod.agent.metric import Metric, Value
+    from tokiod.agent.sensor import Readings
     from tokiod.agent.settings import Settings
     from tokiod.agent.wire import JobRow
 
@@ -35,13 +39,14 @@ NOT_SENT = ("lustre_jobs",)
 
 
 class NodeRows:
-    """The node's rows as the wire sends them."""
+    """The node's rows as the wire sends them. settle: is called before a row is read."""
 
-    def __init__(self, metrics: dict[str, Metric], rows: Rows) -> None:
-        self._metrics, self._rows = metrics, rows
+    def __init__(self, metrics: dict[str, Metric], rows: Rows, settle: Callable[[], None] = lambda: None) -> None:
+        self._metrics, self._rows, self._settle = metrics, rows, settle
 
     def starts(self) -> list[float]:
         """Return the starts of the rows in memory, oldest first."""
+        self._settle()
         return self._rows.starts()
 
     def values(self, start: float) -> tuple[dict[str, Value], dict[str, int]]:
@@ -73,27 +78,33 @@ class Agent:
         self._sampler = Sampler(sensors_of(Tree(root), settings, NOT_SENT))
         metrics = {metric.name: metric for sensor in self._sampler.sensors for metric in sensor.metrics}
         self.rows = Rows(metrics.values())
+        self._recorder = Recorder(self._sampler, self.rows, self._report)
         self._context = zmq.Context()
         self.link = Link(
             self._context, settings.hub, keys, settings.node, os.urandom(8).hex(), __version__, ROW_SECONDS,
-            [metric for metric in metrics.values() if not metric.is_of_job], self.rows.job_metrics, NodeRows(metrics, self.rows),
+            [metric for metric in metrics.values() if not metric.is_of_job], self.rows.job_metrics,
+            NodeRows(metrics, self.rows, self._recorder.settle),
             time, monotonic, Random(),  # noqa: S311 - jitter
         )  # fmt: skip
         self._absent: dict[str, str] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
+        self._log: Callable[[str], None] = lambda _line: None
 
     def run(self, stopping: Callable[[], bool], notify: Callable[[str], None], log: Callable[[str], None]) -> None:
         """Sample and answer until stopping() is true. notify: sends a line to systemd; log: writes a line to the log."""
+        self._log = log
         following = self._monotonic()
-        notified, state = float("-inf"), ""
+        notified, state, is_ready = float("-inf"), "", True
+        # What is there now stays: no search for garbage goes through it again.
+        gc.freeze()
         notify("READY=1")
         while not stopping():
             now = self._monotonic()
             if now >= following:
                 # After a sleep of the machine no tick is made up for.
                 following = max(following + TICK_SECONDS, now)
-                self._sample(now, log)
-            self.link.turn()
+                self._recorder.sample(now, self._time())
+            self.link.turn(is_ready=is_ready)
             if self.link.state != state:
                 state = self.link.state
                 log(f"hub: {state}")
@@ -101,9 +112,7 @@ class Agent:
                 notified = now
                 notify(f"WATCHDOG=1\nSTATUS=hub: {state}; {self.link.answered} rows sent")
             until = min(following, self.link.next_due())
-            found = self._sampler.wait(until - self._monotonic(), self._monotonic, self.link.filenos())
-            if found:
-                self.rows.take(found, self._time())
+            is_ready = self._recorder.wait(until - self._monotonic(), self._monotonic, self._time, self.link.filenos())
         notify("STOPPING=1")
 
     def close(self) -> None:
@@ -112,17 +121,17 @@ class Agent:
         self.link.close()
         self._context.destroy(linger=0)
 
-    def _sample(self, now: float, log: Callable[[str], None]) -> None:
-        found = self._sampler.sample(now)
-        self.rows.take(found, self._time())
-        for name, reason in self._sampler.absent.items():
-            if self._absent.get(name) != reason:
-                log(f"sensor {name}: nothing to read: {reason}")
-        self._absent = dict(self._sampler.absent)
+    def _report(self, found: Mapping[str, Readings]) -> None:
+        """Write what is absent or dropped to the log, each once."""
+        if self._absent != self._sampler.absent:
+            for name, reason in self._sampler.absent.items():
+                if self._absent.get(name) != reason:
+                    self._log(f"sensor {name}: nothing to read: {reason}")
+            self._absent = dict(self._sampler.absent)
         for name, readings in found.items():
             for reason, count in readings.drops.items():
                 if not self._dropped[name, reason]:
-                    log(f"sensor {name}: {reason}: {readings.examples.get(reason, '')} (later ones are counted only)")
+                    self._log(f"sensor {name}: {reason}: {readings.examples.get(reason, '')} (later ones are counted only)")
                 self._dropped[name, reason] += count
 
 

@@ -8,7 +8,8 @@ import os
 MAX_FILE_BYTES = 4 << 20
 """/proc/stat of a node with 1,000 CPUs and 100,000 interrupts has 0.5 MB."""
 
-_CHUNK_BYTES = 64 << 10
+_FIRST_BYTES, _CHUNK_BYTES = 4 << 10, 64 << 10
+"""Asked for at a file's first read, and once it was found to be longer: Python makes room for what is asked for."""
 _GONE = {errno.ENOENT, errno.ENODEV, errno.ESTALE, errno.ENXIO, errno.ENOTDIR}
 _FORBIDDEN = {errno.EACCES, errno.EPERM}
 
@@ -63,13 +64,15 @@ class HeldFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
+        self._size = _FIRST_BYTES
 
     def read(self) -> bytes:
         """Return the whole file as it is now. Raise OSError, also if it is longer than MAX_FILE_BYTES."""
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            return self._read()
+            text = os.pread(self._fd, self._size, 0)
+            return text if len(text) < _PAGE_BYTES else self._whole(text)
         except OSError:
             self.close()
             raise
@@ -80,16 +83,15 @@ class HeldFile:
             os.close(self._fd)
             self._fd = -1
 
-    def _read(self) -> bytes:
-        text = os.pread(self._fd, _CHUNK_BYTES, 0)
-        if len(text) < _PAGE_BYTES:
-            return text
+    def _whole(self, text: bytes) -> bytes:
         while more := os.pread(self._fd, _CHUNK_BYTES, len(text)):
             text += more
+            self._size = _CHUNK_BYTES
             if len(text) > MAX_FILE_BYTES:
                 raise OSError(errno.EFBIG, f"more than {MAX_FILE_BYTES} bytes", self.path)
         return text
 
 
-_PAGE_BYTES = 1024
-"""The files of /proc are cut at the end of a record near 4096 bytes at the earliest, so a shorter text is complete."""
+_PAGE_BYTES = 2048
+"""The files of /proc and of cgroups are cut at 4096 bytes at the earliest, or before the record that would not fit. No record of those that
+have several has 2048 bytes, so a shorter text is complete."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from tokiod.agent.metric import counter, gauge
 from tokiod.agent.sensor import Absent, Readings, Sensor
 
 if TYPE_CHECKING:
+    from tokiod.agent.metric import Metric
     from tokiod.agent.tree import Tree
 
 IDLE_SLACK_SECONDS = 3.0
@@ -20,22 +22,29 @@ _COUNTS = {
     b"intr": counter("interrupts", "1", "interrupts served"),
     b"ctxt": counter("context_switches", "1", "context switches"),
     b"processes": counter("forks", "1", "processes and threads created"),
-    b"procs_running": gauge("processes_running", "1", "runnable threads"),
-    b"procs_blocked": gauge("processes_blocked", "1", "threads that wait for a disk or file system"),
 }
+_RUNNING = gauge("processes_running", "1", "runnable threads")
+_BLOCKED = gauge("processes_blocked", "1", "threads that wait for a disk or file system")
+_GAUGES = {b"procs_running": _RUNNING, b"procs_blocked": _BLOCKED}
+
+
+_KEYS = tuple((metric.name, "") for metric in _TIMES)
+_STATES_LINES = re.compile(rb"\nprocs_running (\d{1,9})\nprocs_blocked (\d{1,9})\n")
 
 
 class Cpu(Sensor):
     """Of the whole node. `user` contains `guest`, `nice` contains `guest_nice`."""
 
     name = "cpu"
-    metrics = (*_TIMES, *_COUNTS.values())
+    metrics = (*_TIMES, *_COUNTS.values(), *_GAUGES.values())
     period = 1.0
 
     def __init__(self, tree: Tree, ticks: int = 0) -> None:
         super().__init__(tree)
         self._stat = tree.hold("proc/stat")
         self._ticks = ticks or os.sysconf("SC_CLK_TCK")
+        self._ahead = b""
+        self._running = self._blocked = self._samples = 0
 
     def find(self) -> None:
         if not self.tree.exists("proc/stat"):
@@ -43,13 +52,34 @@ class Cpu(Sensor):
 
     def sample(self, readings: Readings, now: float) -> None:
         with readings:
-            text = self._stat.read()
+            self._parse(readings, self._stat.read(), _GAUGES)
+
+    def read_ahead(self, now: float, *, is_rare: bool) -> bool:
+        text = self._stat.read()
+        # The last lines but one, in all kernels since 2.6.
+        states = _STATES_LINES.match(text, max(0, text.rfind(b"\nprocs_running ")))
+        if states is None:
+            return False
+        self._ahead = text
+        self._running += int(states[1])
+        self._blocked += int(states[2])
+        self._samples += 1
+        return True
+
+    def understand(self, readings: Readings) -> None:
+        if self._samples:
+            self._parse(readings, self._ahead, {})
+            for metric, total in ((_RUNNING, self._running), (_BLOCKED, self._blocked)):
+                readings.add(metric, total / self._samples)
+                readings.samples[metric.name, ""] = self._samples
+            self._running = self._blocked = self._samples = 0
+
+    def _parse(self, readings: Readings, text: bytes, gauges: dict[bytes, Metric]) -> None:
+        with readings:
+            readings.add_all(_TIMES, _KEYS, [int(ticks) / self._ticks for ticks in _line(text, b"cpu").split()])
+        for key, metric in (*_COUNTS.items(), *gauges.items()):
             with readings:
-                for metric, ticks in zip(_TIMES, _line(text, b"cpu").split()):
-                    readings.add(metric, int(ticks) / self._ticks)
-            for key, metric in _COUNTS.items():
-                with readings:
-                    readings.add(metric, int(_line(text, key).partition(b" ")[0]))
+                readings.add(metric, int(_line(text, key).partition(b" ")[0]))
 
     def close(self) -> None:
         self._stat.close()
@@ -61,7 +91,8 @@ def _line(text: bytes, key: bytes) -> bytes:
         begin = 0
     elif (begin := text.find(b"\n" + key + b" ") + 1) == 0:
         raise ValueError(f"no line {key.decode()} in /proc/stat")
+    begin += len(key) + 1
     end = text.find(b"\n", begin)
     if end < 0:
         raise ValueError(f"the line {key.decode()} of /proc/stat has no end")
-    return text[begin + len(key) + 1 : end].strip()
+    return text[begin:end].strip()

@@ -32,11 +32,13 @@ _EXTENDED = "{}_64"
 
 
 class Infiniband(Sensor):
-    """An instance is adapter/port. A counter that this adapter does not have is no value."""
+    """An instance is adapter/port. A counter that this adapter does not have is no value.
+
+    For each counter the driver asks the adapter's firmware, so it is not done each second.
+    """
 
     name = "infiniband"
     metrics = tuple(metric for metric, _ in _COUNTERS.values())
-    period = 1.0
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree)

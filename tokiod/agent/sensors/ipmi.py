@@ -51,6 +51,9 @@ class Ipmi(Sensor):
         if text is not None:
             self._read(readings, text)
 
+    def read_ahead(self, now: float, *, is_rare: bool) -> bool:
+        return not self._command.has_work(now)
+
     def is_waiting(self) -> bool:
         return self._command.is_running
 

@@ -16,7 +16,7 @@ from tokiod.agent.inotify import CREATE, DELETE, IGNORED, MODIFY, ONLYDIR, OVERF
 from tokiod.agent.job_cgroup import CPU, METRICS, JobCgroup
 from tokiod.agent.job_patterns import job_of
 from tokiod.agent.removed_cgroups import ChildRemoved, RemovedChildren
-from tokiod.agent.sensor import Absent, JobEnd, Readings, Sensor
+from tokiod.agent.sensor import TICK_SECONDS, Absent, JobEnd, Readings, Sensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,7 @@ class Jobs(Sensor):
     name = "jobs"
     metrics = (*METRICS, *JOB_EVENTS.values())
     period = 1.0
+    is_superseded = True
 
     def __init__(self, tree: Tree, events: Sequence[str] = ()) -> None:
         """events: names of perf events that are counted of each job."""
@@ -80,7 +81,8 @@ class Jobs(Sensor):
         self.heed(readings, now)
         if self._is_blind and now - self._scanned >= RESCAN_SECONDS:
             self._scan(readings, now)
-        is_full = now - self._full >= FULL_SECONDS
+        # Samples are due by the clock of the rows, which runs not quite as this one.
+        is_full = now - self._full >= FULL_SECONDS - 1.5 * TICK_SECONDS
         if is_full:
             self._full = now
         for path, job in list(self.jobs.items()):
@@ -95,6 +97,21 @@ class Jobs(Sensor):
                 # Otherwise inotify is about to report it.
                 self._remove(path)
         self._settle(readings, now)
+
+    def read_ahead(self, now: float, *, is_rare: bool) -> bool:
+        # inotify's events are not looked for: a caller that reads ahead waits for fileno(), too.
+        if is_rare or self._inotify is None or self._is_blind or self._removed:
+            return False
+        for job in self.jobs.values():
+            if not job.is_exact:
+                job.read_ahead()
+        return True
+
+    def understand(self, readings: Readings) -> None:
+        for job in self.jobs.values():
+            job.understand(readings)
+            for metric, value in job.fresh.items():
+                readings.add_job(job.job, "", metric, value)
 
     def heed(self, readings: Readings, now: float) -> None:
         """Take what inotify reports: it must be called soon after `fileno()` becomes readable."""

@@ -80,6 +80,9 @@ class LustreJobs(Sensor):
         if text is not None:
             self.read(readings, text)
 
+    def read_ahead(self, now: float, *, is_rare: bool) -> bool:
+        return not self._command.has_work(now)
+
     def is_waiting(self) -> bool:
         return self._command.is_running
 

@@ -11,7 +11,7 @@ from tokiod.agent.sensor import Absent, Readings, Sensor
 if TYPE_CHECKING:
     from tokiod.agent.tree import Tree
 
-_LINE = re.compile(rb"^([\w()]+): +(\d+)( kB)?$", re.MULTILINE)
+_LINE = re.compile(rb"^([\w()]+): +(\d+)(?: kB)?$", re.MULTILINE)
 _IN_KIB = {
     b"MemTotal": gauge("mem_total", "B", "memory of the node"),
     b"MemFree": gauge("mem_free", "B", "memory not used at all"),
@@ -61,13 +61,15 @@ class Memory(Sensor):
 
     def sample(self, readings: Readings, now: float) -> None:
         with readings:
-            found = {key: int(number) for key, number, _ in _LINE.findall(self._meminfo.read())}
+            found = dict(_LINE.findall(self._meminfo.read()))
             if b"MemTotal" not in found:
                 raise ValueError("no line MemTotal in /proc/meminfo")
-            for key in _IN_KIB.keys() & found.keys():
-                readings.add(_IN_KIB[key], found[key] * 1024)
-            for key in _IN_HUGE_PAGES.keys() & found.keys():
-                readings.add(_IN_HUGE_PAGES[key], found[key] * found[b"Hugepagesize"] * 1024)
+            present = [key for key in _IN_KIB if key in found]
+            metrics = [_IN_KIB[key] for key in present]
+            readings.add_all(metrics, [(metric.name, "") for metric in metrics], [int(found[key]) * 1024 for key in present])
+            for key, metric in _IN_HUGE_PAGES.items():
+                if key in found:
+                    readings.add(metric, int(found[key]) * int(found[b"Hugepagesize"]) * 1024)
 
     def close(self) -> None:
         self._meminfo.close()

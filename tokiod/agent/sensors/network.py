@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING
 
 from tokiod.agent.metric import counter
@@ -20,7 +22,9 @@ _COLUMNS = {
     10: counter("net_send_errors", "1", "errors on sending"),
     11: counter("net_send_drops", "1", "packets dropped before sending"),
 }
+_METRICS = tuple(_COLUMNS.values())
 _RETRANSMITTED = counter("tcp_retransmitted", "1", "TCP segments sent again")
+_TCP = re.compile(rb"^Tcp: (.*)\nTcp: (.*)$", re.MULTILINE)
 _FIELDS = 16
 
 
@@ -29,15 +33,15 @@ class Network(Sensor):
 
     name = "network"
     metrics = (*_COLUMNS.values(), _RETRANSMITTED)
-    period = 1.0
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree)
         self._dev, self._snmp = tree.hold("proc/net/dev"), tree.hold("proc/net/snmp")
-        self._devices: set[bytes] = set()
+        self._devices: dict[bytes, tuple[tuple[str, str], ...]] = {}
 
     def find(self) -> None:
-        self._devices = {name.encode() for name in self.tree.names("sys/class/net") if self.tree.exists(f"sys/class/net/{name}/device")}
+        names = (name for name in self.tree.names("sys/class/net") if self.tree.exists(f"sys/class/net/{name}/device"))
+        self._devices = {name: tuple((metric.name, clean(name)) for metric in _METRICS) for name in map(os.fsencode, names)}
         if not self._devices:
             raise Absent("no interface of a device in /sys/class/net")
 
@@ -46,10 +50,12 @@ class Network(Sensor):
             for line in self._dev.read().splitlines()[2:]:
                 with readings:
                     name, _, numbers = line.partition(b":")
-                    if name.strip() in self._devices:
-                        _add(readings, clean(name.strip()), numbers.split())
+                    if keys := self._devices.get(name.strip()):
+                        _add(readings, keys, numbers.split())
         with readings:
-            names, counts = (line.split() for line in self._snmp.read().splitlines() if line.startswith(b"Tcp:"))
+            if (lines := _TCP.search(self._snmp.read())) is None:
+                raise ValueError("no two lines Tcp: in /proc/net/snmp")
+            names, counts = lines[1].split(), lines[2].split()
             readings.add(_RETRANSMITTED, int(counts[names.index(b"RetransSegs")]))
 
     def close(self) -> None:
@@ -57,8 +63,7 @@ class Network(Sensor):
         self._snmp.close()
 
 
-def _add(readings: Readings, name: str, numbers: list[bytes]) -> None:
+def _add(readings: Readings, keys: tuple[tuple[str, str], ...], numbers: list[bytes]) -> None:
     if len(numbers) < _FIELDS:
-        raise ValueError(f"the line of {name} in /proc/net/dev has {len(numbers)} fields")
-    for column, metric in _COLUMNS.items():
-        readings.add(metric, int(numbers[column]), name)
+        raise ValueError(f"the line of {keys[0][1]} in /proc/net/dev has {len(numbers)} fields")
+    readings.add_all(_METRICS, keys, [int(numbers[column]) for column in _COLUMNS])
