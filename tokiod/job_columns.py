@@ -5,7 +5,8 @@
     NAME.bytes     bytes                                       NAME_bytes
     NAME.max       a state: the largest since the row before   NAME
 
-Servers of Lustre count the first two, agents of compute nodes all four. A row has a count since its begin, and of a state what it was.
+Servers of Lustre count the first two, agents of compute nodes all four. A row has a count since its begin, and of a state what it was; or
+UNKNOWN, where a node did not report it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ OF_NODES = {
 }  # fmt: skip
 """The columns of a table of compute nodes, by the metrics of tokiod.agent.sensors.jobs, as a test compares."""
 _NODE_COLUMNS = frozenset(OF_NODES.values())
+UNKNOWN = -1
+"""In a column of compute nodes: the node did not report this value of the job."""
 USECS = 10**6
 """Per second, in which agents measure times."""
 
@@ -54,6 +57,14 @@ def is_state(column: str) -> bool:
 def falls_alone(column: str) -> bool:
     """Return whether a count begins again without the others: perf events are counted since the agent met the job, or started."""
     return column.startswith("perf_")
+
+
+def absent(column: str) -> int:
+    """Return what rows have in a column that their file, or another part of the table, has not.
+
+    Of a node the value is unknown; an operation that a server does not list was not done.
+    """
+    return UNKNOWN if column in _NODE_COLUMNS else 0
 
 
 def scale_of(column: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collectors.nodes.hub_protocol import JOB_FIELDS
-from tokiod.job_columns import OF_NODES, scale_of
+from tokiod.job_columns import OF_NODES, UNKNOWN, scale_of
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, JOB_TABLE, TableRows, job_key
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MAX_COUNT = 2**62
 def job_rows(states: NDArray[np.float64], jobs: Sequence[str], nodes: Sequence[str], window: Window) -> TableRows:
     """Return the rows of a window. states: f8[JOB_FIELDS + metric, n] as the hub sends them, NaN where unknown.
 
-    A value that no node has gives no column; where only some have it, it is 0 for the others. Times are within the window.
+    A value that no node has gives no column; where only some have it, it is UNKNOWN for the others. Times are within the window.
     """
     node, job, begin, time, ended = states[:JOB_FIELDS]
     time = np.clip(np.nan_to_num(time), window.start, window.end - 1).astype(np.int64)
@@ -40,7 +40,9 @@ def job_rows(states: NDArray[np.float64], jobs: Sequence[str], nodes: Sequence[s
         np.where(ended > 0, ENDED_REMOVED, 0).astype(np.int64),
     )
     columns = {
-        column: np.rint(np.clip(np.nan_to_num(values) * scale_of(column), 0, MAX_COUNT)).astype(np.int64)
+        column: np.where(
+            np.isnan(values), UNKNOWN, np.rint(np.clip(np.nan_to_num(values) * scale_of(column), 0, MAX_COUNT)).astype(np.int64)
+        )
         for column, values in zip(OF_NODES.values(), states[JOB_FIELDS:], strict=True)
         if not np.isnan(values).all() or not len(values)
     }

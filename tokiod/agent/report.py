@@ -55,10 +55,10 @@ class JobValue:
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that ended in the measured span. Not exact: the CPU seconds are from before the end of its last process."""
+    """A job that ended in the measured span. Not exact: the CPU seconds are from before the end of its last process, null if unknown."""
 
     job: str
-    cpu_seconds: float
+    cpu_seconds: float | None
     is_exact: bool
 
 
@@ -160,7 +160,7 @@ def node_report(
             for key, value in sorted(row.values.items(), key=lambda item: (order[metrics[item[0][0]][0]], item[0]))
         ],
         [JobValue(job, *described(name, where, value)) for (job, where, name), value in sorted(jobs.items())],
-        [EndedJob(state.job, jobs.get((state.job, "", "job_cpu"), 0.0), state.is_exact) for state in row.ended],
+        [EndedJob(state.job, jobs.get((state.job, "", "job_cpu")), state.is_exact) for state in row.ended],
         [AbsentSensor(name, reason) for name, reason in sampler.absent.items()],
         [DroppedReading(*key, count, examples.get(key, "")) for key, count in sorted(row.dropped.items())],
     )
@@ -192,7 +192,7 @@ def as_text(report: NodeReport) -> str:
         lines += [
             "",
             "ended",
-            *(f"  {row.job}: {row.cpu_seconds:.6f} s of CPU{'' if row.is_exact else ', at least'}" for row in report.ended),
+            *(f"  {row.job}: {_used(row)}" for row in report.ended),
         ]
     if report.absent:
         lines += ["", "absent", *(f"  {row.sensor}: {row.reason}" for row in report.absent)]
@@ -200,6 +200,12 @@ def as_text(report: NodeReport) -> str:
         lines += ["", "dropped"]
         lines += [f"  {row.sensor}: {row.count} {row.reason}" + (f" ({row.example})" if row.example else "") for row in report.dropped]
     return "\n".join(lines)
+
+
+def _used(ended: EndedJob) -> str:
+    if ended.cpu_seconds is None:
+        return "CPU time unknown: it ended before it could be read"
+    return f"{ended.cpu_seconds:.6f} s of CPU{'' if ended.is_exact else ', at least'}"
 
 
 def _table(what: str, rows: list[tuple[str, str, str, Value, str, str]]) -> list[str]:

@@ -1,7 +1,8 @@
 """The job table of a span in the forms that other programs read: what each job did on each target between one poll and the next.
 
 Columns: time and since, the polls; target; job, user, command, node and id, users and commands only where the site shows them; figures as
-tokiod.open(...).jobs() names them. Rows are sorted by day, job, target and time; a million of them are in memory at most.
+tokiod.open(...).jobs() names them, null where a compute node did not report one. Rows are sorted by day, job, target and time; a million
+of them are in memory at most.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokiod.analysis.export import json_of, need, nothing, quoted
-from tokiod.job_columns import figure_of
+from tokiod.job_columns import absent, figure_of
 from tokiod.jobs.groups import shown
 from tokiod.jobs.span import count_names, pieces
 from tokiod.times import iso
@@ -104,7 +105,7 @@ class JobExport:
                 self.progress(len(found.rows))
 
     def _of(self, found: SpanRows, counts: list[str]) -> dict[str, NDArray[Any]]:
-        rows, zeros = found.rows, np.zeros(len(found.rows), np.int64)
+        rows, done = found.rows, found.activity.counts
         keys = shown(rows.jobs, self.users)
         targets = np.array([name.decode("ascii") for name in rows.targets.tolist()], object)
         return {
@@ -112,8 +113,13 @@ class JobExport:
             "since": found.activity.since,
             "target": targets[rows.target],
             **{name: np.array([one[name] for one in keys], object)[rows.job] for name in self._parts_of_keys},
-            **{figure_of(name): found.activity.counts.get(name, zeros) for name in counts},
+            **{figure_of(name): _nullable(done[name] if name in done else np.full(len(rows), absent(name))) for name in counts},
         }
+
+
+def _nullable(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values in which those that a node did not report are masked: nulls."""
+    return np.ma.masked_less(values, 0) if (values < 0).any() else values
 
 
 def _lists(columns: dict[str, NDArray[Any]]) -> Iterator[list[list[Any]]]:
@@ -123,7 +129,7 @@ def _lists(columns: dict[str, NDArray[Any]]) -> Iterator[list[list[Any]]]:
 
 
 def _field(value: Any) -> str:
-    return quoted(value) if isinstance(value, str) else str(value)
+    return quoted(value) if isinstance(value, str) else "" if value is None else str(value)
 
 
 def _write_parquet(path: Path, parts: Iterator[dict[str, NDArray[Any]]], attributes: dict[str, str]) -> int:
@@ -137,7 +143,7 @@ def _write_parquet(path: Path, parts: Iterator[dict[str, NDArray[Any]]], attribu
             arrays = {
                 name: pa.array(values * 1000, pa.timestamp("ms", tz="UTC")) if name in TIMES
                 else pa.array(values, pa.string()) if values.dtype == object
-                else pa.array(values, pa.int64())
+                else pa.array(np.ma.getdata(values), pa.int64(), mask=np.ma.getmaskarray(values))
                 for name, values in columns.items()
             }  # fmt: skip
             made = pa.table(arrays).replace_schema_metadata(attributes)

@@ -12,6 +12,7 @@ import numpy as np
 from tokiod.job_columns import DISK_READ, DISK_WRITTEN, MEMORY, OF_NODES, USECS
 from tokiod.jobs.rows import Wanted
 from tokiod.jobs.span import span_rows
+from tokiod.jobs.unknown import sum_of
 
 if TYPE_CHECKING:
     from tokiod.analysis.summary import Number
@@ -35,21 +36,23 @@ KEYS = (
 def on_nodes(days: Days, number: str, span: Span) -> dict[str, Number | int]:
     """Return KEYS of a job, none where the table has no row of it.
 
-    number: the scheduler's; span: in which the job ran. job_max_mem_bytes: the largest of each node, added up.
+    number: the scheduler's; span: in which the job ran. job_max_mem_bytes: the largest of each node, added up. A key that no node reported
+    is left out; a sum is of the nodes that did.
     Raises OSError, NotAJobTable.
     """
     found = span_rows(days, span.start - AROUND_SECONDS, span.end + AROUND_SECONDS, Wanted.of_job(number))
     if not len(found.rows):
         return {}
     counts, node = found.activity.counts, found.rows.target
+    sums = {name: known for name, values in counts.items() if (known := sum_of(values)) is not None}
     keys: dict[str, Number | int] = {"job_nodes": len(np.unique(node))}
     for name in _SECONDS:
-        if (column := f"{name}.sum") in counts:
-            keys[f"job_{name}_seconds"] = int(counts[column].sum()) / USECS
+        if (used := sums.get(f"{name}.sum")) is not None:
+            keys[f"job_{name}_seconds"] = used / USECS
     if "job_cpu_seconds" in keys:
         keys["job_ave_cores"] = float(keys["job_cpu_seconds"] or 0) / (span.end - span.start)
-    if MEMORY in counts:
+    if MEMORY in sums:
         largest = np.zeros(len(found.rows.targets), np.int64)
         np.maximum.at(largest, node, counts[MEMORY])
         keys |= {"job_max_mem_bytes": int(largest.sum()), "job_max_node_mem_bytes": int(largest.max())}
-    return keys | {key: int(counts[column].sum()) for key, column in _COUNTS.items() if column in counts}
+    return keys | {key: sums[column] for key, column in _COUNTS.items() if column in sums}

@@ -193,7 +193,7 @@ class _Ranking:
         by_name = {
             figure_of(name): float(values[i]) / (1 if is_state(name) else self._seconds)
             for name, values in groups.counts.items()
-            if values[i]
+            if values[i] > 0
         }
         read, written = ("disk_read_bytes", "disk_written_bytes") if self._of_nodes else BYTES.values()
         job, user, command, identity = groups.names[i]
@@ -253,7 +253,7 @@ def _amounts(found: Series, by: str, columns: list[str]) -> NDArray[np.float64]:
     """Return f8[series], the sum of columns; of METADATA on metadata targets."""
     whole = np.zeros(len(found))
     for name in columns:
-        whole += found.counts[name]
+        whole += np.maximum(found.counts[name], 0)
     if by == METADATA:
         whole *= np.array([_MDT in name for name in found.targets.tolist()], bool)[found.target]
     return whole

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tokiod.job_columns import is_of_nodes
 from tokiod.jobs.identity import USER_DIGITS, without_users
+from tokiod.jobs.unknown import sums_at
 from tokiod.window_data import job_parts
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def grouped(series: Series, by: Literal["job", "user"], users: Users) -> Groups:
         _distinct(of_key, [one["job"] for one in parts], n),
         since,
         until,
-        {name: _added(place, values, n) for name, values in series.counts.items()},
+        {name: sums_at(place, values, n) for name, values in series.counts.items()},
         place,
     )
 
@@ -95,9 +96,3 @@ def _distinct(place: NDArray[np.int64], texts: list[str], n: int) -> NDArray[np.
     """Return i8[n]: how many different texts, that are not empty, each place has."""
     pairs = {(at, text) for at, text in zip(place.tolist(), texts, strict=True) if text}
     return np.bincount(np.array([at for at, _ in pairs], np.int64), minlength=n)
-
-
-def _added(place: NDArray[np.int64], values: NDArray[Any], n: int) -> Any:
-    found: Any = np.zeros(n, values.dtype)
-    np.add.at(found, place, values)
-    return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokiod.job_columns import absent
 from tokiod.jobs.table_file import Index, narrow, opened, read, write
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ class _Part:
     window: NDArray[np.int64]
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of the rows that are kept, zeros where the file has none of that name."""
+        """Return a column of the rows that are kept, absent() where the file has none of that name."""
         if name not in self.index.columns:
             size = int(self.index.first[-1]) if self.kept is None else int(self.kept.sum())
-            return np.zeros(size, np.int64)
+            return np.full(size, absent(name))
         values: NDArray[Any] = read(self.file, f"rows/{name}")
         return values if self.kept is None else values[self.kept]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tokiod.job_columns import absent
 from tokiod.jobs import table_file
 from tokiod.jobs.table_file import FIXED, NotAJobTable, opened
 
@@ -47,7 +48,8 @@ class JobRows:
     """n rows of the job table, sorted by job, target and time.
 
     jobs, targets: S[...] sorted; job, target: i8[n] indexes into them; columns: i8[n] each: time (epoch seconds of the poll), begin, last
-    (epoch nanoseconds, begin -1 if unknown), ended; counts: i8[n] each, OPERATION.samples and OPERATION.sum.
+    (epoch nanoseconds, begin -1 if unknown), ended; counts: i8[n] each, OPERATION.samples and OPERATION.sum, and
+    what tokiod.job_columns names of nodes, UNKNOWN where a node did not report it.
     """
 
     jobs: NDArray[np.bytes_]
@@ -136,7 +138,7 @@ def table_files(directory: Path) -> list[TableFile]:
 def read(directories: Iterable[Path], start: int, end: int, wanted: Wanted | str | None = None) -> JobRows:
     """Return the rows with times in [start, end). directories: of the days; wanted: also the name of a job.
 
-    A count that is not in all files is zero in the others. Raises OSError, NotAJobTable.
+    A count that is not in all files is absent() in the others. Raises OSError, NotAJobTable.
     """
     chosen = Wanted.of_job(wanted) if isinstance(wanted, str) else wanted or Wanted()
     return _joined([part for directory in directories for part in _of_directory(directory, start, end, chosen)])
@@ -242,7 +244,7 @@ def _joined(parts: Sequence[_Part]) -> JobRows:
     target = np.concatenate([np.searchsorted(targets, part.targets)[part.target] for part in parts])
     names = dict.fromkeys(name for part in parts for name in (*FIXED, *part.values))
     columns = {
-        name: np.concatenate([part.values[name] if name in part.values else np.zeros(len(part.job), np.int64) for part in parts])
+        name: np.concatenate([part.values[name] if name in part.values else np.full(len(part.job), absent(name)) for part in parts])
         for name in names
     }
     if len(parts) > 1:  # one file is sorted already

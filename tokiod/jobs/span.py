@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokiod.job_columns import is_state
-from tokiod.jobs.activity import BILLION, activity
+from tokiod.job_columns import UNKNOWN, absent, is_state
+from tokiod.jobs.activity import BILLION, activity, following, places_before
 from tokiod.jobs.rows import Wanted, indexes, joined, read, table_files
+from tokiod.jobs.unknown import sums_at, sums_from
 from tokiod.window_data import JOB_LOOKBACK_SECONDS
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class SpanRows:
 class Series:
     """What each of n pairs of a job and a target did in a span; sorted by job and target.
 
-    jobs, targets, job, target: as in JobRows; since, until: i8[n] epoch seconds, of what was done; counts: i8[n], or f8[n] of rates; a
-    state is the largest of the span.
+    jobs, targets, job, target: as in JobRows; since, until: i8[n] epoch seconds, of what was done; counts: i8[n], or f8[n] of rates, of
+    what is known, UNKNOWN where nothing is; a state is the largest of the span.
     """
 
     jobs: NDArray[np.bytes_]
@@ -171,19 +172,29 @@ def _with_activity(days: Days, directories: list[Path], times: tuple[int, int, i
 
 
 def _needs_more(rows: JobRows, start: int) -> NDArray[np.bool_]:
-    """Return which rows are the first of their job and target, and have counts that began before the span."""
-    is_first = np.ones(len(rows), bool)
-    is_first[1:] = (rows.job[1:] != rows.job[:-1]) | (rows.target[1:] != rows.target[:-1])
+    """Return which rows of a span are the first of their job and target, or with some count, of counts that began before the span."""
+    follows = following(rows)
+    is_first = ~follows
+    for name, place in places_before(rows, follows).items():
+        is_first |= (rows.counts[name] >= 0) & (place < 0)
     needs: NDArray[np.bool_] = is_first & (rows.columns["begin"] < start * BILLION) & (rows.columns["time"] >= start)
     return needs
 
 
 def _last_before(rows: JobRows, start: int) -> JobRows:
-    """Leave out rows before a span, but for the last one of each job and target that has rows in it."""
-    time = rows.columns["time"]
-    is_before_next = np.zeros(len(rows), bool)
-    is_before_next[:-1] = (rows.job[1:] == rows.job[:-1]) & (rows.target[1:] == rows.target[:-1]) & (time[1:] >= start)
-    return rows.where((time >= start) | is_before_next)
+    """Leave out rows before a span, but for the last of each job and target that has rows in it, and the last that has each count."""
+    time, follows = rows.columns["time"], following(rows)
+    firsts = np.flatnonzero(follows & (time >= start) & np.append(False, time[:-1] < start)[: len(rows)])
+    # From this place on, rows are kept before each of these.
+    since = firsts - 1
+    for name, place in places_before(rows, follows).items():
+        counts = rows.counts[name]
+        last = np.where(counts[since] >= 0, since, place[since])
+        since = np.where(last >= 0, np.minimum(since, last), since)
+    is_kept = np.zeros(len(rows) + 1, np.int64)
+    np.add.at(is_kept, since, 1)
+    np.add.at(is_kept, firsts, -1)
+    return rows.where((time >= start) | (np.cumsum(is_kept)[:-1] > 0))
 
 
 def _divided(found: list[Index], counts: Collection[str] | None) -> Iterator[Wanted]:
@@ -215,9 +226,7 @@ def _summed(found: SpanRows, start: int, known: int | None) -> Series:
         done.since[firsts],
         until[np.append(firsts[1:], len(rows)) - 1],
         {
-            name: np.maximum.reduceat(values, firsts)
-            if is_state(name)
-            else np.add.reduceat(values if weights is None else values * weights, firsts)
+            name: np.maximum.reduceat(values, firsts) if is_state(name) else sums_from(firsts, values, weights)
             for name, values in done.counts.items()
         },
     )
@@ -253,7 +262,10 @@ def _added(found: list[Series]) -> Series:
     np.maximum.at(until, place, np.concatenate([one.until for one in found]))
     counts: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {}
     for name in dict.fromkeys(name for one in found for name in one.counts):
-        values = np.concatenate([one.counts.get(name, np.zeros(len(one), np.int64)) for one in found])
-        counts[name] = np.zeros(len(pair), values.dtype)
-        (np.maximum if is_state(name) else np.add).at(counts[name], place, values)
+        values = np.concatenate([one.counts[name] if name in one.counts else np.full(len(one), absent(name)) for one in found])
+        if is_state(name):
+            counts[name] = np.full(len(pair), UNKNOWN, values.dtype)
+            np.maximum.at(counts[name], place, values)
+        else:
+            counts[name] = sums_at(place, values, len(pair))
     return Series(jobs, targets, pair // len(targets), pair % len(targets), since, until, counts)

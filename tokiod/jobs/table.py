@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.errors import Refusal
+from tokiod.job_columns import absent
 from tokiod.jobs.identity import without_users
 from tokiod.jobs.merge import MAX_FILES, merge
 from tokiod.jobs.passed_time import PassedTime
@@ -347,9 +348,9 @@ def with_rows_of(path: Path, rows: TableRows) -> TableRows:
         return rows
     columns = (*rows.columns, *(name for name in stored if name not in rows.columns))
     given = dict(zip(rows.columns, rows.values, strict=True))
-    zeros = [np.zeros(n, np.int64) for n in (len(rows), int(kept.sum()))]
-    joined = (np.concatenate([given.get(name, zeros[0]), stored.get(name, zeros[1])]) for name in columns)
-    return TableRows(rows.table, columns, tuple(joined))
+    both = (given, len(rows)), (stored, int(kept.sum()))
+    parts = ([of[name] if name in of else np.full(n, absent(name)) for of, n in both] for name in columns)
+    return TableRows(rows.table, columns, tuple(map(np.concatenate, parts)))
 
 
 def _digest(rows: TableRows) -> str:

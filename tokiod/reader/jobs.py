@@ -11,6 +11,7 @@ from tokiod.job_columns import BYTES, figure_of, is_of_nodes
 from tokiod.jobs.groups import grouped, shown
 from tokiod.jobs.rows import Wanted
 from tokiod.jobs.span import series, span_rows
+from tokiod.jobs.unknown import with_nan
 from tokiod.reader.errors import NoData, NoJobTable
 from tokiod.reader.frame import table_frame
 
@@ -33,6 +34,7 @@ TIMES = ("time", "since", "until")
 class JobFigures:
     """What jobs did, in columns of n rows for numpy: text O[n], times i8[n] UTC epoch seconds, figures i8[n].
 
+    A figure that a compute node did not report is NaN, and its column f8[n].
     zone: of times in frame(); index: the column that is its index, "" for none.
     """
 
@@ -104,7 +106,7 @@ def _parts(keys: NDArray[np.bytes_], users: Users, place: NDArray[np.int64]) -> 
 
 def _figures(counts: Mapping[str, NDArray[Any]], n: int) -> dict[str, NDArray[Any]]:
     """Return the bytes of servers first, then the others by name."""
-    found = {figure_of(name): values for name, values in counts.items()}
+    found = {figure_of(name): with_nan(values) for name, values in counts.items()}
     if is_of_nodes(counts):
         return dict(sorted(found.items()))
     whole = {name: found.pop(name, np.zeros(n, np.int64)) for name in BYTES.values()}

@@ -5,7 +5,7 @@ import numpy as np
 from collectors.nodes.hub_protocol import JOB_FIELDS
 from collectors.nodes.to_rows import JOB_METRICS, job_rows, key_of
 from tokiod.agent.sensors.jobs import Jobs
-from tokiod.job_columns import OF_NODES, column_of, figure_of, is_state
+from tokiod.job_columns import OF_NODES, UNKNOWN, column_of, figure_of, is_state
 from tokiod.window import Window
 from tokiod.window_data import ENDED_REMOVED, JOB_COLUMNS, job_key
 
@@ -53,8 +53,8 @@ def test_a_row_has_the_job_the_node_its_times_and_what_was_counted():
         "last": [(START + 3) * BILLION, (START + 59) * BILLION],
         "ended": [ENDED_REMOVED, 0],
         "cpu.sum": [1_500_000, 1],
-        "mem_bytes.max": [9_000_000_000, 0],
-        "page_faults.samples": [7, 0],
+        "mem_bytes.max": [9_000_000_000, UNKNOWN],
+        "page_faults.samples": [7, UNKNOWN],
     }
 
 
