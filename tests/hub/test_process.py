@@ -7,61 +7,31 @@ import time
 import numpy as np
 import pytest
 import zmq
-from keyed import Keyring, wait
+from keyed import wait
 from node_agents import METRICS, link, value
+from node_hub import HubOutside
 
 from collectors.nodes.collector import Nodes
 from collectors.nodes.config import Config
 from tokiod.agent.keys import AgentKeys, read_keys
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
-from tokiod.config import load as configuration
 from tokiod.errors import Transient
-from tokiod.hub.process import HubProcess
-from tokiod.runtime.sd_notify import Notifier
-from tokiod.simulator.sources import free_port
 from tokiod.window import Calendar, Window
 
 NAMES = tuple(metric.name for metric in METRICS)
-CONFIG = """\
-timezone = "UTC"
-secrets = "keys"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[bus]
-endpoint = "ipc://{directory}/run/bus"
-[hub]
-endpoint = "tcp://127.0.0.1:{port}"
-secret_key_file = "server.key_secret"
-clients = "clients"
-classes = {{ compute = ["nid*"], login = ["login*"] }}
-gather = "0s"
-"""
-SOURCE = '[[source]]\nname = "nodes"\nkind = "nodes"\nsystem = "cluster.nodes"\nmetrics = ["{}"]\n'.format('", "'.join(NAMES))
+CLASSES = {"compute": ["nid*"], "login": ["login*"]}
 
 
 class Running:
     """A hub in a thread of this process, and agents in another one."""
 
     def __init__(self, directory):
-        self.ring = Keyring(directory / "keys")
-        self.port = free_port()
-        for name in ("compute", "login"):
-            self.ring.allowed(name)
-        self.path = directory / "tokiod.toml"
-        self.path.write_text(CONFIG.format(directory=directory, port=self.port) + SOURCE)
-        (directory / "run").mkdir(mode=0o700)
-        self.config = configuration.load(self.path)
-        self.clock, self.links, self.context = SystemClock(), [], zmq.Context()
-        self.stopping, self.reloading = threading.Event(), threading.Event()
-        self.process = HubProcess(lambda: configuration.load(self.path), self.clock, Notifier())
-        self.threads = [threading.Thread(target=self._serve), threading.Thread(target=self._turn)]
-        for thread in self.threads:
-            thread.start()
-
-    def _serve(self):
-        flag = _Flag(self.reloading)
-        self.process.serve(self.stopping.is_set, flag)
+        self.hub = HubOutside(directory, CLASSES, NAMES)
+        self.ring, self.config, self.process, self.reloading = self.hub.ring, self.hub.config, self.hub.process, self.hub.reloading
+        self.clock, self.links, self.context, self.stopping = SystemClock(), [], zmq.Context(), threading.Event()
+        self.thread = threading.Thread(target=self._turn)
+        self.thread.start()
 
     def _turn(self):
         while not self.stopping.is_set():
@@ -75,38 +45,19 @@ class Running:
 
     def agent(self, node, keys="compute", **options):
         keys = self.keys(keys) if isinstance(keys, str) else keys
-        self.links.append(one := link(self.context, f"tcp://127.0.0.1:{self.port}", keys, node, self.clock, **options))
+        self.links.append(one := link(self.context, f"tcp://127.0.0.1:{self.hub.port}", keys, node, self.clock, **options))
         return one
 
     def collect(self, window):
-        async def run():
-            collector = Nodes(self.config.source[0], Site(Calendar("UTC"), self.clock, hub=self.config.hub_inner))
-            try:
-                return await asyncio.wait_for(collector.collect(window), 60), await collector.count(window)
-            finally:
-                await collector.close()
-
-        return asyncio.run(run())
+        return self.hub.asked(window)
 
     def close(self):
         self.stopping.set()
-        for thread in self.threads:
-            thread.join()
-        self.process.close()
+        self.thread.join()
+        self.hub.close()
         for one in self.links:
             one.close()
         self.context.destroy(0)
-
-
-class _Flag:
-    def __init__(self, event):
-        self._event = event
-
-    def __call__(self):
-        return self._event.is_set()
-
-    def clear(self):
-        self._event.clear()
 
 
 @pytest.fixture

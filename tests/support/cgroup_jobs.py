@@ -57,7 +57,8 @@ def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=Thr
     ends, drops, following = {}, Counter(), time.monotonic()
     with pool(at_once) as parents:
         take(sampler.sample(time.monotonic()))
-        directories = [(scope / f"job_{number}", seconds) for number, seconds in enumerate(durations)]
+        # Numbers of this process: other jobs of the machine have others.
+        directories = [(scope / f"job_{os.getpid()}{number:04}", seconds) for number, seconds in enumerate(durations)]
         running = [parents.submit(run, *one, linger=linger, asleep=asleep()) for one in directories]
         give_up = time.monotonic() + 600
         while len(ends) < len(durations) and time.monotonic() < give_up:

@@ -1,6 +1,7 @@
 """A hub with real sockets and keys in a thread of this process, for agents that run elsewhere."""
 
 import asyncio
+import json
 import threading
 
 from keyed import Keyring
@@ -14,6 +15,8 @@ from tokiod.runtime.sd_notify import Notifier
 from tokiod.simulator.sources import free_port
 from tokiod.window import Calendar, Window
 
+COMPUTE = {"compute": ["nid*"]}
+"""Classes of nodes, and the names that they may have."""
 CONFIG = """\
 timezone = "UTC"
 secrets = "keys"
@@ -21,45 +24,63 @@ secrets = "keys"
 path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
 [bus]
 endpoint = "ipc://{directory}/run/bus"
+{feed}
 [hub]
 endpoint = "tcp://127.0.0.1:{port}"
 secret_key_file = "server.key_secret"
 clients = "clients"
-classes = {{ compute = ["nid*"] }}
-gather = "0s"
+classes = {{ {classes} }}
+gather = "{gather}s"
+{hub}
 [[source]]
 name = "nodes"
 kind = "nodes"
 system = "cluster.nodes"
+{source}
 """
 
 
-class HubOutside:
-    """nodes: those that greeted, by name."""
+def configured(directory, port, *, classes=COMPUTE, gather=0, metrics=(), feed="", hub="", source=""):
+    """Write the configuration of a site with a hub, and return its path. feed, hub, source: further lines; metrics: names."""
+    if metrics:
+        source += f"\nmetrics = {json.dumps(metrics)}"
+    (directory / "run").mkdir(mode=0o700)
+    of_classes = ", ".join(f"{name} = {json.dumps(nodes)}" for name, nodes in classes.items())
+    path = directory / "tokiod.toml"
+    lines = {"feed": feed, "hub": hub, "source": source}
+    path.write_text(CONFIG.format(directory=directory, port=port, classes=of_classes, gather=gather, **lines))
+    return path
 
-    def __init__(self, directory):
+
+class HubOutside:
+    """config, process: of the hub; set `reloading` to make it read its configuration again; nodes: those that greeted, by name."""
+
+    def __init__(self, directory, classes=COMPUTE, metrics=()):
         self.ring = Keyring(directory / "keys")
-        self.ring.allowed("compute")
+        for name in classes:
+            self.ring.allowed(name)
         self.port = free_port()
-        path = directory / "tokiod.toml"
-        path.write_text(CONFIG.format(directory=directory, port=self.port))
-        (directory / "run").mkdir(mode=0o700)
-        self.config, self._stopping = configuration.load(path), threading.Event()
-        self._process = HubProcess(lambda: configuration.load(path), SystemClock(), Notifier())
-        self._thread = threading.Thread(target=self._process.serve, args=(self._stopping.is_set, _Never()))
+        path = configured(directory, self.port, classes=classes, metrics=metrics)
+        self.config, self._stopping, self.reloading = configuration.load(path), threading.Event(), threading.Event()
+        self.process = HubProcess(lambda: configuration.load(path), SystemClock(), Notifier())
+        self._thread = threading.Thread(target=self.process.serve, args=(self._stopping.is_set, _Flag(self.reloading)))
         self._thread.start()
 
     @property
     def nodes(self):
-        return dict(self._process.hub.nodes.by_name)
+        return dict(self.process.hub.nodes.by_name)
 
     def collect(self, start):
         """Return the WindowData of a minute."""
+        return self.asked(Window(start, start + 60))[0]
+
+    def asked(self, window):
+        """Return the WindowData of a window, and how many nodes have it by now."""
 
         async def run():
             collector = Nodes(self.config.source[0], Site(Calendar("UTC"), SystemClock(), hub=self.config.hub_inner))
             try:
-                return await asyncio.wait_for(collector.collect(Window(start, start + 60)), 90)
+                return await asyncio.wait_for(collector.collect(window), 90), await collector.count(window)
             finally:
                 await collector.close()
 
@@ -68,12 +89,15 @@ class HubOutside:
     def close(self):
         self._stopping.set()
         self._thread.join()
-        self._process.close()
+        self.process.close()
 
 
-class _Never:
+class _Flag:
+    def __init__(self, event):
+        self._event = event
+
     def __call__(self):
-        return False
+        return self._event.is_set()
 
     def clear(self):
-        pass
+        self._event.clear()

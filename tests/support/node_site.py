@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from keyed import Keyring
 from node_agents import METRICS, STEP, job_rows, value
+from node_hub import configured
 
 import tokiod
 from collectors.nodes.to_rows import key_of
@@ -24,29 +25,6 @@ from tokiod.runtime.process_setup import python_command
 from tokiod.simulator.sources import free_port
 from tokiod.tts.schema import missing
 
-CONFIG = """\
-timezone = "UTC"
-secrets = "keys"
-[archive]
-path = "{directory}/tts/%Y-%m-%d/{{system}}.hdf5"
-[bus]
-endpoint = "ipc://{directory}/run/bus"
-[feed]
-endpoint = "ipc://{directory}/feed"
-[hub]
-endpoint = "tcp://127.0.0.1:{port}"
-secret_key_file = "server.key_secret"
-clients = "clients"
-classes = {{ compute = ["nid*"] }}
-gather = "{gather}s"
-rows_per_second = {rows_per_second}
-[[source]]
-name = "nodes"
-kind = "nodes"
-system = "cluster.nodes"
-metrics = [{metrics}]
-recount = ["5m", "15m", "30m", "45m"]
-"""
 BEGAN = 1_800_057_600
 """00:00 UTC of a day."""
 PROXY = """
@@ -87,12 +65,12 @@ class NodeSite:
         self.directory, self.nodes, self.rate = directory, [f"nid{number:05}" for number in range(nodes)], rate
         self.ring = Keyring(directory / "keys")
         self.ring.allowed("compute")
-        (directory / "run").mkdir(mode=0o700)
         self.port, self.network = free_port(), free_port()
-        self.path = directory / "tokiod.toml"
-        names = ", ".join(f'"{metric.name}"' for metric in metrics)
-        options = {"gather": gather, "rows_per_second": rows_per_second, "metrics": names}
-        self.path.write_text(CONFIG.format(directory=directory, port=self.port, **options))
+        self.path = configured(
+            directory, self.port, gather=gather, metrics=[metric.name for metric in metrics],
+            feed=f'[feed]\nendpoint = "ipc://{directory}/feed"', hub=f"rows_per_second = {rows_per_second}",
+            source='recount = ["5m", "15m", "30m", "45m"]',
+        )  # fmt: skip
         self.config = configuration.load(self.path)
         self.began = BEGAN + 600
         self.clock = SimulatedClock(float(self.began), time.time(), rate)
