@@ -7,6 +7,7 @@ in the files of a day. Sockets are left out: `make nodes` has them. Prints one l
     lag           from the last answer of a node to the window on the disk
     day           the live and the sealed file, the job table, sealing
     read          one metric of all nodes for a day, a node's day in all metrics, a job: beside the bounds
+    equal         cells of the sealed day that are those that the nodes sent, of both of these; a cell that differs or is missing fails
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from tokiod.writer.archive_sink import ArchiveSink
 DAY, STEP = 1_800_057_600, 60
 SYSTEM = "cluster.nodes"
 ROUNDS = 5
+NODE, METRIC = 7, 0
+"""Which node and metric are read back, by their numbers."""
 JOBS_OF_NODE, JOB_HOURS = 1, 4
 READ_NODE_S, READ_METRIC_S, READ_JOB_S = 0.341, 0.68, 0.5
 """READING.md: one OST in each of 30 files in 341 ms, as a node in each of 30 datasets; a day of 17,280 x 248 cells in 203 ms, so 680 ms for
@@ -68,13 +71,22 @@ class Cluster:
         self.metrics = [counter(name, "1", "") for name in DEFAULT[:metrics]]
         self.job_metrics = [counter(name, "1", "") for name in JOB_METRICS]
         self._draw = np.random.default_rng(24)
+        self.of_node = np.full((1440, metrics), np.nan)
+        self.of_metric = np.full((1440, nodes), np.nan)
 
     def hellos(self):
         for name in self.names:
             yield name.encode(), wire.hello(name, "s", "1", STEP, DAY, self.metrics, self.job_metrics)
 
+    def keep(self, row: int, values: np.ndarray) -> None:
+        """Keep of f8[metric, row, node] what is read back. row: the first."""
+        rows = slice(row, row + values.shape[1])
+        self.of_node[rows], self.of_metric[rows] = values[:, :, NODE].T, values[METRIC]
+
     def rows(self, start: int, clock: float):
-        values = np.round(self._draw.gamma(2.0, 1e6, (len(self.names), len(self.metrics))), 2).tolist()
+        drawn = np.round(self._draw.gamma(2.0, 1e6, (len(self.names), len(self.metrics))), 2)
+        self.keep((start - DAY) // STEP, drawn.T[:, None])
+        values = drawn.tolist()
         used = self._draw.gamma(2.0, 10.0, len(self.names)).tolist()
         begin = start // (3600 * JOB_HOURS) * 3600 * JOB_HOURS
         for number, name in enumerate(self.names):
@@ -135,6 +147,7 @@ class Plant:
             minutes = window.seconds // STEP
             self.clock.jump(window.end + 100 - self.clock.time())
             values = np.round(draw.gamma(2.0, 1e6, (len(names), minutes, len(nodes))), 2)
+            self.cluster.keep(row, values)
             found = list(batches(values, names, nodes, window.start, STEP))
             states = self._states(draw, window, minutes)
             jobs = tuple(f"slurm:{window.start // 100 + number}" for number in range(-(-len(nodes) // 16)))
@@ -211,7 +224,7 @@ def main(nodes: int, metrics: int, windows: int) -> int:
 
 
 def _read(plant: Plant) -> int:
-    template, name = str(plant.archive.path), plant.cluster.names[7]
+    template, name = str(plant.archive.path), plant.cluster.names[NODE]
 
     def node() -> None:
         with tokiod.open(SYSTEM, DAY, DAY + 86400, path=template) as archive:
@@ -221,7 +234,7 @@ def _read(plant: Plant) -> int:
 
     def metric() -> None:
         with tokiod.open(SYSTEM, DAY, DAY + 86400, path=template) as archive:
-            assert archive.array(f"nodes/{plant.config.metrics[0]}")[...].shape[1] == len(plant.cluster.names)
+            assert archive.array(f"nodes/{plant.config.metrics[METRIC]}")[...].shape[1] == len(plant.cluster.names)
 
     def job() -> None:
         with tokiod.open(SYSTEM, DAY, DAY + 86400, path=template) as archive:
@@ -233,7 +246,25 @@ def _read(plant: Plant) -> int:
         "a job": (timed(job), READ_JOB_S),
     }
     print("; ".join(f"{what} {1000 * seconds:.0f} ms (bound {1000 * bound:.0f})" for what, (seconds, bound) in figures.items()))
-    return int(any(seconds > bound for seconds, bound in figures.values()))
+    wrong = _compare(plant)
+    return int(bool(wrong) or any(seconds > bound for seconds, bound in figures.values()))
+
+
+def _compare(plant: Plant) -> int:
+    """Compare a node's day and a metric of all nodes with what was sent; return how many cells differ or are missing."""
+    cluster, names = plant.cluster, plant.config.metrics
+    with tokiod.open(SYSTEM, DAY, DAY + 86400, path=str(plant.archive.path)) as archive:
+        arrays = [archive.array(f"nodes/{metric}") for metric in names]
+        of_node = np.stack([cells[:, cells.number(cluster.names[NODE])] for cells in arrays], axis=1)
+        columns = archive.columns(f"nodes/{names[METRIC]}")
+        found = np.full(cluster.of_metric.shape, np.nan)
+        place = {node: number for number, node in enumerate(cluster.names)}
+        found[:, [place[node] for node in columns]] = arrays[METRIC][...]
+    pairs = ((of_node, cluster.of_node), (found, cluster.of_metric))
+    wrong = [int((got != sent).sum()) for got, sent in pairs]
+    of_node_equal, of_metric_equal = (f"{got.size - n} of {got.size}" for (got, _), n in zip(pairs, wrong, strict=True))
+    print(f"equal: a node's day {of_node_equal} cells, a metric of all nodes {of_metric_equal}")
+    return sum(wrong)
 
 
 if __name__ == "__main__":
