@@ -28,7 +28,10 @@ from tokiod.tts.schema import missing
 BEGAN = 1_800_057_600
 """00:00 UTC of a day."""
 PROXY = """
-import asyncio, resource, sys
+import asyncio, contextlib, os, resource, sys
+with contextlib.suppress(OSError):
+    # A network does not wait for a processor of a busy machine.
+    os.setpriority(os.PRIO_PROCESS, 0, -10)
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 async def pipe(reader, writer):
     try:
@@ -46,7 +49,12 @@ async def main():
         except OSError:
             writer.close()
             return
-        await asyncio.gather(pipe(reader, down), pipe(up, writer))
+        both = [asyncio.ensure_future(one) for one in (pipe(reader, down), pipe(up, writer))]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        # An end that is gone must not leave the other one open: agents that dial again would use up the descriptors.
+        writer.close()
+        down.close()
+        await asyncio.wait(both)
     async with await asyncio.start_server(client, "127.0.0.1", int(sys.argv[1]), backlog=4096) as server:
         await server.serve_forever()
 asyncio.run(main())
