@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,45 @@ def test_a_measured_span_has_the_increases_of_the_counters():
     assert 0 <= values["forks", ""] < 10**6
     assert report.seconds == 2.0
     assert {sensor for row in report.values for sensor in [row.sensor]} >= {"cpu", "load", "memory", "paging"}
+
+
+def run(*words, **options):
+    line = [sys.executable, "-m", "tokiod.agent", *words]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60, **options)
+
+
+def test_a_number_of_something_has_no_unit_that_looks_like_a_digit():
+    (line,) = [line for line in once(sys.executable).splitlines() if line.startswith("  forks ")]
+    assert line.split()[0::2] == ["forks", "counter"]
+
+
+def test_what_a_newcomer_lacks_is_named_with_its_remedy(tmp_path):
+    config = tmp_path / "agent.toml"
+    lacking = run("--config", str(config))
+    assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
+    assert "copy agent.toml of the package there (docs/nodes.md); --once needs none" in lacking.stderr
+    config.write_text('hub = "tcp://127.0.0.1:1"\nhub_key_file = "hub.key"\nkey_file = "node.key_secret"\n')
+    without_keys = run("--config", str(config))
+    expected = f"tokiod agent: key {tmp_path}/hub.key: No such file or directory: copy the hub's file that ends in .key\n"
+    assert (without_keys.returncode, without_keys.stderr) == (2, expected)
+
+
+def test_an_option_is_written_in_full_as_for_tokiod():
+    done = run("--onc")
+    assert (done.returncode, "unrecognized arguments: --onc" in done.stderr) == (2, True)
+
+
+def test_ctrl_c_ends_a_measurement_without_a_traceback():
+    line = [sys.executable, "-m", "tokiod.agent", "--once", "--seconds", "600"]
+    measuring = "import os; from tokiod.agent import sampler; wait = sampler.Sampler.wait\n"
+    measuring += "def told(*given):\n os.write(1, b'.')\n return wait(*given)\n"
+    measuring += "sampler.Sampler.wait = told\nimport sys; from tokiod.agent.__main__ import main; sys.exit(main())"
+    line[1:3] = ["-c", measuring]
+    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, b"")
 
 
 @pytest.mark.parametrize("seconds", ["1", "3601", "nan", "-5", "x"])

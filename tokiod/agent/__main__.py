@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 
@@ -19,7 +20,8 @@ _SENSOR_NAMES = frozenset(sensor.name for sensor in SENSORS)
 
 def main() -> int:
     """Run the command line of this process."""
-    parser = argparse.ArgumentParser("tokiod agent", description="Report what the sensors of this node measure to the hub, or print it.")
+    about = "Report what the sensors of this node measure to the hub, or print it."
+    parser = argparse.ArgumentParser("tokiod agent", description=about, allow_abbrev=False)
     parser.add_argument("--config", default=DEFAULT_CONFIG, help=f"the configuration; default: {DEFAULT_CONFIG}")
     parser.add_argument("--once", action="store_true", help="print what this node would report, and end")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
@@ -29,13 +31,20 @@ def main() -> int:
     options = parser.parse_args()
     if options.seconds and not MIN_SECONDS <= options.seconds <= MAX_SECONDS:
         parser.error(f"--seconds is at least {MIN_SECONDS:g} and at most {MAX_SECONDS:g}")
-    if not options.once:
-        return _run(parser, options.config, options.root)
+    try:
+        return _once(parser, options) if options.once else _run(parser, options.config, options.root)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _once(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         settings = settings_of_node(options.config, platform.node(), _SENSOR_NAMES)
     except SettingsError as error:
         parser.exit(2, _as_messages(error))
     clocks = time.time, time.monotonic  # noqa: TID251 - the clock enters here
+    if options.seconds and sys.stderr.isatty():
+        sys.stderr.write(f"tokiod agent: measuring for {options.seconds:g} s\n")
     found = node_report(platform.node(), *clocks, sensors_of(Tree(options.root), settings), options.seconds)
     try:
         sys.stdout.write((as_json(found) if options.json else as_text(found)) + "\n")

@@ -25,6 +25,7 @@ SPREAD_SECONDS = 10.0
 0.3 ms. An hour is in memory."""
 HELLO_SECONDS, HELLO_SPREAD_SECONDS = 60.0, 30.0
 """Silence of the hub after which it is greeted again: it may have been started anew on a connection that the network kept."""
+NOT_CONNECTED = "not connected, tries again"
 CONNECT_SECONDS = 30.0
 """Limit for a dial with its handshake."""
 LOOK_SECONDS = 10.0
@@ -161,9 +162,9 @@ class Link:
                 self._hello_at = now
             else:
                 refused = event & (zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
-                self._broken(now, "refused: the hub does not know this key, or has another one" if refused else "not connected")
+                self._broken(now, "refused: the hub does not know this key, or has another one" if refused else NOT_CONNECTED)
         if self._socket is not None and not self._is_connected and now - self._dialled_at > CONNECT_SECONDS:
-            self._broken(now, "not connected: no answer")
+            self._broken(now, f"{NOT_CONNECTED} (no answer)")
 
     def _broken(self, now: float, state: str) -> None:
         if self._is_connected:

@@ -218,5 +218,6 @@ def _table(what: str, rows: list[tuple[str, str, str, Value, str, str]]) -> list
         if first != heading:
             heading = first
             lines += ["", f"{what} {first}"]
-        lines.append(f"  {metric:<{widths[0]}}  {where:<{widths[1]}}  {number:>{widths[2]}} {unit:<6} {kind}")
+        # A number of something has the unit 1, which would look like a digit here.
+        lines.append(f"  {metric:<{widths[0]}}  {where:<{widths[1]}}  {number:>{widths[2]}} {'' if unit == '1' else unit:<6} {kind}")
     return lines

@@ -74,7 +74,7 @@ class Agent:
     def __init__(self, settings: Settings, root: str, time: Callable[[], float], monotonic: Callable[[], float]) -> None:
         """Read the keys. Raise SettingsError."""
         keys = read_keys(settings.hub_key_file, settings.key_file)
-        self._time, self._monotonic = time, monotonic
+        self._hub, self._time, self._monotonic = settings.hub, time, monotonic
         self._sampler = Sampler(sensors_of(Tree(root), settings, NOT_SENT))
         metrics = {metric.name: metric for sensor in self._sampler.sensors for metric in sensor.metrics}
         self.rows = Rows(metrics.values())
@@ -107,7 +107,7 @@ class Agent:
             self.link.turn(is_ready=is_ready)
             if self.link.state != state:
                 state = self.link.state
-                log(f"hub: {state}")
+                log(f"hub {self._hub}: {state}")
             if now - notified >= STATUS_SECONDS:
                 notified = now
                 notify(f"WATCHDOG=1\nSTATUS=hub: {state}; {self.link.answered} rows sent")

@@ -51,7 +51,8 @@ def read_settings(path: str, host: str, sensors: frozenset[str]) -> Settings:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        remedy = ": copy agent.toml of the package there (docs/nodes.md); --once needs none" if isinstance(error, FileNotFoundError) else ""
+        raise SettingsError(f"{path}: {getattr(error, 'strerror', None) or error}{remedy}") from None
     found: dict[str, Any] = {}
     faults = list(_parse(path, lines, found))
     faults += [f"{path}: {name}: missing" for name in ("hub", "hub_key_file", "key_file") if name not in found and not faults]
