@@ -1,6 +1,6 @@
 """The systems and files of a template."""
 
-from tokiod.path_template import systems_of
+from tokiod.path_template import files_of, systems_of
 
 
 def test_the_systems_of_a_template_are_those_that_have_files(tmp_path):
@@ -12,3 +12,12 @@ def test_the_systems_of_a_template_are_those_that_have_files(tmp_path):
     (tmp_path / "a" / "2018").mkdir(parents=True)
     (tmp_path / "a" / "2018" / "a.hdf5").touch()
     assert systems_of(f"{tmp_path}/{{system}}/%Y/{{system}}.hdf5") == {"a"}
+
+
+def test_a_directory_may_have_the_name_of_a_pattern(tmp_path):
+    root = tmp_path / "tts [old] *?"
+    (root / "[1]").mkdir(parents=True)
+    (root / "[1]" / "2018.hdf5").touch()
+    (root / "1").mkdir()
+    (root / "1" / "2018.hdf5").touch()
+    assert list(files_of(f"{root}/[1]/%Y.hdf5")) == [root / "[1]" / "2018.hdf5"]

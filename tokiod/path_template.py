@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import re
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +34,14 @@ def jobs_of(template: str) -> Path:
 
 def files_of(template: str) -> Iterator[Path]:
     """Yield the existing files of a template, of all days and systems."""
-    pattern = _FIELD.sub("*", str(Path(template).relative_to(root_of(template))))
-    return (path for path in root_of(template).glob(pattern) if not path.name.startswith("."))
+    # Of the module glob, which takes half the time of Path.glob(); it finds nothing below hidden directories.
+    return (Path(path) for path in glob.iglob(_pattern(template)))  # noqa: PTH207
+
+
+@lru_cache(maxsize=16)
+def _pattern(template: str) -> str:
+    root = root_of(template)
+    return glob.escape(f"{root}{os.sep}") + _FIELD.sub("*", glob.escape(str(Path(template).relative_to(root))))
 
 
 def systems_of(template: str) -> set[str]:

@@ -6,13 +6,14 @@ file is sealed. A kill in between leaves it, next to a live, a sealed or a missi
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokiod.tts.live.files import exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SUFFIX = ".opened"
 
@@ -39,5 +40,13 @@ def is_marked(path: Path) -> bool:
 
 def marked_files(root: Path) -> Iterator[Path]:
     """Yield the files below `root` that have a marker, whether they exist or not."""
-    for found in root.rglob(f".*{SUFFIX}"):
-        yield found.with_name(found.name[1 : -len(SUFFIX)])
+    # Not Path.rglob(), which makes a Path of each entry.
+    for directory, _, names in os.walk(root, onerror=_raise_unless_gone):
+        for name in names:
+            if name.startswith(".") and name.endswith(SUFFIX):
+                yield Path(directory, name[1 : -len(SUFFIX)])
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+        raise error

@@ -134,7 +134,9 @@ class Part:
     def groups(self) -> tuple[str, ...]:
         """The names of the groups, in the order of the schema."""
         with self.opened() as file:
-            return tuple(name for name in GROUPS if isinstance(file.get(name), h5py.Group))
+            # To look for each name that might be there takes longer.
+            there = set(file)
+            return tuple(name for name in GROUPS if name in there and isinstance(file.get(name), h5py.Group))
 
     def may_reach(self, group: str, span: Span) -> bool:
         """Return whether a group may have rows in a span: False only where its time stamps show that it has none.

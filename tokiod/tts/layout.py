@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 
 from tokiod.tts.counters.difference_rule import LARGEST
+from tokiod.tts.hdf5_input import attribute, whole
 from tokiod.tts.schema import COMPONENTS, GROUPS, TIMESTAMPS, UNITS
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
 
@@ -120,7 +121,7 @@ def is_outdated(file: Any) -> bool:
 
 def _own_form(file: Any) -> str:
     try:
-        return _text(file[OWN].attrs.get(FORM, b"")) if OWN in file else ""
+        return _text(attribute(file.id, FORM, b"", of=OWN))
     except (KeyError, RuntimeError, OSError) as error:
         raise unreadable(file.filename, error) from error
 
@@ -130,13 +131,14 @@ def read_spec(file: Any) -> FileSpec:
 
     Raises ValueError or KeyError for a file that is not a TTS file, or has names that TTS does not define.
     """
-    start, end = int(file.attrs["start"]), int(file.attrs["end"])
+    start, end = int(attribute(file.id, "start")), int(attribute(file.id, "end"))
     groups, matrices, counters = {}, {}, _counters(file)
     for name in (g for g in GROUPS if g in file):
         group = file[name]
-        groups[name] = GroupSpec(_step(group, start, end), _text(group.attrs["source"]))
-        for full, dataset in ((f"{name}/{short}", group[short]) for short in dataset_names(group)):
-            if columns := column_names(dataset):
+        groups[name] = GroupSpec(_step(group, start, end), _text(attribute(group.id, "source")))
+        for short in dataset_names(group):
+            full, dataset = f"{name}/{short}", h5py.h5o.open(group.id, short.encode())
+            if columns := _column_names(dataset):
                 counter = full in counters
                 max_step = _max_step(file, full) if counter else LARGEST
                 matrices[full] = MatrixSpec(columns, counter, _own_units(dataset, full), max_step)
@@ -144,13 +146,12 @@ def read_spec(file: Any) -> FileSpec:
 
 
 def _own_units(dataset: Any, name: str) -> str:
-    text = _text(dataset.attrs.get("units", ""))
+    text = _text(attribute(dataset, "units", b""))
     return "" if text == UNITS.get(name) else text
 
 
 def _max_step(file: Any, dataset: str) -> int:
-    name = own_name("begin", dataset)
-    return int(file[name].attrs.get(MAX_STEP, LARGEST)) if name in file else LARGEST
+    return int(attribute(file.id, MAX_STEP, LARGEST, of=own_name("begin", dataset)))
 
 
 def is_counter(file: Any, dataset: str) -> bool:
@@ -161,13 +162,14 @@ def is_counter(file: Any, dataset: str) -> bool:
 def _counters(file: Any) -> set[str]:
     """Return the names of all counters; a fifth of the time that is_counter() takes for each dataset."""
     own = file.get(OWN, {})
-    groups = [group for part in _PARTS_OF_COUNTERS if part in own for group in _groups(own[part])]
-    return {f"{group.name.rpartition('/')[2]}/{name}" for group in groups for name in group}
+    groups = [pair for part in _PARTS_OF_COUNTERS if part in own for pair in _groups(own[part])]
+    return {f"{group}/{name}" for group, names in groups for name in names}
 
 
-def _groups(group: Any) -> list[Any]:
-    """Return the groups in a group; another program may have a dataset of that name."""
-    return [each for each in group.values() if isinstance(each, h5py.Group)] if isinstance(group, h5py.Group) else []
+def _groups(group: Any) -> list[tuple[str, Any]]:
+    """Return the groups in a group and their names; another program may have a dataset of that name."""
+    found = [(name, group[name]) for name in group] if isinstance(group, h5py.Group) else []
+    return [(name, each) for name, each in found if isinstance(each, h5py.Group)]
 
 
 def dataset_names(group: Any) -> list[str]:
@@ -178,11 +180,15 @@ def dataset_names(group: Any) -> list[str]:
 
 def column_names(dataset: Any) -> tuple[str, ...]:
     """Return the names of a dataset's columns; a foreign file may have unnamed columns after them."""
-    return tuple(_text(c) for c in dataset.attrs["columns"] if c)
+    return _column_names(dataset.id)
+
+
+def _column_names(dataset: Any) -> tuple[str, ...]:
+    return tuple(_text(c) for c in attribute(dataset, "columns") if c)
 
 
 def _step(group: Any, start: int, end: int) -> int:
-    stamps = group[TIMESTAMPS][...]
+    stamps = whole(h5py.h5d.open(group.id, TIMESTAMPS.encode()))
     step = int(stamps[1] - stamps[0]) if len(stamps) > 1 else end - start
     if step <= 0 or not np.array_equal(stamps, np.arange(start, end, step)):
         raise ValueError(f"{group.name}: time stamps are not evenly spaced from start to end")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tokiod.runtime.log import Repeats
+from tokiod.tts.hdf5_input import attribute
 from tokiod.tts.layout import NotLive, form_of, open_for_reading
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class FileScan:
         try:
             status = path.stat()
             with open_for_reading(path) as file:
-                start, is_live = int(file.attrs["start"]), form_of(file) == "live"
+                start, is_live = int(attribute(file.id, "start")), form_of(file) == "live"
             return ScannedFile(status.st_ino, status.st_size, start, is_live, self._slot_of(path, start), status.st_mtime_ns, now)
         except (NotLive, KeyError, FileNotFoundError):
             return None
