@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|engines|reading|year|day|peers|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|sinks|engines|reading|year|day|peers|stages|web|page]
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from tests.bench import (
     parquet,
     peers,
     reading,
+    sinks,
     stages,
     storage,
     web,
@@ -61,6 +62,7 @@ PARTS = {
     "jobs": jobs.rows,
     "memory": memory.rows,
     "parquet": parquet.rows,
+    "sinks": sinks.rows,
     "engines": engines.rows,
     "reading": reading.rows,
     "year": year.rows,

@@ -19,7 +19,14 @@ from tokiod.cli.common.roles import check_writers_host, other_role, role
 from tokiod.config import load as configuration
 from tokiod.config.hosts import sources_of
 from tokiod.runtime import log
-from tokiod.runtime.process_setup import SignalFlag, die_with_parent, raise_descriptor_limit, restrict_rights, use_one_heap
+from tokiod.runtime.process_setup import (
+    SignalFlag,
+    die_with_parent,
+    keep_freed_memory,
+    raise_descriptor_limit,
+    restrict_rights,
+    use_one_heap,
+)
 from tokiod.runtime.sd_notify import Notifier
 
 if TYPE_CHECKING:
@@ -235,6 +242,7 @@ def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_
     Exit 0 stopped, 2 could not start, 3 removed by a reload.
     """
     _begin(log_level, None, log_format)
+    keep_freed_memory()
     from tokiod.forwarding.process import run as forward  # noqa: PLC0415 - as above
 
     forward(name, partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
