@@ -60,7 +60,11 @@ def failing(directory: Path) -> str:
 
 
 def fail_operations(tortured: Tortured) -> None:
-    """File operations of the writer fail for seconds; it may die meanwhile. What was quarantined and can't be copied is collected again."""
+    """File operations of the writer fail for seconds; it may die meanwhile.
+
+    What was quarantined and can't be copied is collected again. A day that no source holds any more is renamed back, as docs/operations.md
+    tells a person to do: the file set aside must have every cell.
+    """
     scene = tortured.scene
     known = scene.log.stat().st_size
     flag(scene.directory).touch()
@@ -73,9 +77,16 @@ def fail_operations(tortured: Tortured) -> None:
     with scene.log.open("rb") as log:
         log.seek(known)
         events = [json.loads(line) for line in log if b'"file.set_aside"' in line and line.endswith(b"}\n")]
-    for path in {Path(event["path"]) for event in events if not event["salvaged"]}:
+    aside = {Path(event["path"]): Path(event["aside"]) for event in events if not event["salvaged"]}
+    for path in aside:
         for source in (source for source in scene.sources if source.system == path.stem):
             tortured.destroyed(source, path)
+    if past := aside.keys() & tortured.past.files.keys():
+        tortured.down()
+        for path in past:
+            tortured.note(f"{aside[path]} is renamed back")
+            aside[path].rename(path)
+        scene.start_daemon()
 
 
 FAULTS = (fail_operations,)
