@@ -19,7 +19,7 @@ _LOGIN_ERRORS = (
     kafka.UnsupportedSaslMechanismError,
     kafka.IllegalSaslStateError,
 )
-_OTHER_LISTENER = "check tls, login and the port: a listener takes either all clients by TLS or none, and either all with a login or none"
+_OTHER_LISTENER = "check tls, tls_cert, login and the port: a listener takes all clients by TLS or none, and all with a login or none"
 
 _Meaning = tuple[tuple[type[Exception], ...], type[Transient] | type[Fatal], str]
 _OF_TOPICS: tuple[_Meaning, ...] = (

@@ -3,8 +3,8 @@
 kafka_server.py [--port N]    prints its address and runs until Ctrl-C
 kafka_server.py fetch         puts its jars into the cache of the tests, and reports what is missing
 
-Two listeners: the plain one, whose clients may do everything, and one with TLS and SCRAM, whose only user LOGIN may do what ACLs grant.
-While it starts, it uses one core for some seconds.
+The clients of the plain listener may do everything. Those of the others are the only user, LOGIN, who may do what ACLs grant: with TLS and
+SCRAM, with TLS and a client's certificate, and without TLS with PLAIN or Kerberos. While it starts, it uses one core for some seconds.
 """
 
 import argparse
@@ -30,14 +30,14 @@ START_SECONDS = 600
 """A busy machine takes minutes."""
 STOP_SECONDS = 20
 HEAP = "256m"
-LOGIN = ("collector", "correct horse")
 PARTITIONS = 3
+LOGIN = ("collector", "correct horse")
 SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL,MUTUAL:SSL,LOGIN:SASL_PLAINTEXT",
     "num.partitions": PARTITIONS,
     "offsets.topic.replication.factor": 1,
     "offsets.topic.num.partitions": 1,
@@ -50,6 +50,13 @@ SETTINGS = {
     "listener.name.secured.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
     "listener.name.secured.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
     "listener.name.secured.ssl.keystore.type": "PEM",
+    "listener.name.mutual.ssl.keystore.type": "PEM",
+    "listener.name.mutual.ssl.truststore.type": "PEM",
+    "listener.name.mutual.ssl.client.auth": "required",
+    "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+    "listener.name.login.plain.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required user_{}="{}";'.format(
+        *LOGIN
+    ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
@@ -65,12 +72,14 @@ appender.console.layout.pattern = %d %p %c: %m%n
 class KafkaServer:
     """A context manager. address: HOST:PORT of the plain listener; secured: of the one with TLS and SCRAM; ca: its certificate's PEM file.
 
-    settings: of server.properties, in addition to SETTINGS. Addresses and data stay the same after a kill and start().
+    mutual: of the one with TLS and certificates of clients, of which client_cert and client_key are LOGIN's; login: of the one with PLAIN,
+    and with Kerberos where there is a realm. settings: of server.properties, in addition to SETTINGS. Addresses and data stay the same
+    after a kill and start().
     """
 
-    def __init__(self, *, settings=(), port=0):
+    def __init__(self, *, settings=(), port=0, realm=None):
         self._settings = SETTINGS | dict(settings)
-        self._port = port
+        self._port, self._realm = port, realm
         self._process = self._directory = None
 
     def __enter__(self):
@@ -88,27 +97,46 @@ class KafkaServer:
         self._jars, self._java = fetch_with_dependencies(f"kafka-{VERSION}", ARTIFACTS), java_home()
         self._directory = Path(tempfile.mkdtemp(prefix="tokiod-kafka-"))
         (self._directory / "log4j2.properties").write_text(LOGGING)
-        plain, secured, controller = self._port or free_port(), free_port(), free_port()
-        self.address, self.secured = f"127.0.0.1:{plain}", f"127.0.0.1:{secured}"
-        listeners = {"PLAINTEXT": self.address, "SECURED": self.secured, "CONTROLLER": f"127.0.0.1:{controller}"}
+        self.address, self.secured, self.mutual = (f"127.0.0.1:{port or free_port()}" for port in (self._port, 0, 0))
+        # The name in the principal of its service.
+        self.login = f"localhost:{free_port()}"
+        controller = f"127.0.0.1:{free_port()}"
+        listeners = {"PLAINTEXT": self.address, "SECURED": self.secured, "MUTUAL": self.mutual, "LOGIN": self.login}
+        advertised = ",".join(f"{name}://{address}" for name, address in listeners.items())
+        keystore = self._certify()
         self._settings |= {
-            "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"{advertised},CONTROLLER://{controller}",
+            "advertised.listeners": advertised,
+            "controller.quorum.voters": f"1@{controller}",
             "log.dirs": self._directory / "data",
-            "listener.name.secured.ssl.keystore.location": self._certify(),
+            "listener.name.secured.ssl.keystore.location": keystore,
+            "listener.name.mutual.ssl.keystore.location": keystore,
+            "listener.name.mutual.ssl.truststore.location": self.client_cert,
+            "listener.name.login.sasl.enabled.mechanisms": "PLAIN" if self._realm is None else "PLAIN,GSSAPI",
         }
+        if self._realm is not None:
+            options = f'useKeyTab=true storeKey=true keyTab="{self._realm.keytab("kafka/localhost")}" principal="kafka/localhost"'
+            module = "com.sun.security.auth.module.Krb5LoginModule"
+            self._settings["listener.name.login.gssapi.sasl.jaas.config"] = f"{module} required {options};"
+            self._settings["listener.name.login.sasl.kerberos.service.name"] = "kafka"
         text = "".join(f"{name}={value}\n" for name, value in self._settings.items())
         (self._directory / "server.properties").write_text(text)
         self._format()
 
     def _certify(self):
-        """Make a certificate; return the file with it and its key."""
-        self.ca = str(self._directory / "server.pem")
-        key, both = self._directory / "server.key", self._directory / "keystore.pem"
-        wanted = "req -x509 -newkey rsa:2048 -nodes -subj /CN=tokiod-tests -addext subjectAltName=IP:127.0.0.1 -days 2"
-        subprocess.run(["openssl", *wanted.split(), "-keyout", str(key), "-out", self.ca], check=True, capture_output=True)
-        both.write_text(key.read_text() + Path(self.ca).read_text())
+        """Make certificates of the server and of its client; return the file with the server's and its key."""
+        self.ca, key = self._certificate("server", "tokiod-tests", "-addext", "subjectAltName=IP:127.0.0.1")
+        self.client_cert, self.client_key = self._certificate("client", LOGIN[0])
+        both = self._directory / "keystore.pem"
+        both.write_text(Path(key).read_text() + Path(self.ca).read_text())
         return both
+
+    def _certificate(self, name, owner, *more):
+        """Return the files of a certificate and of its key."""
+        files = [str(self._directory / f"{name}.{suffix}") for suffix in ("pem", "key")]
+        wanted = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={owner}", *more, "-days", "2"]
+        subprocess.run(["openssl", *wanted, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+        return files
 
     def _format(self):
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -124,11 +152,13 @@ class KafkaServer:
     def _command(self, program, *arguments):
         # One compiler and one collector's thread only: it starts with a third of the processor time.
         machine = [f"-Xmx{HEAP}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+        if self._realm is not None:
+            machine.append(f"-Djava.security.krb5.conf={self._realm.config}")
         places = [f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}", "-cp", f"{self._jars}/*"]
         return [str(self._java / "bin" / "java"), *machine, *places, program, *arguments]
 
     def grant(self, topic, *operations):
-        """Let the user of the secured listener do this with a topic: "Write", "Describe", "Create", "Read"."""
+        """Let the user of the other listeners do this with a topic: "Write", "Describe", "Create", "Read"."""
         what = [word for operation in operations for word in ("--operation", operation)]
         arguments = ["--bootstrap-server", self.address, "--add", "--allow-principal", f"User:{LOGIN[0]}", *what, "--topic", topic]
         done = self._run("org.apache.kafka.tools.AclCommand", *arguments)
@@ -147,8 +177,8 @@ class KafkaServer:
             time.sleep(0.1)
 
     def _answers(self):
-        """Return whether both listeners are open: it opens them once it knows its cluster."""
-        for address in (self.address, self.secured):
+        """Return whether all listeners are open: it opens them once it knows its cluster."""
+        for address in (self.address, self.secured, self.mutual, self.login):
             host, _, port = address.partition(":")
             with socket.socket() as probe:
                 if probe.connect_ex((host, int(port))) != 0:

@@ -6,6 +6,7 @@ import os
 
 import browser as chromium_browser
 import kafka_server
+import kerberos_realm
 import pytest
 import slurm_site
 from elasticsearch_server import LOGIN, SECURED, SearchServer, missing
@@ -68,12 +69,32 @@ def slurm(tmp_path_factory, mariadb):
 
 
 @pytest.fixture(scope="session")
-def kafka():
+def realm():
+    """A running Kerberos realm, None where there can be none."""
+    if kerberos_realm.missing():
+        yield None
+        return
+    with kerberos_realm.KerberosRealm() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def kafka(realm):
     """A running Kafka; a test that stops it starts it again, and a test uses topics of its own."""
     if sentence := kafka_server.missing():
         absent(sentence)
-    with kafka_server.KafkaServer() as server:
+    with kafka_server.KafkaServer(realm=realm) as server:
         yield server
+
+
+@pytest.fixture
+def ticket(realm, monkeypatch, tmp_path):
+    """The key of Kafka's only user, for this process and its children."""
+    if realm is None:
+        absent(kerberos_realm.missing())
+    monkeypatch.setenv("KRB5_CONFIG", str(realm.config))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(realm.keytab(kafka_server.LOGIN[0])))
 
 
 @pytest.fixture

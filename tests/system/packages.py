@@ -38,6 +38,9 @@ PRESENT = {
     "npm": lambda: shutil.which("npm") is not None,
     "munge": lambda: shutil.which("munge") is not None,
     "postgresql": lambda: any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or shutil.which("initdb") is not None,
+    "krb5-kdc": lambda: shutil.which("krb5kdc", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "krb5-admin-server": lambda: shutil.which("kadmin.local", path=f"{os.environ['PATH']}:/usr/sbin") is not None,
+    "libkrb5-dev": lambda: shutil.which("krb5-config") is not None,
     "maven": lambda: shutil.which("mvn") is not None,
     # Java 17 in Debian 12, 21 in Debian 13: both will do for Elasticsearch and OpenSearch.
     "default-jre-headless": lambda: shutil.which("java") is not None,

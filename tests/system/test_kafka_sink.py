@@ -96,6 +96,37 @@ def test_with_tls_and_scram_a_user_needs_rights(kafka, topic):
     assert held(kafka, topic) == held_of(blocks)
 
 
+def test_with_a_clients_certificate(kafka, topic):
+    kafka.grant(topic, "Write", "Describe", "Create")
+    options = {"servers": (kafka.mutual,), "tls": True, "tls_ca": kafka.ca, "timeout": 5}
+    sent(new_sink(kafka, topic, **options, tls_cert=kafka.client_cert, tls_key=kafka.client_key), blocks := span_of(WINDOW, 10))
+    assert held(kafka, topic) == held_of(blocks)
+    with pytest.raises((Fatal, Transient)) as caught:
+        sent(new_sink(kafka, topic, **options), blocks)
+    assert "tls_cert" in str(caught.value)
+
+
+def test_with_a_password_in_the_clear(kafka, topic):
+    kafka.grant(topic, "Write", "Describe", "Create")
+    options = {"servers": (kafka.login,), "login": "PLAIN", "user": kafka_server.LOGIN[0]}
+    sent(new_sink(kafka, topic, **options, password_file="kafka-password"), blocks := span_of(WINDOW, 10))
+    assert held(kafka, topic) == held_of(blocks)
+    with pytest.raises(Fatal, match=f"Kafka {kafka.login} does not accept user 'collector'"):
+        sent(new_sink(kafka, topic, **options, password_file="wrong"), blocks)
+
+
+@pytest.mark.usefixtures("ticket")
+def test_with_a_kerberos_ticket(kafka, topic, monkeypatch, tmp_path):
+    kafka.grant(topic, "Write", "Describe", "Create")
+    options = {"servers": (kafka.login,), "login": "GSSAPI"}
+    sent(new_sink(kafka, topic, **options), blocks := span_of(WINDOW, 10))
+    assert held(kafka, topic) == held_of(blocks)
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME")
+    with pytest.raises(Fatal, match=f"Kerberos gives no ticket for Kafka {kafka.login}: .*; check KRB5_CLIENT_KTNAME"):
+        sent(new_sink(kafka, topic, **options), blocks)
+
+
 def test_what_a_person_must_correct_is_one_sentence(kafka, topic):
     blocks = span_of(WINDOW, 10)
 
@@ -117,7 +148,7 @@ def test_the_listener_of_other_clients_is_named(kafka, topic, tls):
     options = secured(kafka, servers=(kafka.address,)) if tls else {"servers": (kafka.secured,)}
     with pytest.raises(Transient, match=r"closes the connection|does not answer") as caught:
         sent(new_sink(kafka, topic, timeout=2, **options), span_of(WINDOW, 10))
-    assert "check tls, login and the port" in str(caught.value)
+    assert "check tls, tls_cert, login and the port" in str(caught.value)
 
 
 def test_one_reachable_server_is_enough(kafka, topic):
