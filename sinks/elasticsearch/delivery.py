@@ -113,9 +113,7 @@ class ElasticsearchSink:
     async def _bulk(self, batch: Sequence[Action]) -> list[_Item]:
         body = b"".join(part for action in batch for part in (action.head, action.body))
         try:
-            answer = await self._server.json(
-                "POST", "/_bulk?filter_path=items.*.status,items.*.error.type,items.*.error.reason", _Bulk, body
-            )
+            answer = await self._server.json("POST", BULK, _Bulk, body)
         except Busy:
             return [_Item(TOO_MANY)] * len(batch)
         if len(answer.items) != len(batch):
