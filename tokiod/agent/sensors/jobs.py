@@ -46,7 +46,6 @@ class Jobs(Sensor):
     name = "jobs"
     metrics = (*METRICS, *JOB_EVENTS.values())
     period = 1.0
-    is_superseded = True
 
     def __init__(self, tree: Tree, events: Sequence[str] = ()) -> None:
         """events: names of perf events that are counted of each job."""
