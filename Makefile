@@ -95,7 +95,7 @@ servers: install
 	@$(PYTHON) tests/system/packages.py gcc libc6-dev libzmq3-dev groff-base zsh fish mariadb-server hdf5-tools systemd maven default-jre-headless \
 	    slurmctld slurmd slurmdbd slurm-client munge chromium chromium-driver nginx-light apache2-bin npm postgresql \
 	    krb5-kdc krb5-admin-server libkrb5-dev
-	@$(BIN)/python -c "import gssapi" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check "gssapi>=1.9" \
+	@$(BIN)/python -c "import gssapi" 2>/dev/null || CFLAGS=-O0 $(BIN)/python -m pip install --quiet --disable-pip-version-check "gssapi>=1.9" \
 	    || echo "gssapi can't be built: the test of Kerberos will skip"
 	@$(PYTHON) tests/support/elasticsearch_server.py fetch
 	@$(PYTHON) tests/support/kafka_server.py fetch
