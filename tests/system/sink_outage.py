@@ -47,10 +47,9 @@ if TYPE_CHECKING:
 
     from sink_scene import Cells
 
-DOWN = 1_793_448_000
-"""2026-10-31T12:00:00Z: from then on the receivers are down."""
 BEFORE = 3 * 3600
 NEXT_MONTH = 1_793_491_200
+"""2026-11-01T00:00:00Z, in the middle of the outage."""
 MONTH = "2026.11"
 HISTORY = 600
 RETENTION = 7200
@@ -187,8 +186,9 @@ class Neighbour:
 
 def play(receivers: list[Receiver], hours: float, rate: float) -> Iterator[str]:
     """Yield a line for each result. Raises AssertionError for the first fault."""
-    clock = SimulatedClock(float(DOWN - BEFORE), time.time(), rate)
-    site = Site(DOWN - BEFORE - HISTORY, timezone="UTC", osts=24, osss=4, mdts=1, moment=60)
+    down = NEXT_MONTH - int(hours * 1800)
+    clock = SimulatedClock(float(down - BEFORE), time.time(), rate)
+    site = Site(down - BEFORE - HISTORY, timezone="UTC", osts=24, osss=4, mdts=1, moment=60)
     sections = {one.name: one.section for one in receivers}
     with tempfile.TemporaryDirectory(prefix="sink-outage-") as name:
         scene = SinkScene(Path(name), site, clock, retention=RETENTION, sources=(LMT,), log_level="warning", sections=sections)
@@ -200,20 +200,20 @@ def play(receivers: list[Receiver], hours: float, rate: float) -> Iterator[str]:
                 scene.start_sink(one.name)
                 wait_for(lambda one=one: scene.sink_state(one.name).records > 0, 120, f"{one.name}: {_log(scene, one)}")
                 one.prepare()
-            yield from _outage(scene, receivers, hours)
+            yield from _outage(scene, receivers, down, hours)
             for one in receivers:
                 yield _caught_up(scene, one, hours)
         finally:
             scene.close()
 
 
-def _outage(scene: SinkScene, receivers: list[Receiver], hours: float) -> Iterator[str]:
+def _outage(scene: SinkScene, receivers: list[Receiver], down: int, hours: float) -> Iterator[str]:
     """Kill the receivers for some hours, and stop the daemon; yield how long commits took."""
-    _sleep_until(scene.clock, DOWN)
+    _sleep_until(scene.clock, down)
     before = time.monotonic_ns()
     for one in receivers:
         one.kill()
-    _sleep_until(scene.clock, DOWN + hours * 3600)
+    _sleep_until(scene.clock, down + hours * 3600)
     end = int(scene.clock.time()) // scene.window * scene.window
     wait_for(lambda: scene.complete_to(scene.site.epoch, end), 300, f"not complete; see {scene.log.read_text()[-2000:]}")
     assert scene.stop_daemon() == 0
