@@ -56,7 +56,7 @@ RETENTION = 7200
 """Seconds: of a daemon that is never down."""
 LEAST_SPEED = 50
 NAME = "outage"
-NEIGHBOURS = 4
+NEIGHBOURS = 3
 PAUSE_SECONDS = 0.5
 """Between two bursts of a neighbour: a queue that is always full would leave the sink no turn at all."""
 BURST = 10
