@@ -6,6 +6,8 @@ the test; it needs root, and is skipped where cgroups cannot be written.
 
 import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +19,11 @@ from cgroup_jobs import V1, V2, remove, run_all
 from collectors.nodes.hub_protocol import JOB_FIELDS
 from collectors.nodes.to_rows import JOB_METRICS, job_rows
 from tokiod.agent import wire
+from tokiod.agent.job_cgroup import JobCgroup
+from tokiod.agent.removed_cgroups import RemovedChildren
 from tokiod.agent.rows import Rows
 from tokiod.agent.sampler import Sampler
+from tokiod.agent.sensors import jobs
 from tokiod.agent.sensors.jobs import Jobs
 from tokiod.agent.service import NodeRows
 from tokiod.agent.tree import Tree
@@ -33,6 +38,13 @@ from tokiod.testing.clock import FakeClock
 from tokiod.window import Calendar, Window
 from tokiod.window_data import Collected, WindowMeta
 
+COMPUTING = """
+import time
+while time.process_time() < 0.1: pass
+print("used some", flush=True)
+input()
+while time.process_time() < 0.3: pass
+"""
 SECONDS_APART = 0.010
 """What issue 24 allows between the two accounts of a job."""
 
@@ -127,6 +139,63 @@ def test_what_short_jobs_used_is_in_the_job_table_within_10_ms_of_getrusage(scop
         assert keys["job_nodes"] == 1
     cores = {one.job: one.rate * 3600 for one in top(days, span, "cpu", "names").lines}
     assert {f"slurm:{job}": pytest.approx(cpu, abs=SECONDS_APART) for job, cpu in cores.items()} == used
+
+
+def test_a_job_that_begins_while_the_agent_looks_for_its_end_is_not_taken_as_ended(scope, monkeypatch):
+    """On a busy node the job's whole life passes between the agent's look at its processes and the next one."""
+    directory, processes = scope / "job_1", []
+
+    class Late(JobCgroup):
+        def is_populated(self):
+            found = super().is_populated()
+            if self.job == "slurm:1" and not processes:
+                joining = f"echo $$ > {directory}/cgroup.procs && exec {sys.executable} -ISc '{COMPUTING}'"
+                processes.append(subprocess.Popen(["sh", "-c", joining], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+                assert processes[0].stdout.readline() == b"used some\n"
+            return found
+
+    monkeypatch.setattr(jobs, "JobCgroup", Late)
+    sensor = Jobs(Tree())
+    sampler = Sampler([sensor])
+    sampler.sample(0.0)
+    (scope / "job_0").mkdir()
+    sampler.sample(1.0)
+    directory.mkdir()
+    begun = sampler.heed([sensor.fileno()], 1.1)["jobs"]
+    assert (begun.begun, begun.ended) == ({"slurm:1"}, [])
+    with processes[0] as process:
+        process.stdin.write(b"on\n")
+    used = int(next(line for line in (directory / "cpu.stat").read_text().splitlines() if "usage" in line).split()[1]) / 1e6
+    directory.rmdir()
+    found = sampler.heed([sensor.fileno()], 1.2)["jobs"]
+    sampler.close()
+    assert [(end.job, end.is_exact, end.values["job_cpu"]) for end in found.ended] == [
+        ("slurm:1", True, pytest.approx(used, abs=SECONDS_APART))
+    ]
+    assert used > 0.2
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_an_agent_that_waits_for_a_core_reads_the_children_of_a_parent_again(tmp_path, late):
+    """A child that runs uses half a second between two of the three readings of the first attempt."""
+    used = {"scope": 1.0, "scope/other": 1.0}
+    for name in used:
+        (tmp_path / name).mkdir()
+
+    class Waits(RemovedChildren):
+        asked = 0
+
+        def _of(self, directory):
+            if Waits.asked == late:
+                used.update(dict.fromkeys(used, used["scope"] + 0.5))
+            Waits.asked += 1
+            return used[directory]
+
+    children = Waits(Tree(str(tmp_path)), "scope", 2)
+    children.read({"other"})
+    children.growth()
+    children.read({"other"})
+    assert children.growth() == 0.0
 
 
 def test_new_parents_are_found_by_inotify(scope):

@@ -223,19 +223,25 @@ class Jobs(Sensor):
             self._look_at_population(readings, job)
 
     def _look_at_population(self, readings: Readings, job: JobCgroup) -> None:
-        """Read the job's counters for the last time if its last process has ended; an empty cgroup that used no CPU has not begun."""
+        """Read the job's counters for the last time if its last process has ended; an empty cgroup that used no CPU has not begun.
+
+        What it used is that of a reading before: where its first process comes just now, the reading below has a part of what it uses.
+        """
+        job.has_run = job.has_run or bool(job.last.get(CPU))
+        job.is_exact = False
         try:
             is_populated = job.is_populated()
         except OSError:
+            # Removed, and something had changed since the last look: processes may have come and ended again.
             return
         except ValueError as error:
             readings.drop("malformed", f"cgroup.events of {job.job}: {error}")
             return
         if is_populated:
-            job.has_run, job.is_exact = True, False
+            job.has_run = True
             return
         job.read(readings, is_full=True)
-        job.is_exact = not job.is_gone and (job.has_run or bool(job.last.get(CPU)))
+        job.is_exact = job.has_run and not job.is_gone
 
     def _heed_directory(self, readings: Readings, now: float, number: int, mask: int, name: str) -> None:
         version, directory = self._directories[number]
