@@ -78,11 +78,12 @@ def follow(archive, tmp_path):
     directory = tmp_path / "sinks" / "x"
     directory.mkdir(parents=True)
 
-    def follow(sink, make=RowFollower, piece_bytes=None, config=SinkConfig):
+    def follow(sink, make=RowFollower, piece_bytes=None, config=SinkConfig, divisor=1):
         section = config(name="x", kind="x")
         shown = ShownState(directory, "x", "x", archive.clock, archive.clock)
         follower = make(configuration.load(tmp_path / "tokiod.toml"), section, directory, archive.clock, shown)
         follower.rows.piece_bytes = piece_bytes or follower.rows.piece_bytes
+        follower.rows.divisor = divisor
 
         async def steps():
             try:
@@ -142,6 +143,47 @@ def test_a_sink_that_fails_at_any_call_is_sent_what_is_left(archive, follow, num
     assert held_of([*first.blocks, *second.blocks]) == archive.held()
     if left > 3:
         assert len(second.blocks) < len(first.blocks) + len(second.blocks)
+
+
+def test_a_slow_receiver_gets_pieces_that_it_takes_in_the_time_limit(archive, follow, numbers):
+    """One process, whose attempts time out: it goes on with smaller pieces, and with larger ones once the receiver is quick."""
+    archive.store(MIDNIGHT, 1000, 40, numbers)
+    limit, taken = 0.2, 20_000
+
+    class Slow(Rows):
+        seconds_a_cell = limit / taken
+
+        async def send(self, blocks):
+            await asyncio.sleep(self.seconds_a_cell * sum(block.values.size for block in blocks))
+            return await super().send(blocks)
+
+    class Steps(RowFollower):
+        """Tries again as the process does."""
+
+        failures = 0
+
+        async def step(self, sink):
+            try:
+                return await super().step(sink)
+            except TimeoutError:
+                Steps.failures += 1
+                return True
+
+    class Config(SinkConfig):
+        timeout: float = limit
+
+    sink = Slow()
+    follow(sink, Steps, config=Config)
+    assert held_of(sink.blocks) == archive.held()
+    assert 0 < Steps.failures < 12
+    assert max(sum(block.values.size for block in blocks) for blocks in sink.sent) < taken
+    quick = Slow()
+    quick.seconds_a_cell = 0
+    rewind.request(follow.directory, 0)
+    follow(quick, Steps, divisor=64, config=Config)
+    sizes = [sum(block.values.size for block in blocks) for blocks in quick.sent]
+    assert sizes == sorted(sizes[:-1]) + sizes[-1:]
+    assert max(sizes) > 3 * sizes[0]
 
 
 def test_pieces_fit_into_memory_and_lie_on_the_grid_of_the_sinks_windows(archive, follow, numbers):

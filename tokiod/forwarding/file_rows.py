@@ -103,7 +103,7 @@ class FileRows:
     def __init__(self, config: Config, calendar: Calendar, known: Known, window: int) -> None:
         self.config, self._calendar, self._known, self._window = config, calendar, known, window
         self._parts = OpenParts(MAX_OPEN_FILES)
-        self.piece_bytes = PIECE_BYTES
+        self.piece_bytes, self.divisor = PIECE_BYTES, 1
 
     def close(self) -> None:
         """Close the files."""
@@ -145,7 +145,10 @@ class FileRows:
             raise Transient(f"{path} can't be read: {error.strerror or error}") from error
 
     def pieces(self, system: str, window: Window) -> Iterator[Piece]:
-        """Cut a span into pieces of at most `piece_bytes`, each a whole number of the sink's windows within a site day; oldest first."""
+        """Cut a span into pieces of at most `piece_bytes / divisor`, oldest first.
+
+        Each is a whole number of the sink's windows within a site day.
+        """
         start = window.start
         while start < window.end:
             day = self._calendar.day(start)
@@ -159,7 +162,7 @@ class FileRows:
     def _seconds(self, system: str, day: Day) -> int:
         """Return how many seconds of a day fit into a piece; at least a window of the sink."""
         rate = self._cells_per_second(system, day)
-        seconds = int(self.piece_bytes / (CELL_BYTES * rate)) if rate else day.end - day.start
+        seconds = int(self.piece_bytes / (self.divisor * CELL_BYTES * rate)) if rate else day.end - day.start
         return max(self._window, seconds // self._window * self._window)
 
     def _cells_per_second(self, system: str, day: Day) -> float:

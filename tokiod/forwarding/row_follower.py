@@ -16,6 +16,8 @@ from tokiod.forwarding.follower import Follower
 from tokiod.window import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from tokiod.forwarding.change_reader import LogPart
     from tokiod.forwarding.cursor import Cursor
     from tokiod.forwarding.file_rows import Piece
@@ -25,6 +27,10 @@ log = structlog.get_logger()
 AHEAD_SECONDS = 3600
 """Rows after now that are sent of today: sources may have clocks that are fast."""
 DAMAGED = "damaged file"
+MAX_DIVISOR = 128
+"""A piece is at least 64 KiB, then."""
+QUICK_SHARE = 0.25
+"""Of the time limit: a piece that is acknowledged so soon may be followed by one of twice its size."""
 
 
 class RowFollower(Follower[ChangeSink]):
@@ -81,4 +87,16 @@ class RowFollower(Follower[ChangeSink]):
             self.count(Acknowledged(0, Counter({DAMAGED: 1})))
             return
         if blocks:
-            await self.acknowledged(sink.send(blocks))
+            await self._in_time(sink.send(blocks))
+
+    async def _in_time(self, answer: Awaitable[object]) -> None:
+        """Await an acknowledgement. A receiver that is slow, or nearly always busy, then gets pieces that it can take in the time limit."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            await self.acknowledged(answer)
+        except TimeoutError:
+            self.rows.divisor = min(MAX_DIVISOR, self.rows.divisor * 2)
+            raise
+        if loop.time() - begun < self.section.timeout * QUICK_SHARE:
+            self.rows.divisor = max(1, self.rows.divisor // 2)
