@@ -54,17 +54,16 @@ async def check_a_server(servers: Sequence[str], options: dict[str, Any]) -> Non
     The client raises only that it can't use any server, and logs why. options: those of the client; others are ignored.
     """
     own = {name: options[name] for name in (*_OF_CONNECTIONS, *_OF_KERBEROS) if name in options}
-    first: Exception | None = None
+    errors = list[Exception]()
     for server in servers:
         host, port = host_and_port(server)
         try:
             (await create_conn(host, port, **own)).close()
         except Exception as error:  # noqa: BLE001 - also those of gssapi, which may not be installed
-            first = first or of_connection(error, server, options.get("sasl_plain_username"))
+            errors.append(of_connection(error, server, options.get("sasl_plain_username")))
         else:
             return
-    if first is not None:
-        raise first
+    raise errors[0]
 
 
 def host_and_port(server: str) -> tuple[str, int]:

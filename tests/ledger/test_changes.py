@@ -90,6 +90,12 @@ def test_the_log_stays_small_however_many_windows_are_stored(ledger):
         assert list(covered) == [(0, 1_200_000)]
 
 
+def test_rows_that_were_recorded_before_any_were_counted_are_counted_with_the_others(ledger):
+    ledger.changes.note_recorded(5)
+    ledger.store([entry(0, 60)], NOW)
+    assert logged(ledger) == [("lmt", 0, 60, "rows")]
+
+
 def test_changes_are_trimmed_by_age_and_the_log_shows_how_far(ledger):
     ledger.store([entry(0, 60)], NOW)
     ledger.store([entry(60, 120)], NOW + 10)

@@ -11,7 +11,7 @@ from sinks.elasticsearch.delivery import ElasticsearchSink
 from sinks.elasticsearch.documents import actions, id_of, index_of
 from sinks.elasticsearch.mapping import FIELDS, templates
 from tokiod.change_sink import SinkSite
-from tokiod.errors import Fatal
+from tokiod.errors import Fatal, Transient
 from tokiod.testing.sink_contract import START, rows_of
 from tokiod.toolkit.search_server import Busy
 from tokiod.tts.schema import UNITS
@@ -30,6 +30,7 @@ def config(**options):
         ({"url": "ftp://x"}, "url: expected"),
         ({"url": "http://me:secret@x"}, "url: must not contain"),
         ({"prefix": "Tokiod"}, "prefix: expected"),
+        ({"request_timeout": 0}, "request_timeout: must be greater than zero"),
         ({"user": "me"}, "user: requires"),
         ({"password_file": "p", "password_env": "P", "user": "me"}, "password_env: password_file is set already"),
         ({"tls_ca": "/ca.pem"}, "url: must begin with https"),
@@ -121,6 +122,22 @@ def test_a_rejected_document_is_stored_apart_with_its_reason_and_the_rest_goes_o
     stored = msgspec.json.decode(requests[-1].split(b"\n")[1])
     assert (stored["index"], stored["reason"]) == ("tokiod-cscratch-2026.01", "mapper_parsing_exception: not a number")
     assert msgspec.json.decode(stored["document"])["component"] == "OST0001"
+
+
+def test_an_answer_that_lacks_items_is_transient(tmp_path, monkeypatch):
+    with pytest.raises(Transient, match="the answer has 2 of 3 items"):
+        delivered(tmp_path, monkeypatch, [201, 201])
+
+
+def test_components_that_can_not_be_noted_are_not_sent(tmp_path, monkeypatch):
+    with pytest.raises(Transient, match=r"components.json can't be written: No such file or directory"):
+        delivered(tmp_path / "gone", monkeypatch, [201, 201, 201])
+
+
+def test_a_last_request_may_be_exactly_full(tmp_path, monkeypatch):
+    monkeypatch.setattr("sinks.elasticsearch.delivery.BULK_BYTES", 1)
+    done, requests = delivered(tmp_path, monkeypatch, [201], [201], [201])
+    assert (done.records, len(requests)) == (3, 3)
 
 
 def test_a_document_that_the_user_may_not_write_is_fatal(tmp_path, monkeypatch):

@@ -43,6 +43,21 @@ def s3_server(bucket: str) -> Iterator[str]:
         server.wait()
 
 
+@contextmanager
+def checked_rights(address: str) -> Iterator[None]:
+    """Let a server refuse all keys that it did not give out itself, which is each."""
+    _post(f"{address}/moto-api/reset-auth", b"0")
+    try:
+        yield
+    finally:
+        _post(f"{address}/moto-api/reset-auth", b"inf")
+
+
+def _post(url: str, body: bytes) -> None:
+    with urlopen(Request(url, body, {"Content-Type": "text/plain"}, method="POST"), timeout=30):
+        pass
+
+
 def _answers(address: str) -> bool:
     try:
         with urlopen(f"{address}/moto-api/data.json", timeout=5):

@@ -7,9 +7,11 @@ from types import MappingProxyType
 import kafka_server
 import numpy as np
 import pytest
+from aiokafka.errors import UnknownTopicOrPartitionError
 from kafka_sink import folded, new_sink, secured, sent, updates
 from kafka_topics import create_topic, messages
 
+from sinks.kafka import topic_sink
 from tokiod.change_sink import Block
 from tokiod.consume import Consumer, Stalled, Update
 from tokiod.errors import Fatal, TokiodError, Transient
@@ -155,6 +157,43 @@ def test_one_reachable_server_is_enough(kafka, topic):
     blocks = span_of(WINDOW, 10)
     sent(new_sink(kafka, topic, servers=(f"127.0.0.1:{kafka_server.free_port()}", kafka.address)), blocks)
     assert held(kafka, topic) == held_of(blocks)
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (signal.SIGSTOP, "answers, but its cluster does not: do the names in the brokers' advertised"),
+        (signal.SIGKILL, "can't be reached|closes"),
+    ],
+)
+def test_a_broker_that_stops_while_the_sink_connects_is_transient(kafka, topic, monkeypatch, number, sentence):
+    check = topic_sink.check_a_server
+
+    async def then_stop(*arguments):
+        await check(*arguments)
+        kafka.signal(number)
+
+    monkeypatch.setattr(topic_sink, "check_a_server", then_stop)
+    try:
+        with pytest.raises(Transient, match=sentence):
+            sent(new_sink(kafka, topic, timeout=3, servers=(kafka.address,) * 3), span_of(WINDOW, 10))
+    finally:
+        kafka.signal(signal.SIGCONT) if number == signal.SIGSTOP else kafka.start()
+
+
+def test_the_sink_waits_for_acknowledgements_before_it_holds_more_than_its_limit(kafka, topic, monkeypatch):
+    monkeypatch.setattr(topic_sink, "UNACKNOWLEDGED_BYTES", 1000)
+    sent(new_sink(kafka, topic), blocks := span_of(WINDOW, 10))
+    assert held(kafka, topic) == held_of(blocks)
+
+
+def test_a_topic_that_the_brokers_do_not_create_is_fatal(kafka, topic, monkeypatch):
+    async def unknown(*_arguments, **_options):
+        raise UnknownTopicOrPartitionError
+
+    monkeypatch.setattr(topic_sink.AIOKafkaProducer, "send", unknown)
+    with pytest.raises(Fatal, match=f"topic '{topic}' does not exist and the brokers don't create it"):
+        sent(new_sink(kafka, topic), span_of(WINDOW, 10))
 
 
 def test_a_frozen_broker_is_transient_and_what_waited_is_never_sent_later(kafka, topic):

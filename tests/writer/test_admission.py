@@ -15,7 +15,7 @@ from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
 from tokiod.testing.clock import FakeClock
 from tokiod.window import Window
-from tokiod.window_data import Collected, WindowMeta
+from tokiod.window_data import Collected, TableRows, WindowMeta
 from tokiod.writer.admission import Admission, NotCovered
 
 DAY = 86400
@@ -81,6 +81,12 @@ def test_what_a_source_has_is_admitted(admission):
 )
 def test_what_no_source_has_is_refused_until_the_configuration_or_the_clock_changes(admission, forged, reason):
     assert refusal(admission, **forged) == (reason, "retry")
+
+
+def test_rows_of_a_table_that_the_source_does_not_fill_are_refused(admission):
+    rows = TableRows("jobs/operations", ("time",), (np.array([NOW - 60]),))
+    with pytest.raises(NotCovered, match="does not fill the table 'jobs/operations'"):
+        admission.check(Collected(WindowMeta("one-lmt", "lmt", "one", Window(NOW - 60, NOW)), [], [rows]))
 
 
 def test_a_day_before_the_retention_is_refused_for_ever(admission):

@@ -99,6 +99,16 @@ def test_rows_that_can_not_be_put_in_place_leave_their_window_unstored(tmp_path)
     assert (failed.system, failed.window) == ("cluster.nodes", Window(DAY + 180, DAY + 240))
 
 
+def test_windows_of_another_source_in_the_table_and_those_of_the_future_prove_nothing(tmp_path):
+    site = Site(tmp_path)
+    assert site.store(0, 1) == []
+    other = site.window(1)
+    site.sink.jobs.apply(replace(other, batches=(), meta=replace(other.meta, source="earlier")))
+    assert site.sink.commit() == []
+    assert list(proof(site.config, DAY + 60).stored["n"]) == [(DAY, DAY + 60)]
+    assert list(proof(site.config, DAY + 3600).stored["n"]) == [(DAY, DAY + 120)]
+
+
 def test_a_lost_ledger_finds_the_windows_that_both_parts_hold(tmp_path):
     site = Site(tmp_path)
     assert site.store(0, 1, 2, 3, 4) == []

@@ -5,16 +5,19 @@ import datetime as dt
 import json
 import os
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
-from s3_server import ACCESS, SECRET, s3_server
+from s3_server import ACCESS, SECRET, checked_rights, s3_server
 
 from sinks import parquet
+from sinks.parquet.store import Bucket, store_of
 from tokiod.change_sink import SinkSite
 from tokiod.errors import Fatal, Transient
+from tokiod.simulator.sources import free_port
 from tokiod.testing.sink_contract import STEPS, SYSTEM, Day, DaySinkContract
 from tokiod.tts.parquet import part_path
 
@@ -84,6 +87,17 @@ class TestBucket(DaySinkContract):
         return held_in(files_of(server), f"telemetry/{prefix}")
 
 
+@contextmanager
+def as_another_user():
+    """Be nobody, where root runs the tests: root may write everywhere."""
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
 def run(sink, *work):
     async def use():
         try:
@@ -141,10 +155,34 @@ def test_readers_find_the_old_file_or_the_new_one_while_it_is_replaced(tmp_path)
     assert seen <= {b"%d" % n for n in range(10, 15)}
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.system
+def test_a_dataset_that_the_sealed_day_no_longer_has_is_removed_from_a_bucket(server):
+    class Shorter(Day):
+        @property
+        def datasets(self):
+            return ("fullness/bytes",)
+
+    options = bucket_options(server, "shorter")
+    run(made(**options), lambda sink: sink.store(Day(DATE, 10)), lambda sink: sink.store(Shorter(DATE, 11)))
+    assert set(held_in(files_of(server), "telemetry/shorter")(DATE)) == {"fullness/bytes"}
+
+
+def test_a_malformed_manifest_is_replaced(tmp_path):
+    run(made(path=str(tmp_path)), lambda sink: sink.store(Day(DATE, 10)))
+    path = tmp_path / f"_tokiod/system={SYSTEM}/date={DATE}.json"
+    path.write_text('{"revision": 10, "epoch"')
+    run(made(path=str(tmp_path)), lambda sink: sink.store(Day(DATE, 11)))
+    assert manifest(tmp_path)["revision"] == 11
+
+
+def test_a_sink_that_is_not_open_stores_nothing(tmp_path):
+    with pytest.raises(RuntimeError, match="not open"):
+        asyncio.run(made(path=str(tmp_path)).store(Day(DATE, 10)))
+
+
 def test_a_directory_without_permission_is_fatal(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(Fatal, match="no permission to write"):
+    with as_another_user(), pytest.raises(Fatal, match="no permission to write"):
         run(made(path=str(tmp_path)))
 
 
@@ -158,6 +196,25 @@ def test_a_path_that_is_no_directory_is_transient(tmp_path):
 def test_a_bucket_that_does_not_exist_is_fatal(server):
     with pytest.raises(Fatal, match=r"^s3://other/x: the bucket does not exist"):
         run(made(**bucket_options(server, "x", "other")))
+
+
+@pytest.mark.system
+def test_a_key_that_the_server_does_not_know_is_fatal(server):
+    with checked_rights(server), pytest.raises(Fatal, match=r"^s3://telemetry/x: no permission; its key needs s3:GetObject"):
+        run(made(**bucket_options(server, "x")))
+
+
+def test_a_server_that_does_not_answer_is_transient():
+    with pytest.raises(Transient, match=r"^s3://telemetry/x: "):
+        run(made(**bucket_options(f"http://127.0.0.1:{free_port()}", "x")))
+
+
+def test_a_bucket_of_a_region_needs_no_endpoint_and_its_authorities_may_be_named(tmp_path):
+    """It connects with the first file, so that this one asks no server."""
+    store = store_of(
+        parquet.Config(name="p", kind="parquet", path="s3://telemetry", region="eu-west-1", tls_ca=str(tmp_path / "ca.pem")), str
+    )
+    assert isinstance(store, Bucket)
 
 
 @pytest.mark.parametrize(

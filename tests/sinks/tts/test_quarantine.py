@@ -191,6 +191,19 @@ def test_a_file_that_another_program_replaced_is_quarantined_before_it_is_closed
         assert not path.exists()
 
 
+def test_a_file_that_can_not_be_looked_at_is_not_distrusted(tmp_path):
+    samples = {name: {row: row + 1 for row in range(model.ROWS)} for name in NAMES}
+    files = FaultyFiles(tmp_path)
+    with closing(sink_in(tmp_path, files)) as sink:
+        sink.apply(model.window(samples, 0, model.ROWS))
+        stat, path = files.stat, tmp_path / "2018-01-29" / "fs.hdf5"
+        files.stat = lambda one: (_ for _ in ()).throw(OSError(errno.ESTALE, "stale", str(one))) if one == path else stat(one)
+        assert not sink.days.distrust_damaged("fs")
+        files.stat = stat
+        assert sink.commit() == []
+    assert path.exists()
+
+
 def test_a_file_that_can_not_be_looked_at_stays_open_until_it_can(tmp_path):
     samples = {name: {row: row + 1 for row in range(12 * model.ROWS)} for name in NAMES}
     files = FaultyFiles(tmp_path)
