@@ -139,11 +139,12 @@ class KafkaServer:
         return files
 
     def _format(self):
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The tool takes one that begins with a hyphen for an option.
+        cluster = "t" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         user, password = LOGIN
         login = [f"--add-scram={name}=[name={user},password={password}]" for name in ("SCRAM-SHA-512", "SCRAM-SHA-256")]
         done = self._run("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", "server.properties", *login)
-        assert done.returncode == 0, done.stdout
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def _run(self, program, *arguments):
         """Run one of its programs to its end."""
