@@ -12,14 +12,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from collectors import lmt, lustre
+from tokiod.archive.seal_marker import is_marked, mark
 from tokiod.config.load import ArchiveConfig, load
 from tokiod.errors import ConfigError, TokiodError
 from tokiod.ledger.ledger import Ledger
 from tokiod.runtime.sd_notify import Notifier
 from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
 from tokiod.testing.clock import FakeClock
+from tokiod.tts.live.create import create
+from tokiod.tts.sealed.seal import is_sealed
+from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
+from tokiod.window import Calendar, Window
 from tokiod.writer import process as writing
 
+DAY = 86400
 NOON = 1_517_126_400 + 12 * 3600
 LMT = lmt.Config(name="l", kind="lmt", system="s", url="sqlite:///x")
 LUSTRE = lustre.Config(name="m", kind="lustre", system="t", mounts=("/a",))
@@ -87,7 +93,7 @@ def configuration(directory, archive, run):
     (directory / "run").mkdir()
     endpoints = f'[bus]\nendpoint = "ipc://{run}/bus"\n[feed]\nendpoint = "ipc://{directory}/run/feed"\n'
     path = directory / "tokiod.toml"
-    path.write_text(f'timezone = "UTC"\n[archive]\npath = "{archive}/%Y-%m-%d/{{system}}.hdf5"\n{endpoints}')
+    path.write_text(f'timezone = "UTC"\nsite.names = {{ fs = "one" }}\n[archive]\npath = "{archive}/%Y-%m-%d/{{system}}.hdf5"\n{endpoints}')
     return load(path)
 
 
@@ -123,6 +129,20 @@ def test_a_directory_of_the_bus_without_a_parent_needs_an_operator(tmp_path):
     config = configuration(tmp_path, tmp_path / "archive", tmp_path / "missing" / "private")
     with pytest.raises(TokiodError, match=r"private can't be made: No such file or directory; its parent must exist and be writable"):
         writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+
+
+def test_a_day_that_is_sealed_at_the_stop_is_a_change(tmp_path):
+    config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
+    day = Calendar("UTC").day(NOON - DAY)
+    path = config.archive.file(day, "fs")
+    path.parent.mkdir(parents=True)
+    spec = FileSpec(day.start, day.end, {"dataservers": GroupSpec(3600, "x")}, {"dataservers/cpuload": MatrixSpec(("a",), counter=False)})
+    create(path, spec, created=0)
+    mark(path)
+    writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
+    assert (is_sealed(path), is_marked(path)) == (True, False)
+    with Ledger.open(config.archive.ledger) as ledger:
+        assert [(one.system, one.window, one.kind) for one in ledger.changes.after(0, 10)] == [("fs", Window(day.start, day.end), "sealed")]
 
 
 class Requested:

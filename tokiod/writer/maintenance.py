@@ -211,7 +211,7 @@ class Maintenance:
         return min(now, max(ends, default=now))
 
     def _slot_of(self, path: Path, start: int) -> FileSlot | None:
-        systems = sorted({source.system for source in self.config.source})
+        systems = sorted(self.config.systems)
         slots = (self.layout(system, start) for system in systems)
         return next((slot for slot in slots if slot is not None and slot.path == path), None)
 
