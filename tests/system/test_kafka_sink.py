@@ -2,6 +2,9 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
+import time
 from types import MappingProxyType
 
 import kafka_server
@@ -241,6 +244,28 @@ def test_a_consumer_follows_and_stalls(kafka, topic):
 
 def held_now(seen):
     return {(dataset, time): cells for (_, dataset, time), cells in folded(seen).items()}
+
+
+WAITING = """
+from tokiod.consume import Consumer
+try:
+    with Consumer({address!r}, [{topic!r}], silence=60) as consumer:
+        for event in consumer:
+            print("read", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_consumer_that_waits(kafka, topic):
+    sent(new_sink(kafka, topic), span_of(WINDOW, 10))
+    program = [sys.executable, "-c", WAITING.format(address=kafka.address, topic=topic)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "read\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert (said.splitlines()[-1], errors, process.returncode) == ("interrupted", "", 0)
 
 
 def test_a_group_goes_on_where_it_committed(kafka, topic):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -23,9 +23,11 @@ from tokiod.consume.fold import Fold, Update
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 
 __all__ = ["Consumer", "Event", "Stalled", "Update"]
+
+T = TypeVar("T")
 
 MAX_RECORDS = 500
 """Messages that are decoded at once."""
@@ -92,8 +94,7 @@ class Consumer:
         await self.aclose()
 
     def __iter__(self) -> Iterator[Event]:
-        runner = self._running()
-        while (events := runner.run(self._next())) is not None:
+        while (events := self._run(self._next())) is not None:
             yield from self._noted(events)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -103,7 +104,7 @@ class Consumer:
 
     def commit(self) -> None:
         """Keep in Kafka how far was read: all rows up to the last event that was returned. Needs `group`. Raises TokiodError."""
-        self._running().run(self.acommit())
+        self._run(self.acommit())
 
     async def acommit(self) -> None:
         """As commit(), within an event loop."""
@@ -118,7 +119,7 @@ class Consumer:
     def close(self) -> None:
         """Disconnect."""
         if self._runner is not None:
-            self._runner.run(self.aclose())
+            self._run(self.aclose())
             self._runner.close()
             self._runner = None
 
@@ -128,10 +129,11 @@ class Consumer:
         if client is not None:
             await client.stop()
 
-    def _running(self) -> asyncio.Runner:
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner
+        # Not its run(), which sets a handler of SIGINT each time: to reset it, Python 3.11 formats the events that were returned.
+        return self._runner.get_loop().run_until_complete(work)
 
     def _noted(self, events: list[tuple[Event | None, TopicPartition | None, int]]) -> Iterator[Event]:
         """Yield events; note after each how far was read without a window that lacks parts."""
