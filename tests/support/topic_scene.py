@@ -25,6 +25,7 @@ kind = "kafka"
 servers = ["{address}"]
 topic = "{topic}-{{system}}"
 timeout = "10s"
+window = "{window}"
 """
 
 Windows = dict[tuple[str, str, int], Update]
@@ -33,15 +34,16 @@ Windows = dict[tuple[str, str, int], Update]
 
 @dataclass(slots=True)
 class TopicScene(SinkScene):
-    """server: a running Kafka; topic: the beginning of the topics' names."""
+    """server: a running Kafka; topic: the beginning of the topics' names; grid: the sink's `window`."""
 
     server: KafkaServer | None = None
     topic: str = ""
+    grid: str = "1m"
 
     def prepare(self) -> None:
         """Write the configuration with the sink, and the site."""
         assert self.server is not None
-        self.sections = self.sections | {KAFKA: SECTION.format(address=self.server.address, topic=self.topic)}
+        self.sections = self.sections | {KAFKA: SECTION.format(address=self.server.address, topic=self.topic, window=self.grid)}
         super(TopicScene, self).prepare()
 
     @property

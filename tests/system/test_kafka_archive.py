@@ -44,7 +44,7 @@ def scene(kafka, topic, history):
         directory = Path(name)
         shutil.copy(history, directory)
         clock = SimulatedClock(float(BEGIN), time.time(), RATE)
-        made = TopicScene(directory, SITE, clock, retention=RETENTION, sources=(LMT,), server=kafka, topic=topic)
+        made = TopicScene(directory, SITE, clock, retention=RETENTION, sources=(LMT,), server=kafka, topic=topic, grid="10m")
         made.prepare()
         try:
             made.start_simulator()
