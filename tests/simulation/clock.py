@@ -41,16 +41,18 @@ class MachineClock:
 
 class WriterClock:
     """The clock of the writer: its monotonic seconds are longer, so that it scans the files as often for each window as at a real site,
-    where windows are shorter.
+    where windows are shorter. window: seconds.
     """
 
-    SCALE = 30.0
+    MIN_SCALE, MAX_SCALE = 30.0, 120.0
+    REAL_WINDOW = 60.0
 
-    def __init__(self, machine: MachineClock) -> None:
+    def __init__(self, machine: MachineClock, window: float) -> None:
         self.time = machine.time
         self.sleep = machine.sleep
         self._machine = machine
+        self._scale = min(self.MAX_SCALE, max(self.MIN_SCALE, window / self.REAL_WINDOW))
 
     def monotonic(self) -> float:
         """Return longer seconds that never jump."""
-        return self._machine.monotonic() / self.SCALE
+        return self._machine.monotonic() / self._scale

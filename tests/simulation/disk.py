@@ -13,6 +13,7 @@ import os
 import sqlite3
 import struct
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.support.manual_executor import Job
@@ -44,16 +45,32 @@ def is_injected(error: BaseException | None) -> bool:
     return INJECTED in getattr(error, "__notes__", ()) or is_injected(error.__cause__) or is_injected(error.__context__)
 
 
+@dataclass
+class DiskSickness:
+    """A time in which operations on files fail, as on a server that comes and goes. chance: of each operation; until: of the loop."""
+
+    loop: SimulatedLoop
+    rng: random.Random
+    until: float = 0.0
+    chance: float = 0.0
+    code: int = errno.EIO
+
+    def fails(self) -> bool:
+        """Return whether the operation that begins now fails."""
+        return self.loop.now < self.until and self.rng.random() < self.chance
+
+
 class MachineFiles(FaultyFiles):
     """The archive's files. Their times are the machine's, because what real time passes between two writes is left to chance."""
 
     clock: MachineClock
     free = FREE_BYTES
 
-    def setup(self, clock: MachineClock, died: Callable[[], None]) -> MachineFiles:
+    def setup(self, clock: MachineClock, sickness: DiskSickness, died: Callable[[], None]) -> MachineFiles:
         """Set the clock; died: called when the process ends at one of its operations."""
         self.clock = clock
         self._died = died
+        self._sickness = sickness
         self._ticks = 0
         self._open: set[int] = set()
         return self
@@ -108,9 +125,9 @@ class MachineFiles(FaultyFiles):
 
     def clear_faults(self) -> None:
         """Let nothing fail from now on."""
-        self._kill_at = 0
-        self._faults.clear()
-        self._fault_at.clear()
+        self._kill_at, self._kill_call = 0, ("", 0)
+        self.fail_no_more()
+        self._sickness.until = 0.0
 
     def _opened(self, fd: int) -> int:
         self._open.add(fd)
@@ -127,6 +144,7 @@ class MachineFiles(FaultyFiles):
         was_dead = self._dead
         try:
             super()._step(operation)
+            self._fail_if_sick(operation)
         except SimulatedKill:
             if not was_dead:
                 self._died()
@@ -134,6 +152,11 @@ class MachineFiles(FaultyFiles):
         except OSError as error:
             error.add_note(INJECTED)
             raise
+
+    def _fail_if_sick(self, operation: str) -> None:
+        if self._sickness.fails():
+            self.failures.append(operation)
+            raise OSError(self._sickness.code, os.strerror(self._sickness.code))
 
 
 # ---- long work

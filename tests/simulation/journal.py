@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
     from pathlib import Path
 
     from tests.simulation.clock import MachineClock
@@ -22,7 +22,10 @@ FAULTS = frozenset({"backfill.broken", "folder.broken", "process.crashed", "sour
 
 
 class Journal:
-    """The lines so far. faults: what was logged as a fault of tokiod; events: how often each event was logged."""
+    """The lines so far. faults: what was logged as a fault of tokiod; events: how often each event was logged.
+
+    on_event: called with what is logged, by the event.
+    """
 
     def __init__(self, directory: Path, clock: MachineClock) -> None:
         self.lines: list[str] = []
@@ -30,6 +33,7 @@ class Journal:
         self.events: Counter[str] = Counter()
         self._directory = re.compile(re.escape(str(directory)))
         self._clock = clock
+        self.on_event: dict[str, Callable[[MutableMapping[str, Any]], object]] = {}
 
     def note(self, text: str) -> None:
         """Add a line."""
@@ -40,6 +44,8 @@ class Journal:
         fields = " ".join(f"{key}={value}" for key, value in sorted(event.items()) if key not in {"event", *LEFT_OUT})
         self.note(f"log {event['event']} {fields}")
         self.events[event["event"]] += 1
+        if (listener := self.on_event.get(event["event"])) is not None:
+            listener(event)
         if event["event"] in FAULTS or (event.get("exc_info") and event["event"] in {"window.failed", "recount.failed"}):
             self.faults.append(f"{event['event']} {fields} {_trace(event.get('exc_info'))}")
         raise structlog.DropEvent

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.simulation.clock import WriterClock
-from tests.simulation.disk import PRIVATE, LateExecutor, LedgerDisk, MachineFiles, ProcessSqlite, is_injected
+from tests.simulation.disk import PRIVATE, DiskSickness, LateExecutor, LedgerDisk, MachineFiles, ProcessSqlite, is_injected
 from tests.simulation.oracle import Wrong
 from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tokiod.writer.process import WriterProcess
 
 START_SECONDS = 5.0
+IDLE_TURN = 0.5
+"""Seconds of the bus's time between two turns of a writer to which nothing is sent: it has more than enough to look after its files."""
 JOB_SECONDS = 20.0
 """How long the rewrite of a file takes, at most, and a tenth of the time that a sealing takes."""
 
@@ -111,11 +113,11 @@ class Writer(Process):
         machine, process = self.machine, None
         files = machine.files
         if files.is_dead:
-            files = machine.files = files.revive().setup(machine.clock, self.die)
+            files = machine.files = files.revive().setup(machine.clock, machine.sickness, self.die)
         executor = LateExecutor(machine.loop, random.Random(machine.rng.random()), JOB_SECONDS, self.die)
         host = writing.Host(files, self.sqlite, executor, machine.network.bind, lambda: machine.loop.now / machine.scale)
         try:
-            process = writing.WriterProcess(machine.load, WriterClock(machine.clock), NO_NOTIFIER, host)
+            process = writing.WriterProcess(machine.load, WriterClock(machine.clock, machine.window), NO_NOTIFIER, host)
             self.process = process
             self._listen(process)
             machine.on_writer_started()
@@ -154,7 +156,7 @@ class Writer(Process):
                 process.stop()
                 process.close()
                 return
-            await self.wait(machine.scale * 0.2, server.readable)
+            await self.wait(machine.scale * IDLE_TURN, server.readable)
 
     def _listen(self, process: WriterProcess) -> None:
         """Learn what is acknowledged."""
@@ -164,6 +166,7 @@ class Writer(Process):
         def acknowledge(arrived: Arrived, cells: int, dropped: dict[str, int]) -> None:
             known.note(arrived.collected)
             ack(arrived, cells, dropped)
+            self.machine.note_acknowledged()
 
         def poll(timeout_ms: int) -> list[Arrived]:
             arrived = handle(timeout_ms)
@@ -181,6 +184,8 @@ class Writer(Process):
         elif seconds := self.machine.power_fails_after_kill:
             self.machine.power_fails_after_kill = 0.0
             self.machine.loop.call_later(seconds, self.machine.lose_power)
+        elif self.machine.windows_after_kill:
+            self.machine.windows_left, self.machine.windows_after_kill = self.machine.windows_after_kill, 0
 
 
 class Collectors(Process):
@@ -239,7 +244,8 @@ class Collectors(Process):
 
 
 class Machine:
-    """The machine. scale: seconds of the bus's time are so many of the site's, which costs fewer heartbeats a day.
+    """The machine. window: of the sources, in seconds; scale: seconds of the bus's time are so many of the site's, which costs fewer
+    heartbeats a day.
 
     on_writer_started: called after each start. reader: the collector of a watched file. damaged: the inodes of the files that another
     program damaged.
@@ -254,12 +260,13 @@ class Machine:
         journal: Journal,
         acknowledged: Acknowledged,
         rng: random.Random,
-        scale: float,
+        window: int,
         on_writer_started: Callable[[], None],
         reader: Callable[[Task], SavedCollector],
     ) -> None:
         self.loop, self.clock, self.network, self.config, self.journal = loop, clock, network, config, journal
-        self.acknowledged, self.rng, self.scale, self.on_writer_started = acknowledged, rng, scale, on_writer_started
+        self.acknowledged, self.rng, self.window, self.on_writer_started = acknowledged, rng, window, on_writer_started
+        self.scale = max(20.0, min(900.0, window / 4))
         self.reader = reader
         self.counts: Counter[str] = Counter()
         self.ledger_disk = LedgerDisk(config.archive.ledger)
@@ -267,17 +274,26 @@ class Machine:
         self.has_power.set()
         self.power_fails_with_writer = False
         self.power_fails_after_kill = 0.0
+        self.windows_after_kill = self.windows_left = 0
         self.damaged: set[tuple[Path, int]] = set()
         self._held: dict[str, bytes] = {}
         self._recovering: asyncio.Task[None] | None = None
+        self.sickness = DiskSickness(loop, random.Random(rng.random()))
         self.files = MachineFiles(config.archive.root, other=PRIVATE)
         self.writer = Writer(self)
         self.collectors = Collectors(self)
-        self.files.setup(clock, self.writer.die)
+        self.files.setup(clock, self.sickness, self.writer.die)
 
     def load(self) -> Config:
         """Return the configuration."""
         return self.config
+
+    def note_acknowledged(self) -> None:
+        """Let the power fail soon if so many windows have been acknowledged since the kill that an event planned."""
+        if self.windows_left:
+            self.windows_left -= 1
+            if not self.windows_left:
+                self.loop.call_later(self.rng.random() * 10.0, self.lose_power)
 
     def is_damaged(self, path: Path) -> bool:
         """Return whether a file was damaged by another program and not replaced since."""
@@ -305,7 +321,7 @@ class Machine:
         self.damaged = {(path, path.stat().st_ino) for path, inode in inodes.items() if (path, inode) in self.damaged}
         lost = self.ledger_disk.lose_power(self._held, self.rng)
         self.counts["transactions lost"] += lost
-        self.files = MachineFiles(self.config.archive.root, other=PRIVATE).setup(self.clock, self.writer.die)
+        self.files = MachineFiles(self.config.archive.root, other=PRIVATE).setup(self.clock, self.sickness, self.writer.die)
         self.files.touch_all()
         self.journal.note(f"power is back; {lost} transactions of the ledger are lost")
         self.has_power.set()
@@ -313,6 +329,7 @@ class Machine:
     def clear_faults(self) -> None:
         """Let nothing fail from now on."""
         self.power_fails_with_writer, self.power_fails_after_kill = False, 0.0
+        self.windows_after_kill = self.windows_left = 0
         self.files.clear_faults()
         self.writer.sqlite.clear_faults()
         self.collectors.sqlite.clear_faults()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
+from tests.simulation.oracle import Wrong
 from tokiod.bus.connection import DISCONNECTED, MAX_WAITING_MESSAGES
 
 if TYPE_CHECKING:
@@ -25,12 +26,16 @@ LATE_SECONDS = 300.0
 
 
 class Network:
-    """All endpoints, and what goes wrong between them. seconds: the usual delay of a message, at most."""
+    """All endpoints, and what goes wrong between them. seconds: the usual delay of a message, at most; max_frame: bytes of a frame.
 
-    def __init__(self, loop: SimulatedLoop, rng: random.Random, seconds: float) -> None:
+    A longer frame is wrong, because ZeroMQ ends its connection; the topic and the header are not counted.
+    """
+
+    def __init__(self, loop: SimulatedLoop, rng: random.Random, seconds: float, max_frame: int = 2**20) -> None:
         self.loop = loop
         self.rng = rng
         self.seconds = seconds
+        self.max_frame = max_frame
         self.servers: dict[str, Server] = {}
         self.connections: list[Connection] = []
         self.counts: Counter[str] = Counter()
@@ -249,7 +254,10 @@ class Connection:
 
     def _arrive(self) -> None:
         if self.server is not None and self._on_way:
-            self.server.put([self.name, *self._on_way.popleft()])
+            frames = self._on_way.popleft()
+            if longest := max((len(frame) for frame in frames[2:] if len(frame) > self._network.max_frame), default=0):
+                self._network.loop.failure = Wrong(f"a frame of {longest} bytes, and ZeroMQ ends a connection at {self._network.max_frame}")
+            self.server.put([self.name, *frames])
             self._room.set()
 
     def _receive(self, frame: bytes) -> None:

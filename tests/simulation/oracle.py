@@ -16,6 +16,7 @@ from tests.simulation.sources import COUNTER
 from tokiod.archive.layout import daily
 from tokiod.simulator import oracle
 from tokiod.testing.clock import FakeClock
+from tokiod.tts.hdf5_input import attribute, whole
 from tokiod.tts.layout import OWN, form_of
 from tokiod.tts.schema import ABSENT, missing
 from tokiod.window import Calendar, Window, iso
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tokiod.batch import Extent
     from tokiod.config.load import Config
     from tokiod.ledger.ledger import Ledger
+    from tokiod.ranges import Ranges
     from tokiod.window import Day
 
 
@@ -60,10 +62,14 @@ DAMAGED = Held("damaged", {}, {})
 
 @dataclass
 class Acknowledged:
-    """What the writer acknowledged: {source: {(dataset, component, time): value}}, and what else may be there instead."""
+    """What the writer acknowledged: {source: {(dataset, component, time): value}}, and what else may be there instead.
+
+    gone: what was destroyed since, and is not acknowledged again: the ledger must not call it stored while another file has its name.
+    """
 
     samples: defaultdict[str, dict[tuple[str, str, int], int]] = field(default_factory=lambda: defaultdict(dict))
     sent: defaultdict[tuple[str, str, str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    gone: defaultdict[str, set[tuple[str, str, int]]] = field(default_factory=lambda: defaultdict(set))
     windows: int = 0
     on_sent: Callable[[Collected], object] = lambda _collected: None
     on_rows: Callable[[Collected], object] = lambda _collected: None
@@ -83,6 +89,7 @@ class Acknowledged:
             return
         for key, value in _samples(collected):
             self.samples[collected.meta.source][key] = value
+            self.gone[collected.meta.source].discard(key)
             self.sent.pop((collected.meta.source, *key), None)
 
     def forget(self, sources: Iterable[str], window: Window) -> None:
@@ -91,6 +98,23 @@ class Acknowledged:
             known = self.samples[source]
             for key in [key for key in known if window.start <= key[2] < window.end]:
                 del known[key]
+                self.gone[source].add(key)
+
+
+class _Files:
+    """The files as they are now, each read once."""
+
+    def __init__(self, config: Config, is_damaged: Callable[[Path], bool]) -> None:
+        self.day = cache(Calendar(config.timezone).day)
+        self.path = config.archive.file
+        self.of = cache(lambda day, system: DAMAGED if is_damaged(path := self.path(day, system)) else read(path))
+
+    def there(self, source: Source, dataset: str, name: str, time: int) -> Mapping[int, float] | None:
+        """Return the samples in a file, None where it can't be said what it has: a damaged file, and sealed counters."""
+        file, is_raw = self.of(self.day(time), source.system), dataset == COUNTER
+        if file is DAMAGED or (is_raw and file is not None and file.form == "sealed"):
+            return None
+        return {} if file is None else (file.raw if is_raw else file.cells).get((dataset, name), {})
 
 
 def check_now(
@@ -100,35 +124,36 @@ def check_now(
 
     The samples of a file that the sink has set aside without a copy are no longer acknowledged, once the ledger does not call them stored.
     """
-    calendar = Calendar(config.timezone)
-    day_of = cache(calendar.day)
-
-    @cache
-    def held(day: Day, system: str) -> Held | None:
-        """Return the content of a file that is not damaged."""
-        path = config.archive.file(day, system)
-        return DAMAGED if is_damaged(path) else read(path)
-
+    files = _Files(config, is_damaged)
     for source in sources.values():
         stored = None if ledger is None else ledger.stored(source.name)
-        for (dataset, name, time), value in acknowledged.samples[source.name].items():
-            day = day_of(time)
-            file = held(day, source.system)
-            if file is DAMAGED:
-                continue
-            is_raw = dataset == COUNTER
-            if is_raw and file is not None and file.form == "sealed":
-                continue
-            there = {} if file is None else (file.raw if is_raw else file.cells).get((dataset, name), {})
-            may = acknowledged.sent.get((source.name, dataset, name, time), ())
-            if there.get(time) == value or there.get(time) in may:
-                continue
-            path = config.archive.file(day, source.system)
-            is_claimed = stored is not None and stored.covers(Window(time, time + source.step))
-            if is_claimed or not any(path.parent.glob(f"{path.name}.aside-*")):
-                claim = "stored" if is_claimed else "not stored"
-                place = f"{path.name} of {day.date}: {dataset} {name} {iso(time)}"
-                raise Wrong(f"acknowledged, but not in {place}: {there.get(time)}, not {value}; the ledger calls it {claim}")
+        _check_acknowledged(source, acknowledged, stored, files)
+        for key in sorted(acknowledged.gone[source.name]) if stored is not None else ():
+            _check_gone(source, key, stored, files)
+
+
+def _check_acknowledged(source: Source, acknowledged: Acknowledged, stored: Ranges | None, files: _Files) -> None:
+    for (dataset, name, time), value in acknowledged.samples[source.name].items():
+        if (found := files.there(source, dataset, name, time)) is None:
+            continue
+        may = acknowledged.sent.get((source.name, dataset, name, time), ())
+        if found.get(time) == value or found.get(time) in may:
+            continue
+        path = files.path(day := files.day(time), source.system)
+        is_claimed = stored is not None and stored.covers(Window(time, time + source.step))
+        if is_claimed or not any(path.parent.glob(f"{path.name}.aside-*")):
+            claim = "stored" if is_claimed else "not stored"
+            place = f"{path.name} of {day.date}: {dataset} {name} {iso(time)}"
+            raise Wrong(f"acknowledged, but not in {place}: {found.get(time)}, not {value}; the ledger calls it {claim}")
+
+
+def _check_gone(source: Source, key: tuple[str, str, int], stored: Ranges, files: _Files) -> None:
+    """What was destroyed is not called stored once another file has the name. Raises Wrong."""
+    dataset, name, time = key
+    if files.of(files.day(time), source.system) is None or (there := files.there(source, dataset, name, time)) is None:
+        return
+    if time not in there and stored.covers(Window(time, time + source.step)):
+        raise Wrong(f"the ledger calls stored what was destroyed: {source.name} {dataset} {name} {iso(time)}")
 
 
 def check_end(config: Config, sources: Mapping[str, Source]) -> None:
@@ -242,22 +267,23 @@ def read(path: Path) -> Held | None:
         held = Held(form_of(file), {}, {})
         for group in file:
             if not group.startswith("_"):
-                stamps = file[group]["timestamps"][...]
-                for name, node in file[group].items():
-                    _read_dataset(held, file, f"{group}/{name}", node, stamps)
+                stamps = whole(file[group]["timestamps"].id)
+                for name in file[group]:
+                    _read_dataset(held, file, f"{group}/{name}", stamps)
     return held
 
 
-def _read_dataset(held: Held, file: Any, name: str, node: Any, stamps: Any) -> None:
-    if (names := node.attrs.get("columns")) is None:
+def _read_dataset(held: Held, file: Any, name: str, stamps: Any) -> None:
+    node = h5py.h5o.open(file.id, name.encode())
+    if (names := attribute(node, "columns", None)) is None:
         return
-    columns, values = [column.decode() for column in names], node[...]
+    columns, values = [column.decode() for column in names], whole(node)
     for i, column in enumerate(columns):
         rows = np.flatnonzero(~missing(values[:, i]))
         held.cells[name, column] = dict(zip(stamps[rows].tolist(), values[rows, i].tolist(), strict=True))
     raw = f"{OWN}/raw/{name}"
     if held.form == "live" and raw in file:
-        samples = file[raw][: len(stamps)]
+        samples = whole(file[raw].id)[: len(stamps)]
         for i, column in enumerate(columns):
             rows = np.flatnonzero(samples[:, i] != ABSENT)
             held.raw[name, column] = dict(zip(stamps[rows].tolist(), samples[rows, i].tolist(), strict=True))

@@ -47,12 +47,24 @@ KINDS = {
 """What may happen, and how often of all."""
 FOLDER_KINDS = {"put file": 7, "put file slowly": 2, "put held file": 1, "put malformed file": 1}
 """What also happens at a site with a watched folder, and how often of all."""
+MORE_KINDS = {"kill writer at a kind of operation": 8, "disk sick": 2}
+"""What also happens at a part of all sites, and how often of all: these came later, so the older events of a seed stay as they are."""
+RARE_KINDS = {"remove ledger": 1, "older ledger": 1, "reload": 1, "remove file": 2}
+"""Some of those above that most seeds do not have: they happen there, too."""
+FOLLOWERS = ("reload", "restart", "kill writer", "kill collectors", "power loss", "kill writer at a kind of operation")
+MORE, FOLLOWED = 0.6, 0.25
+"""The share of these sites, and the share of their events that one of FOLLOWERS follows at once, or within MAX_FOLLOWS_SECONDS."""
+MAX_FOLLOWS_SECONDS = 600.0
+START_SECONDS = 10.0
+"""A process that was killed has certainly started again by then."""
 SWARM = (0.0, 0.0, 0.5, 1.0, 8.0)
 """Factors of these shares, drawn for each kind and seed: a seed in which a few kinds are frequent goes deeper into their combinations."""
 FOLDERS = 0.3
 """The share of sites with a watched folder."""
 JOBS, MAX_JOBS_WINDOW = 0.3, 14400
 """The share of sites with jobs, and the longest window with which they are polled, in seconds."""
+MOMENTARY, MAX_MOMENTARY_HOURS = 0.3, 60
+"""The share of sites with a source without a past, and the longest time, because it has many windows."""
 AROUND_MIDNIGHT = frozenset({"seal", "source sick", "correction", "remove file", "reopen", "kill writer"})
 """What matters most where one day follows another: half of these happen within two hours of a midnight that is simulated."""
 
@@ -89,6 +101,7 @@ class Plan:
     max_step: float
     has_folder: bool
     has_jobs: bool
+    has_momentary: bool
     events: tuple[Event, ...]
 
     @classmethod
@@ -120,6 +133,7 @@ class Plan:
             count = min(40, max(3, int(hours / 2)))
             kinds = folder.choices(tuple(FOLDER_KINDS), tuple(FOLDER_KINDS.values()), k=count)
             events = sorted([*events, *(Event(folder.random() * hours * 3600, kind, folder.randrange(2**32)) for kind in kinds)])
+        events = sorted([*events, *_more(random.Random(f"more/{seed}"), hours, events)])
         return cls(
             seed=seed,
             zone=zone,
@@ -135,6 +149,7 @@ class Plan:
             max_step=rng.choice((0.0, 0.0, 60.0)),
             has_folder=has_folder,
             has_jobs=random.Random(f"jobs/{seed}").random() < JOBS and window <= MAX_JOBS_WINDOW,
+            has_momentary=random.Random(f"momentary/{seed}").random() < MOMENTARY and hours <= MAX_MOMENTARY_HOURS,
             events=tuple(events),
         )
 
@@ -146,6 +161,23 @@ class Plan:
     def end(self) -> int:
         """Epoch seconds after which nothing happens and the sources hold no more: the end of a window."""
         return Calendar(self.zone).window(int(self.begin + self.hours * 3600), self.window).end
+
+
+def _more(rng: random.Random, hours: float, events: list[Event]) -> list[Event]:
+    """Return the events that are added to older ones."""
+    if rng.random() >= MORE:
+        return []
+    shares = {**MORE_KINDS, **RARE_KINDS}
+    kinds = rng.choices(tuple(shares), tuple(shares.values()), k=min(12, max(2, int(hours / 3))))
+    more = [Event(rng.random() * hours * 3600, kind, rng.randrange(2**32)) for kind in kinds]
+    # What operators do matters most while a process starts.
+    starts = [event.at - rng.random() * START_SECONDS for event in more if event.kind in RARE_KINDS and rng.random() < 0.5]
+    more += [Event(max(0.0, at), "kill writer", rng.randrange(2**32)) for at in starts]
+    for event in [*events, *more]:
+        if rng.random() < FOLLOWED:
+            at = event.at + rng.random() * rng.choice((10.0, MAX_FOLLOWS_SECONDS))
+            more.append(Event(min(at, hours * 3600), rng.choice(FOLLOWERS), rng.randrange(2**32)))
+    return more
 
 
 def _when(rng: random.Random, kind: str, hours: float, midnight: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import errno
+import io
 import math
 import os
 import random
@@ -17,25 +18,28 @@ import traceback
 from collections import Counter, defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import structlog
 
 import collectors
-from tests.simulation import folders
+from tests.simulation import folders, momentary
 from tests.simulation.clock import MachineClock
 from tests.simulation.folders import FolderSource
 from tests.simulation.jobs import NAME, SERVERS, JobServers
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
+from tests.simulation.momentary import MomentarySource
 from tests.simulation.network import Network
-from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, check_now, check_sealed
+from tests.simulation.oracle import FOREVER, Acknowledged, Wrong, check_end, check_now, check_sealed, days, read
 from tests.simulation.sources import COUNTER, FULLNESS, GAUGE, SOURCES, Source
 from tests.simulation.subscriber import SlowSubscriber
 from tokiod.archive.seal_marker import mark, marked_files
+from tokiod.bus import pieces
 from tokiod.bus.receiver import SILENCE_SECONDS
 from tokiod.config import plugins
 from tokiod.config.load import ArchiveConfig, BusConfig, Config
@@ -53,7 +57,7 @@ from tokiod.window import Calendar, Window, bulk_length, iso
 from tokiod.writer import file_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
     from tests.simulation.plan import Event, Plan
     from tokiod.collector import SavedCollector, SourceConfig
@@ -63,6 +67,9 @@ KINDS = str(Path(__file__).parent / "kinds")
 MEMORY = Path("/dev/shm")
 OTHER = "of-other-programs"
 """A directory in which the archive's template, a date of three parts, finds files."""
+OPERATIONS = ("create", "pwrite", "fdatasync", "fsync", "rename", "fsync_directory", "unlink", "make_directory", "allocate", "open")
+MAX_FRAME_BYTES = 96
+"""Of the bus, where there are no jobs."""
 MAX_CHECKS = 12
 SETTLE_CHECK_SECONDS = 900.0
 SETTLE_DAYS = 3
@@ -107,8 +114,8 @@ def play(plan: Plan) -> Outcome:
     signal.signal(signal.SIGALRM, _end)
     signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS, 10.0)
     signal.setitimer(signal.ITIMER_REAL, MAX_REAL_SECONDS, 10.0)
-    before, files_per_turn, wrong = structlog.get_config(), file_scan.FILES_PER_TURN, ""
-    file_scan.FILES_PER_TURN = 1  # these archives have a few files, not hundreds
+    before, wrong = structlog.get_config(), ""
+    set_back = _small_limits(plan)
     site = Site(plan, directory, loop)
     structlog.configure(processors=[site.journal.processor], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False)
     try:
@@ -131,7 +138,7 @@ def play(plan: Plan) -> Outcome:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         structlog.configure(**before)
-        file_scan.FILES_PER_TURN = files_per_turn
+        set_back()
         collectors.__path__.remove(KINDS)
         loop.close()
         SOURCES.clear()
@@ -145,8 +152,32 @@ def play(plan: Plan) -> Outcome:
     )
 
 
+def _small_limits(plan: Plan) -> Callable[[], None]:
+    """Set the product's limits as small as the site is, so that they are reached; return what sets them back.
+
+    These archives have a few files, not hundreds, and windows of a few cells. The rows of jobs are longer than such a frame.
+    """
+    before = file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS
+
+    def set_to(files: int, frame_bytes: int, cells: int) -> None:
+        file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS = files, frame_bytes, cells
+        pieces._column_groups.cache_clear()
+
+    set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs else before[1:]))
+    return lambda: set_to(*before)
+
+
 def _end(_signal: int, _frame: object) -> None:
     raise Endless(f"the seed did not end within {MAX_SECONDS:.0f} s of the processor, or {MAX_REAL_SECONDS:.0f} s")
+
+
+@cache
+def _former_file(start: int) -> bytes:
+    """Return a file of a former system; sites of many seeds have the same ones."""
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.attrs["start"] = start
+    return content.getvalue()
 
 
 class Site:
@@ -158,15 +189,16 @@ class Site:
         self.directory = directory
         self.counts: Counter[str] = Counter()
         self.rng = random.Random(f"site/{plan.seed}")
-        self.tick = min(240.0, plan.window / 10)
+        self.tick = min(600.0, plan.window / 5)
         self.clock = MachineClock(loop, float(plan.begin), self.tick)
         self.journal = Journal(directory, self.clock)
         self.loop = loop
-        self.network = Network(loop, random.Random(f"network/{plan.seed}"), 2.0)
+        self.network = Network(loop, random.Random(f"network/{plan.seed}"), 2.0, pieces.MAX_FRAME_BYTES)
         self.acknowledged = Acknowledged()
         self.sources = {source.name: source for number in range(plan.systems) for source in self._sources(number)}
         SOURCES.clear()
-        SOURCES.update(self.sources)
+        self.momentary = [self._momentary()] if plan.has_momentary else []
+        SOURCES.update({one.name: one for one in (*self.sources.values(), *self.momentary)})
         self._add_former_files()
         (directory / "run").mkdir(0o700)
         self.folders = [self._folder()] if plan.has_folder else []
@@ -175,19 +207,30 @@ class Site:
         self.acknowledged.on_rows = lambda collected: None if self.jobs is None else self.jobs.note(collected)
         self.all_sources: dict[str, Source] = {**self.sources, **{one.name: one for one in self.folders}}
         self.config = self._config()
-        scale = max(20.0, min(900.0, plan.window / 4))
         rng = random.Random(f"machine/{plan.seed}")
         self.machine = Machine(
-            loop, self.clock, self.network, self.config, self.journal, self.acknowledged, rng, scale, self._writer_started, self._reader
+            loop,
+            self.clock,
+            self.network,
+            self.config,
+            self.journal,
+            self.acknowledged,
+            rng,
+            plan.window,
+            self._writer_started,
+            self._reader,
         )
         chance = random.Random(f"subscriber/{plan.seed}")
         self.subscriber = SlowSubscriber(self.config, self.all_sources, loop, self.clock, chance, self.counts)
         self.acknowledged.on_sent = self.subscriber.note_sent
+        self.journal.on_event["file.set_aside"] = self._file_set_aside
+        self._touched: set[Path] = set()
         self._checks = 0
         self._failure: BaseException | None = None
         self._corrected: list[tuple[Source, int]] = []
         self._ledgers: list[tuple[float, bytes]] = []
         self._has_lost_ledger = False
+        self._rebuilt_before: int | None = None
 
     # ---- the site
 
@@ -230,6 +273,17 @@ class Site:
         source.fill(plan.columns, plan.faults)
         return source
 
+    def _momentary(self) -> MomentarySource:
+        """Return a source of a system of its own, of which only the present can be had."""
+        plan, midnight = self.plan, self.plan.first_midnight
+        window = next((one for one in momentary.WINDOWS if one <= plan.window), momentary.WINDOWS[-1])
+        source = MomentarySource(
+            momentary.NAME, "now", momentary.DATASETS, self.calendar, midnight, midnight, None, plan.end + SETTLE_DAYS * 86400, window,
+            reports_progress=False, lag=0.0, seed=f"source/{plan.seed}",
+        )  # fmt: skip
+        source.fill(plan.columns, plan.faults)
+        return source
+
     def _reader(self, task: Task) -> SavedCollector:
         return self.folders[0].reader(task, self.clock)
 
@@ -238,8 +292,7 @@ class Site:
         other = self.directory / "tts" / OTHER
         other.mkdir(parents=True)
         for number in range(random.Random(f"former/{self.plan.seed}").choice((0, 40))):
-            with h5py.File(other / f"former-{number}.hdf5", "w") as file:
-                file.attrs["start"] = self.plan.first_midnight - 86400 * number
+            (other / f"former-{number}.hdf5").write_bytes(_former_file(self.plan.first_midnight - 86400 * number))
 
     @property
     def _old_day(self) -> Window | None:
@@ -286,12 +339,25 @@ class Site:
             for one in self.folders
         )
         jobs = () if self.jobs is None else (self._jobs_source(self.jobs, retention),)
+        present = tuple(
+            plugins.load("simulated_now").Config(
+                name=one.name,
+                kind="simulated_now",
+                system=one.system,
+                window=Duration(one.step),
+                retention=retention,
+                timeout=Duration(600),
+                fills=one.datasets,
+                seconds=one.step,
+            )
+            for one in self.momentary
+        )
         archive = ArchiveConfig(path=f"{self.directory}/tts/%Y-%m-%d/{{system}}.hdf5", seal_after=Duration(self.rng.choice((6, 48)) * 3600))
         return Config(
             timezone=plan.zone,
             archive=archive,
             bus=BusConfig(endpoint=f"ipc://{self.directory}/run/bus"),
-            source=sources + watched_folders + jobs,
+            source=sources + watched_folders + jobs + present,
         )
 
     def _jobs_source(self, jobs: JobServers, retention: Duration) -> SourceConfig:
@@ -356,6 +422,19 @@ class Site:
             self.machine.power_fails_after_kill = rng.uniform(1.0, 600.0)
         return True
 
+    def _kill_writer_at_a_kind_of_operation(self, rng: random.Random) -> bool:
+        """Kill the writer at an operation that happens rarely, too, and let the power fail once it has stored some windows again."""
+        self.machine.files.kill(rng.choice(OPERATIONS), rng.randint(1, 3))
+        if rng.random() < 0.7:
+            self.machine.windows_after_kill = rng.randint(1, 4)
+        return True
+
+    def _disk_sick(self, rng: random.Random) -> bool:
+        sickness = self.machine.sickness
+        sickness.until = self.loop.now + rng.choice((60.0, 600.0, 1.0 * self.plan.window))
+        sickness.chance, sickness.code = rng.choice((0.02, 0.1, 0.3)), rng.choice((errno.EIO, errno.ENOSPC, errno.ESTALE))
+        return True
+
     def _kill_writer_at_a_statement(self, rng: random.Random) -> bool:
         self.machine.writer.sqlite.kill_at(rng.randint(1, 200))
         return True
@@ -417,6 +496,8 @@ class Site:
     def _source_sick(self, rng: random.Random) -> bool:
         source = rng.choice(list(self.sources.values()))
         now = self.clock.true_time()
+        for one in self.momentary:
+            one.sick.append((now, now + rng.choice((300, 3600)), "fails half"))
         source.sick.append((now, now + rng.choice((300, 3600, 6 * 3600)), rng.choice(("fails", "fails half", "hangs"))))
         if self.jobs is not None:
             self.jobs.sick.append(source.sick[-1])
@@ -453,6 +534,7 @@ class Site:
 
     def _damage(self, path: Path, rng: random.Random) -> None:
         self._expect_nothing_of(path)
+        self._touched.add(path)
         inode, size = path.stat().st_ino, path.stat().st_size
         if rng.random() < 0.5:
             os.truncate(path, size // 2)
@@ -477,12 +559,13 @@ class Site:
 
     def _remove(self, path: Path) -> None:
         path.unlink()
+        self._touched.add(path)
         self._expect_nothing_of(path)
 
     def _expect_nothing_of(self, path: Path) -> None:
         """Expect no acknowledged sample in a file that is destroyed, until it is collected again."""
         day = self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name))
-        names = [source.name for source in self.all_sources.values() if source.system == path.stem]
+        names = [source.name for source in (*self.all_sources.values(), *self.momentary) if source.system == path.stem]
         self.acknowledged.forget(names, Window(day.start, day.end))
 
     def _with_file(self, rng: random.Random, action: Callable[[Path], object]) -> bool:
@@ -497,6 +580,7 @@ class Site:
         """Let an operator delete the ledger, or its directory; late records that it knew of are collected again by force in the end."""
         self._corrected += [(source, row) for source in self.sources.values() for row in source.late]
         self._has_lost_ledger = True
+        self._rebuilt_before = self.journal.events["ledger.rebuilt"]
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.config.archive.ledger}{suffix}").unlink(missing_ok=True)
         if rng.random() < 0.4:
@@ -509,6 +593,7 @@ class Site:
         if not copies:
             return False
         self._remove_ledger(rng)
+        self._rebuilt_before = None
         self.config.archive.ledger.parent.mkdir(exist_ok=True)
         self.config.archive.ledger.write_bytes(copies[-1])
         return True
@@ -623,16 +708,50 @@ class Site:
 
     def _writer_started(self) -> None:
         self.subscriber.connect(self.network.servers[self.config.feed_inner])
+        self._check_rebuilt()
         self._checks += 1
         if self.machine.writer.starts > 1 and self._checks <= MAX_CHECKS:
             self._check()
 
+    def _check_rebuilt(self) -> None:
+        """A ledger that was removed is made again from the files, not from nothing. Raises Wrong."""
+        before, self._rebuilt_before = self._rebuilt_before, None
+        has_files = any(path.stem in {source.system for source in self.sources.values()} for path in self._live_files())
+        if before == self.journal.events["ledger.rebuilt"] and has_files:
+            raise Wrong("the ledger was removed, and the next writer has not rebuilt it from the files")
+
     def _check(self) -> None:
         process = self.machine.writer.process
         ledger = None if process is None else process._ledger
-        check_now(self.config, self.all_sources, self.acknowledged, ledger, self.machine.is_damaged)
+        sources = {**self.all_sources, **{one.name: one for one in self.momentary}}
+        check_now(self.config, sources, self.acknowledged, ledger, self.machine.is_damaged)
+        for one in self.momentary if ledger is not None else ():
+            self.counts["momentary samples compared"] += one.check(ledger.stored(one.name), self._sound_files(one))
         if self.jobs is not None:
             self.counts["rows of jobs compared"] += self.jobs.check(self.config.archive.jobs / self.jobs.system)
+
+    def _sound_files(self, source: Source) -> dict[int, dict[tuple[str, str], dict[int, float]]]:
+        """Return the cells of the files of a source that no other program damaged, by the beginning of their day."""
+        found = {}
+        for day in days(self.calendar, source.origin, source.end):
+            path = self.config.archive.file(day, source.system)
+            if not self.machine.is_damaged(path) and (held := read(path)) is not None:
+                found[day.start] = held.cells
+        return found
+
+    def _file_set_aside(self, event: MutableMapping[str, Any]) -> None:
+        """Count it as a fault where acknowledged samples are given up though no other program touched their file.
+
+        Two operations that fail may be the file's and its copy's.
+        """
+        path = Path(event["path"])
+        if event["salvaged"] or path in self._touched or len(self.machine.files.failures) > 1:
+            return
+        day = self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name))
+        for source in self.all_sources.values():
+            known = self.acknowledged.samples[source.name] if source.system == path.stem else {}
+            if any(day.start <= time < day.end for _, _, time in known):
+                self.journal.faults.append(f"a sound file was set aside without a copy: {path.parent.name} {path.stem}: {event['reason']}")
 
     async def _settle(self) -> None:
         """Let all faults end, and wait until nothing is missing and all is sealed."""
@@ -643,7 +762,7 @@ class Site:
         self.subscriber.loses = False
         if self.jobs is not None:
             self.jobs.sick.clear()
-        for source in self.all_sources.values():
+        for source in (*self.all_sources.values(), *self.momentary):
             source.sick.clear()
             source.kill_at_query = 0
         await self._wait(lambda: machine.writer.process is not None and machine.collectors.process is not None, "the processes run")
@@ -704,8 +823,10 @@ class Site:
         with closing(sqlite3.connect(f"{self.config.archive.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
             rows = {table: ledger.execute(f"SELECT * FROM {table}").fetchall() for table in MAX_ROWS}
             unstored = ledger.execute("SELECT source, start, \"end\" FROM unstored WHERE state IN ('lost', 'empty')").fetchall()
+        windows = {one.name: one.step for one in self.momentary}
         for name, *edges in rows["stored"]:
-            if inside := [time for time in edges if self.calendar.window(time, self.plan.window).start != time]:
+            length = windows.get(name, self.plan.window)
+            if inside := [time for time in edges if self.calendar.window(time, length).start != time]:
                 raise Wrong(f"{name}: what is stored begins or ends inside a window, at {iso(inside[0])}")
         # Each time that the clock was ahead left a span of the future recorded as empty, until its time comes.
         ahead = [row for row in unstored if row[1] > self.clock.true_time()]
@@ -718,7 +839,7 @@ class Site:
             settled[name].add(*edges)
         rows["stored"] = [(name, *pair) for name, pairs in settled.items() for pair in pairs]
         # A rebuild keeps what it can't examine, before the retention.
-        spans = (len(self.sources) + (self.jobs is not None)) * (2 + 2 * self.journal.events["ledger.rebuilt"])
+        spans = (len(self.sources) + (self.jobs is not None) + len(self.momentary)) * (2 + 2 * self.journal.events["ledger.rebuilt"])
         # Of each file as it came, as it was rejected, and as an operator put it back.
         received = sum(one.written for one in self.folders)
         for table, most in MAX_ROWS.items():

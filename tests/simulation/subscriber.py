@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.window_data import Collected
 
-LOST = 0.03
+LOST = 0.015
 """The share of messages that a slow subscriber loses."""
 DELAY_SECONDS = 30.0
 
@@ -58,8 +58,8 @@ class SlowSubscriber:
     def note_sent(self, collected: Collected) -> None:
         """Note that the writer has a window: only such windows can be before a watermark."""
         meta = collected.meta
-        if collected.tables:
-            return  # the feed has cells only
+        if collected.tables or meta.source not in self.sent:
+            return  # the feed has cells only, and this follows sources that have a past
         self.sent[meta.source].add(meta.window.start, meta.window.end)
 
     def _receive(self, frames: list[bytes]) -> None:

@@ -4,9 +4,11 @@
 """
 
 import asyncio
+import itertools
 import random
 import sqlite3
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,11 @@ from tests.simulation.clock import MachineClock
 from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
-from tests.simulation.plan import FOLDER_KINDS, KINDS, Event, Plan
-from tests.simulation.site import Site, play
+from tests.simulation.plan import FOLDER_KINDS, KINDS, MORE_KINDS, Event, Plan
+from tests.simulation.site import OPERATIONS, Site, play
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
+from tokiod.tts.live.files import put_in_place
 from tokiod.window import Window
 from tokiod.window_data import WindowMeta
 
@@ -38,6 +41,7 @@ NIGHT = replace(
     max_step=0.0,
     has_folder=False,
     has_jobs=False,
+    has_momentary=False,
 )
 """Two hours before and two after a midnight, at a site of one component."""
 
@@ -140,8 +144,62 @@ def test_a_process_may_end_only_because_of_an_error_that_was_injected(tmp_path):
     assert not is_injected(real.value)
 
 
+def kills_at(operation: str, count: int) -> tuple[Event, ...]:
+    """Return kills at an operation, one for each window of half an hour."""
+    numbers = (number for number in itertools.count() if random.Random(number).choice(OPERATIONS) == operation)
+    return tuple(
+        Event(100.0 + 1800.0 * i, "kill writer at a kind of operation", number) for i, number in zip(range(count), numbers, strict=False)
+    )
+
+
+def test_a_torn_window_of_a_source_without_a_past_does_not_count_as_stored(monkeypatch):
+    plan = replace(NIGHT, seed=3, hours=9.0, step=900, window=1800, has_momentary=True, events=kills_at("pwrite", 17))
+    outcome = play(plan)
+    assert not outcome.wrong
+    assert outcome.counts["momentary samples compared"] > 50
+    monkeypatch.setattr("tokiod.writer.proven_windows.Columns.torn", lambda _: [])
+    assert any("is stored, and fullness/bytes" in play(replace(plan, seed=seed)).wrong for seed in range(3))
+
+
+def test_a_frame_that_zeromq_would_refuse_is_found(monkeypatch):
+    plan = replace(NIGHT, step=600, columns=2, hours=3.0, events=())
+    assert not play(plan).wrong
+    monkeypatch.setattr("tokiod.bus.pieces.cut", lambda batch: iter([batch]))
+    assert "a frame of 192 bytes" in play(plan).wrong
+
+
+def test_a_ledger_that_is_removed_and_made_anew_without_the_files_is_found(monkeypatch):
+    events = (Event(8000.0, "remove ledger", 1),)
+    assert not play(replace(NIGHT, events=events)).wrong
+    monkeypatch.setattr("tokiod.ledger.integrity.Generation.doubt", lambda _: "")
+    assert "has not rebuilt it" in play(replace(NIGHT, events=events)).wrong
+
+
+def test_a_ledger_that_calls_stored_what_a_removed_file_held_is_found(monkeypatch):
+    """A new file has its name before its loss is noticed."""
+    monkeypatch.setattr("tokiod.writer.maintenance.Maintenance.before_create", lambda *_: None)
+    monkeypatch.setattr("tokiod.writer.maintenance.Maintenance.forget_missing_files", lambda _: None)
+    events = Event(3000.0, "remove file", 4), Event(12600.0, "kill writer", 1)
+    found = [play(replace(NIGHT, seed=seed, events=events)).wrong for seed in range(2)]
+    assert any("calls stored what was destroyed" in one for one in found), found
+
+
+def test_a_sound_file_that_is_set_aside_without_a_copy_is_found(monkeypatch):
+    """A directory that can't be synced after a rename proves nothing against the file."""
+    events = tuple(Event(10.0 + 1800.0 * i, "operation fails", number) for i, number in enumerate((30, 60, 245)))
+    plan = replace(NIGHT, seed=0, window=3600, hours=6.0, events=events)
+    assert not play(plan).wrong
+
+    def rename(self: Any) -> bool:
+        put_in_place(self._temporary, self._path, self._files)
+        return True
+
+    monkeypatch.setattr("tokiod.tts.live.rewrite._TemporaryFile._rename", rename)
+    assert "a sound file was set aside without a copy" in play(plan).wrong
+
+
 def test_each_kind_of_event_can_happen():
-    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS))
+    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS, *MORE_KINDS))
 
 
 def test_half_of_all_seeds_simulate_at_most_six_hours_and_none_more_than_forty_days():

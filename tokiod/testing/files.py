@@ -28,9 +28,9 @@ class FaultyFiles(Files):
     """File operations of a process on a machine that may fail, over the files below `root`, except those in directories named in `other`.
 
     fail(operation, nth, code) lets the nth call of an operation raise OSError(code), fail_at(n, code) the nth operation of any kind.
-    kill_at(n) makes the nth operation of any kind the last: it does nothing (a write stores half of its cells) and raises SimulatedKill,
-    and so does every later one. `operations` lists the names of all operations so far: a test can count the steps of a procedure and then
-    fail it, or kill it, at each. `failures` lists the names of those that failed.
+    kill_at(n) makes the nth operation of any kind the last, kill(operation, nth) the nth call of an operation: it does nothing (a write
+    stores half of its cells) and raises SimulatedKill, and so does every later one. `operations` lists the names of all operations so far:
+    a test can count the steps of a procedure and then fail it, or kill it, at each. `failures` lists the names of those that failed.
 
     revive() returns the operations of a process that starts after this one ended: it finds what the kernel has, synced or not.
 
@@ -48,6 +48,7 @@ class FaultyFiles(Files):
         self._faults: dict[tuple[str, int], int] = {}
         self._fault_at: dict[int, int] = {}
         self._kill_at = 0
+        self._kill_call = "", 0
         self._dead = False
         self._disk = disk or _Disk(root, other)
 
@@ -67,6 +68,10 @@ class FaultyFiles(Files):
     def kill_at(self, n: int) -> None:
         """Make the nth operation from now on the last one."""
         self._kill_at = len(self.operations) + n
+
+    def kill(self, operation: str, nth: int) -> None:
+        """Make the nth call of an operation from now on the last operation."""
+        self._kill_call = operation, self._counts[operation] + nth
 
     def revive(self) -> FaultyFiles:
         """End this process; return the operations of another one on the same file system, which fail nowhere yet."""
@@ -131,7 +136,7 @@ class FaultyFiles(Files):
             raise SimulatedKill(operation)
         self.operations.append(operation)
         self._counts[operation] += 1
-        if len(self.operations) == self._kill_at:
+        if len(self.operations) == self._kill_at or (operation, self._counts[operation]) == self._kill_call:
             self._dead = True
             raise SimulatedKill(operation)
         code = self._faults.get((operation, self._counts[operation])) or self._fault_at.get(len(self.operations))
