@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -121,6 +122,11 @@ class Sqlite:
     def _to_collect_error(self, error: Exception) -> CollectError:
         if isinstance(error, PermissionError):
             return Fatal(f"{self.path} cannot be read: {error.strerror}; the user tokiod needs read access to the file and its directories")
+        if isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError) and _needs_its_directory(self.path):
+            return Fatal(
+                f"{self.path} is in WAL mode, which the user tokiod can read only where it may write to {self.path.parent}: "
+                "PRAGMA journal_mode = DELETE on the copy"
+            )
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if isinstance(error, apsw.InterruptError):
             reason = f"a query did not end within {QUERY_SECONDS:g} s"
@@ -129,6 +135,18 @@ class Sqlite:
         return Transient(f"{self.path} cannot be read now: {reason}; it may be about to be replaced")
 
 
+def _needs_its_directory(path: Path) -> bool:
+    """Return whether a database is in WAL mode, in a directory in which SQLite can't make the files of that mode."""
+    try:
+        with path.open("rb") as file:
+            versions = file.read(WAL_VERSIONS.stop)[WAL_VERSIONS]
+    except OSError:
+        return False
+    return WAL_VERSION in versions and not os.access(path.parent, os.W_OK, effective_ids=True)
+
+
+WAL_VERSIONS, WAL_VERSION = slice(18, 20), 2
+"""Bytes of the header of SQLite's format: its versions for writing and for reading."""
 ROWS_AT_ONCE = 1 << 16
 BUSY_SECONDS = 5.0
 BLOCK_ROWS = 1024

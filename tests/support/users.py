@@ -56,6 +56,17 @@ USERS = {
 }
 
 
+@contextmanager
+def as_another_user():
+    """Be an outsider for a while, where root runs the tests: root may write everywhere."""
+    user = os.geteuid()
+    os.seteuid(OUTSIDER if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
 @lru_cache
 def python():
     """Return an interpreter of this version that every user can run: the one of these tests may be below /root. Empty if there is none."""

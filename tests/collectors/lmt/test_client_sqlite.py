@@ -8,6 +8,8 @@ import subprocess
 import sys
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 import lmt_database
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from users import as_another_user
 
 from collectors import lmt
 from collectors.lmt import client_sqlite
@@ -491,6 +494,25 @@ def test_the_reader_of_a_write_ahead_log_sees_what_is_committed(tmp_path):
             )
         assert means(live(path), window) == lmt_database.meaning(whole, window)
         assert means(saved(path), window) == lmt_database.meaning(whole, window)
+
+
+def test_a_write_ahead_log_in_a_directory_that_the_user_may_not_write_is_named():
+    tables, window = lmt_database.tables(steps=4), Window(START, START + 15)
+    with TemporaryDirectory() as name:
+        path = lmt_database.save(Path(name) / "live", tables)
+        for mode in ("WAL", "DELETE"):
+            with closing(sqlite3.connect(path)) as db:
+                db.execute(f"PRAGMA journal_mode = {mode}")
+            Path(name).chmod(0o555)
+            with as_another_user():
+                if mode == "WAL":
+                    with pytest.raises(
+                        Fatal, match=f"{path} is in WAL mode, .* where it may write to {name}: PRAGMA journal_mode = DELETE"
+                    ):
+                        means(live(path), window)
+                else:
+                    assert means(live(path), window) == lmt_database.meaning(tables, window)
+            Path(name).chmod(0o755)
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

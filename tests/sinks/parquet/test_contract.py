@@ -3,15 +3,14 @@
 import asyncio
 import datetime as dt
 import json
-import os
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 from s3_server import ACCESS, SECRET, checked_rights, s3_server
+from users import as_another_user
 
 from sinks import parquet
 from sinks.parquet.store import Bucket, store_of
@@ -85,17 +84,6 @@ class TestBucket(DaySinkContract):
     @pytest.fixture
     def held(self, server, prefix):
         return held_in(files_of(server), f"telemetry/{prefix}")
-
-
-@contextmanager
-def as_another_user():
-    """Be nobody, where root runs the tests: root may write everywhere."""
-    user = os.geteuid()
-    os.seteuid(65534 if user == 0 else user)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
 
 
 def run(sink, *work):
