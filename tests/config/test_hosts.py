@@ -1,10 +1,12 @@
 """The sections [[host]]: which sources run where, and what is wrong with them."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from users import as_another_user
 
-from tokiod.config import effective, hosts
+from tokiod.config import effective, hosts, machine_checks
 from tokiod.config import load as configuration
 from tokiod.errors import ConfigError
 
@@ -152,3 +154,16 @@ def test_the_effective_configuration_has_the_hosts(load):
     found = [line.partition("  #")[0].rstrip() for line in effective.lines(Path("tokiod.toml"), text, load(text))]
     assert found.count("[[host]]") == 2
     assert {'name = "zone-b"', 'sources = ["b-lmt"]', 'max_clock_difference = "2s"'} <= {*found}
+
+
+def test_a_key_in_credentials_that_a_command_may_not_see_counts_as_there(load, monkeypatch):
+    """systemd hides the credentials of a unit from its ExecReload."""
+    config = load(HEAD + WRITER + ZONE)
+    host = next(one for one in config.host if one.name == "zone-b")
+    with TemporaryDirectory() as hidden:
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", hidden)
+        lacking = [one for one in machine_checks.problems(config, host) if "secret_key_file" in one]
+        assert [one.partition(": no file ")[0] for one in lacking] == ["host zone-b: secret_key_file"]
+        Path(hidden).chmod(0)
+        with as_another_user():
+            assert [one for one in machine_checks.problems(config, host) if "secret_key_file" in one] == []

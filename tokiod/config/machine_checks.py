@@ -17,7 +17,7 @@ from tokiod.config.hosts import sources_of
 from tokiod.runtime.secrets import places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tokiod.change_sink import SinkConfig
     from tokiod.collector import SourceConfig
@@ -49,11 +49,11 @@ def problems(config: Config, host: HostConfig | None = None) -> list[str]:
 
 def _host(config: Config, host: HostConfig) -> Iterator[str]:
     """Yield the keys that a host lacks: its own, and the public ones of those that it is connected to."""
-    if not any(path.exists() for path in places(host.secret_key, config.secrets)):
-        tried = " or ".join(map(str, places(host.secret_key, config.secrets)))
-        yield f"host {host.name}: secret_key_file: no file {tried}: `tokiod keygen` makes one"
+    tried = places(host.secret_key, config.secrets)
+    if _are_missing(tried):
+        yield f"host {host.name}: secret_key_file: no file {' or '.join(map(str, tried))}: `tokiod keygen` makes one"
     for other in config.host:
-        if other.is_writers != host.is_writers and not (path := other.public_key_path(config.secrets)).exists():
+        if other.is_writers != host.is_writers and _are_missing([path := other.public_key_path(config.secrets)]):
             what = "it is refused, and its sources wait" if host.is_writers else "this host can't connect"
             yield f"host {other.name}: public_key: no file {path}: {what}"
 
@@ -114,12 +114,19 @@ def _secrets(table: Any, directory: Path) -> Iterator[str]:
         if not name:
             continue
         tried = places(name, directory)
-        try:
-            if any(path.exists() for path in tried):
-                continue
-        except PermissionError:
-            continue
-        yield f"{key}: no file {' or '.join(map(str, tried))}"
+        if _are_missing(tried):
+            yield f"{key}: no file {' or '.join(map(str, tried))}"
+
+
+def _are_missing(paths: Sequence[Path]) -> bool:
+    """Return whether none of the files is there.
+
+    One in a directory that this user may not search counts as there: systemd, until 256, hides the credentials of a unit from ExecReload.
+    """
+    try:
+        return not any(path.exists() for path in paths)
+    except PermissionError:
+        return False
 
 
 def _readable(key: str, path: Path) -> Iterator[str]:
