@@ -1,4 +1,4 @@
-"""docs/sensors.md has a section for each sensor, with each of its metrics as the code declares it."""
+"""docs/sensors has a page for each sensor, with each of its metrics as the code declares it; docs/sensors.md lists the pages."""
 
 import re
 from pathlib import Path
@@ -7,16 +7,31 @@ import pytest
 
 from tokiod.agent.sensors import SENSORS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "sensors.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "sensors.md").read_text()
+
+
+def fields(page):
+    """Return what a page states of its sensor before its first paragraph."""
+    stated = page.split("\n\n")[1]
+    return {name: " ".join(said.split()) for name, said in re.findall(r"^- (\w+): (.*?)(?=^- |\Z)", stated, re.MULTILINE | re.DOTALL)}
 
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
-def test_the_section_of_a_sensor_has_its_rights_and_metrics(sensor):
-    section = re.search(rf"^## {sensor.name}\n(.*?)(?=^## )", TEXT, re.MULTILINE | re.DOTALL)[1]
-    assert [line for line in section.splitlines() if line.startswith("| `") and line.count("|") == 6] == [
+def test_the_page_of_a_sensor_has_its_rights_and_metrics(sensor):
+    page = (DOCS / "sensors" / f"{sensor.name}.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 6] == [
         f"| `{metric.name}` | {metric.unit} | {metric.kind} | {metric.combine} | {metric.about} |" for metric in sensor.metrics
     ]
-    assert re.findall(r"^- (\w+): .", section, re.MULTILINE) == ["Reads", "Rights", "Period"]
+    assert list(fields(page)) == ["Reads", "Rights", "Period"]
+    (row,) = re.findall(rf"^\| \[{sensor.name}\]\(sensors/{sensor.name}\.md\) \| (.*) \| (.*) \| (.*) \|$", TEXT, re.MULTILINE)
+    assert row[0] == fields(page)["Reads"]
+    assert fields(page)["Rights"].startswith(row[1].partition(";")[0])
+    assert fields(page)["Period"].startswith(row[2])
+
+
+def test_each_page_is_of_a_sensor():
+    assert {path.stem for path in (DOCS / "sensors").iterdir()} == {sensor.name for sensor in SENSORS}
 
 
 def test_what_the_table_of_colmets_metrics_names_exists():

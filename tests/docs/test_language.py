@@ -12,7 +12,7 @@ IDIOMS = re.compile(
     r"|was had|be had|been had|in vain|at the latest who|gone mad|goes on with"
     r"|how it does|how they do|a stranger's|opened up|opens it up)\b"
 )
-PATTERNS = ("README.md", "docs/*.md", "docs/sources/*.md", "docs/**/*.py", "config/**/*", "systemd/**/*")
+PATTERNS = ("README.md", "docs/*.md", "docs/sources/*.md", "docs/sensors/*.md", "docs/**/*.py", "config/**/*", "systemd/**/*")
 CODE = ("tokiod/**/*.py", "collectors/**/*.py", "sinks/**/*.py")
 TEXTS = sorted(path for pattern in (*PATTERNS, *CODE) for path in ROOT.glob(pattern) if path.is_file())
 
