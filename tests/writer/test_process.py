@@ -1,5 +1,6 @@
 """How the writer's process opens the archive."""
 
+import errno
 import os
 import re
 import sqlite3
@@ -20,9 +21,10 @@ from tokiod.runtime.sd_notify import Notifier
 from tokiod.supervisor.child_process import EXIT_NEEDS_OPERATOR
 from tokiod.testing.clock import FakeClock
 from tokiod.tts.live.create import create
+from tokiod.tts.live.files import Files
 from tokiod.tts.sealed.seal import is_sealed
 from tokiod.tts.spec import FileSpec, GroupSpec, MatrixSpec
-from tokiod.window import Calendar, Window
+from tokiod.window import Calendar
 from tokiod.writer import process as writing
 
 DAY = 86400
@@ -131,18 +133,34 @@ def test_a_directory_of_the_bus_without_a_parent_needs_an_operator(tmp_path):
         writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
 
 
-def test_a_day_that_is_sealed_at_the_stop_is_a_change(tmp_path):
+class Denied(Files):
+    """A disk with one file that this user may read and not write."""
+
+    def __init__(self, denied):
+        self.denied = denied
+
+    def open(self, path, flags=os.O_RDWR):
+        if path == self.denied and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return super().open(path, flags)
+
+
+def test_a_day_that_is_sealed_at_the_stop_is_a_change_and_one_that_can_not_be_sealed_is_none(tmp_path):
     config = configuration(tmp_path, tmp_path / "archive", tmp_path / "run" / "private")
-    day = Calendar("UTC").day(NOON - DAY)
-    path = config.archive.file(day, "fs")
-    path.parent.mkdir(parents=True)
-    spec = FileSpec(day.start, day.end, {"dataservers": GroupSpec(3600, "x")}, {"dataservers/cpuload": MatrixSpec(("a",), counter=False)})
-    create(path, spec, created=0)
-    mark(path)
-    writing.run(lambda: config, FakeClock(NOON), Notifier(), lambda: True, lambda: False)
-    assert (is_sealed(path), is_marked(path)) == (True, False)
+    days = [Calendar("UTC").day(NOON - number * DAY) for number in (3, 1)]
+    paths = [config.archive.file(day, "fs") for day in days]
+    for day, path in zip(days, paths, strict=True):
+        path.parent.mkdir(parents=True)
+        spec = FileSpec(
+            day.start, day.end, {"dataservers": GroupSpec(3600, "x")}, {"dataservers/cpuload": MatrixSpec(("a",), counter=False)}
+        )
+        create(path, spec, created=0)
+        mark(path)
+    with writing.WriterProcess(lambda: config, FakeClock(NOON), Notifier(), writing.Host(files=Denied(paths[0]))) as writer:
+        writer.serve(lambda: True, Requested())
+    assert [(is_sealed(path), is_marked(path)) for path in paths] == [(False, True), (True, False)]
     with Ledger.open(config.archive.ledger) as ledger:
-        assert [(one.system, one.window, one.kind) for one in ledger.changes.after(0, 10)] == [("fs", Window(day.start, day.end), "sealed")]
+        assert [(one.system, one.window.start, one.kind) for one in ledger.changes.after(0, 10)] == [("fs", days[1].start, "sealed")]
 
 
 class Requested:
