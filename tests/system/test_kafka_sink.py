@@ -248,24 +248,30 @@ def held_now(seen):
 
 WAITING = """
 from tokiod.consume import Consumer
-try:
-    with Consumer({address!r}, [{topic!r}], silence=60) as consumer:
-        for event in consumer:
-            print("read", flush=True)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
+with Consumer({address!r}, [{topic!r}], silence=60) as consumer:
+    for words in (("read", "interrupted"), ("read again", "interrupted again")):
+        try:
+            for event in consumer:
+                print(words[0], event.revision, flush=True)
+        except KeyboardInterrupt:
+            print(words[1], flush=True)
 """
 
 
-def test_ctrl_c_ends_a_consumer_that_waits(kafka, topic):
-    sent(new_sink(kafka, topic), span_of(WINDOW, 10))
+def test_ctrl_c_interrupts_a_consumer_that_waits_and_takes_no_message_from_the_next_iteration(kafka, topic):
     program = [sys.executable, "-c", WAITING.format(address=kafka.address, topic=topic)]
+    sent(new_sink(kafka, topic), span_of(WINDOW, 10))
+    count, said = len(messages(kafka.address, topic)), []
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "read\n"
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        said, errors = process.communicate(timeout=60)
-    assert (said.splitlines()[-1], errors, process.returncode) == ("interrupted", "", 0)
+        for revision, word in ((10, "read"), (11, "read again")):
+            assert {process.stdout.readline() for _ in range(count)} == {f"{word} {revision}\n"}
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            said.append(process.stdout.readline())
+            if revision == 10:
+                sent(new_sink(kafka, topic), span_of(WINDOW, 11))
+        assert (process.communicate(timeout=60), process.returncode) == (("", ""), 0)
+    assert said == ["interrupted\n", "interrupted again\n"]
 
 
 def test_a_group_goes_on_where_it_committed(kafka, topic):

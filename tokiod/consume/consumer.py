@@ -133,7 +133,15 @@ class Consumer:
         if self._runner is None:
             self._runner = asyncio.Runner()
         # Not its run(), which sets a handler of SIGINT each time: to reset it, Python 3.11 formats the events that were returned.
-        return self._runner.get_loop().run_until_complete(work)
+        loop = self._runner.get_loop()
+        task = loop.create_task(work)
+        try:
+            return loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            # It must not take messages later that nothing waits for any more: the caller may go on.
+            task.cancel()
+            loop.run_until_complete(asyncio.wait([task]))
+            raise
 
     def _noted(self, events: list[tuple[Event | None, TopicPartition | None, int]]) -> Iterator[Event]:
         """Yield events; note after each how far was read without a window that lacks parts."""
