@@ -584,7 +584,8 @@ class Site:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.config.archive.ledger}{suffix}").unlink(missing_ok=True)
         if rng.random() < 0.4:
-            shutil.rmtree(self.config.archive.ledger.parent)
+            # It may be gone already: the writer was down since it was removed.
+            shutil.rmtree(self.config.archive.ledger.parent, ignore_errors=True)
         return True
 
     def _older_ledger(self, rng: random.Random) -> bool:
