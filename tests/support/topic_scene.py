@@ -28,6 +28,12 @@ timeout = "10s"
 window = "{window}"
 """
 
+
+def section(address: str, topic: str, window: str = "1m") -> str:
+    """Return the section of a sink of kind kafka. topic: the beginning of the topics' names."""
+    return SECTION.format(address=address, topic=topic, window=window)
+
+
 Windows = dict[tuple[str, str, int], Update]
 """The last rows of each window of the grid, by system, dataset and start."""
 
@@ -43,7 +49,7 @@ class TopicScene(SinkScene):
     def prepare(self) -> None:
         """Write the configuration with the sink, and the site."""
         assert self.server is not None
-        self.sections = self.sections | {KAFKA: SECTION.format(address=self.server.address, topic=self.topic, window=self.grid)}
+        self.sections = self.sections | {KAFKA: section(self.server.address, self.topic, self.grid)}
         super(TopicScene, self).prepare()
 
     @property

@@ -32,7 +32,7 @@ from kafka_topics import create_topic
 from search_client import Refused
 from search_documents import documents, metrics
 from sink_scene import SinkScene
-from topic_scene import SECTION, consumed
+from topic_scene import consumed, section
 from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
@@ -90,7 +90,7 @@ class Kafka:
 
     @property
     def section(self) -> str:
-        return SECTION.format(address=self._server.address, topic=NAME)
+        return section(self._server.address, NAME)
 
     def prepare(self) -> None:
         create_topic(self._server.address, f"{NAME}-{LMT.system}")

@@ -191,6 +191,8 @@ def test_the_sink_waits_for_acknowledgements_before_it_holds_more_than_its_limit
 
 
 def test_a_topic_that_the_brokers_do_not_create_is_fatal(kafka, topic, monkeypatch):
+    """The error stands in for a broker with auto.create.topics.enable=false, which would be a second server."""
+
     async def unknown(*_arguments, **_options):
         raise UnknownTopicOrPartitionError
 
