@@ -33,9 +33,13 @@ UNACKNOWLEDGED_BYTES = 8 << 20
 """Of messages that wait for their acknowledgement: what the sink holds besides the blocks."""
 PATIENCE = 0.8
 """The share of the section's `timeout` after which this sink gives up: its error says more than that of a timeout."""
+CLOSE_SECONDS = 3
+"""How long close() waits for a producer that is being stopped; it goes on afterwards."""
 STOP_TRIES, STOP_SECONDS = 20, 0.25
 
 _by_hash = DefaultPartitioner()
+_stopping = set[asyncio.Task[None]]()
+"""A reference, because the event loop has none that keeps a task."""
 
 
 def partition(key: bytes, partitions: list[int], available: list[int]) -> int:
@@ -50,6 +54,7 @@ class KafkaSink:
         self._config, self._site = config, site
         self._options: dict[str, Any] = {}
         self._producer: AIOKafkaProducer | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connect. Raises Transient and Fatal."""
@@ -66,9 +71,11 @@ class KafkaSink:
             **limits,
             **self._options,
         )
+        # A start that is cancelled leaves a connection open (aiokafka 0.14). Its requests have timeouts, so _stop() lets them end.
+        self._starting = asyncio.ensure_future(self._producer.start())
         try:
             async with asyncio.timeout(config.timeout * PATIENCE):
-                await self._producer.start()
+                await asyncio.shield(self._starting)
         except TimeoutError:
             hint = "do the names in the brokers' advertised.listeners lead to them from here?"
             raise Transient(f"Kafka {config.servers[0]} answers, but its cluster does not: {hint}") from None
@@ -101,8 +108,12 @@ class KafkaSink:
     async def close(self) -> None:
         """Disconnect. A producer that still has messages loses them: it must not send them later, after newer ones."""
         producer, self._producer = self._producer, None
-        if producer is not None:
-            await _stop(producer)
+        if producer is not None and self._starting is not None:
+            stopping = asyncio.ensure_future(_stop(producer, self._starting, self._config.timeout))
+            _stopping.add(stopping)
+            stopping.add_done_callback(_stopping.discard)
+            # It goes on when this call is cancelled: a sender that is left alone connects again.
+            await asyncio.wait({stopping}, timeout=CLOSE_SECONDS)
 
 
 class _Sending:
@@ -143,11 +154,14 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-async def _stop(producer: AIOKafkaProducer) -> None:
-    """Stop a producer without waiting for brokers; what it still holds is not sent.
+async def _stop(producer: AIOKafkaProducer, starting: asyncio.Task[None], seconds: float) -> None:
+    """Stop a producer without waiting for acknowledgements; what it still holds is not sent.
 
     Its own stop() waits until all messages are acknowledged, for ever while no broker answers; this does the rest of it.
     """
+    await asyncio.wait({starting}, timeout=seconds)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
     sender = producer._sender.sender_task  # noqa: SLF001 - as above
     for _ in range(STOP_TRIES):
         if sender is None or sender.done():

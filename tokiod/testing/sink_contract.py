@@ -216,6 +216,25 @@ class SinkContract:
         asyncio.run(cancelled())
         assert held() == held_of(blocks)
 
+    def test_cancelled_at_any_moment_the_next_sink_sends_all(
+        self, sink: Callable[[], ChangeSink], held: Callable[[], Held], window: Window
+    ) -> None:
+        blocks = span_of(window, 10)
+
+        async def cancelled_now_and_then() -> None:
+            seconds = 0.0005
+            while True:
+                try:
+                    async with asyncio.timeout(seconds):
+                        await _sent(sink(), [blocks])
+                except TimeoutError:
+                    seconds *= 1.25
+                else:
+                    return
+
+        asyncio.run(cancelled_now_and_then())
+        assert held() == held_of(blocks)
+
     def test_a_receiver_that_does_not_answer_is_transient(self, unreachable: Callable[[], ChangeSink] | None, window: Window) -> None:
         if unreachable is None:
             pytest.skip("this kind has no receiver that may not answer")
