@@ -30,7 +30,7 @@ from tokiod.window import Window, iso
 
 pytestmark = pytest.mark.system
 
-KILLS = int(os.environ.get("BACKFILL_KILLS", "3"))
+KILLS = int(os.environ.get("BACKFILL_KILLS", "2"))
 EPOCH = 1_795_132_800
 """2026-11-20T00:00:00Z."""
 DAY = Window(EPOCH, EPOCH + 86400)

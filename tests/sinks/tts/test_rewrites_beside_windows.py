@@ -141,7 +141,7 @@ def test_killed_at_any_step_nothing_acknowledged_is_lost(tmp_path_factory, power
     script(opened(directory, executor, files), executor)
     steps = len(files.operations)
     assert right(directory, tuple(SAMPLES))
-    for step in range(1, steps, 1 if not power else 3):
+    for step in range(1, steps, 2 if not power else 3):
         directory, executor = tmp_path_factory.mktemp("killed"), ManualExecutor()
         files = FaultyFiles(directory)
         files.kill_at(step)
