@@ -73,11 +73,11 @@ def test_old_files_are_forgotten_once_they_are_deleted(ledger, tmp_path):
 
 def test_of_files_that_are_gone_only_the_newest_are_known(ledger, tmp_path, monkeypatch):
     monkeypatch.setattr("tokiod.ledger.received_files.MAX_GONE", 3)
-    received, window = ledger.received_files("spool"), Window(0, 60)
+    received = ledger.received_files("spool")
     files = [file(tmp_path, f"gone-{number}") for number in range(6)]
     kept = file(tmp_path, "kept")
     for time, one in enumerate([kept, *files], start=1):
-        received.record(one, str(time), "collected", "", float(time), [window])
+        received.record(one, str(time), "collected", "", float(time), [Window(60 * time, 60 * time + 60)])
     received.forget(0.0, [kept.path])
     assert [received.knows(one) for one in [kept, *files]] == [True, False, False, False, True, True, True]
     assert received.totals() == Totals(4, 0)

@@ -95,10 +95,11 @@ class ReceivedFiles:
 
     def record(  # noqa: PLR0913, PLR0917 - the columns of a row
         self, found: FoundFile, digest: str, outcome: FileOutcome, reason: str, now: float, spans: Iterable[Window] = ()
-    ) -> None:
+    ) -> list[str]:
         """Record the outcome of a file, and the spans of a content that was collected; a collected content is no longer rejected.
 
         The attempt at the content has ended with that, even if its process is killed before it calls end().
+        Forget the newer files whose samples this older one may have replaced, and return their paths: they must be collected again.
         """
         row = (self._source, found.shown, found.inode, found.size, found.mtime_ns, digest, outcome, reason, now)
         with self._database.transaction() as sql:
@@ -108,6 +109,7 @@ class ReceivedFiles:
             sql.execute("DELETE FROM begun WHERE source = ? AND digest = ?", (self._source, digest))
             edges = [(self._source, digest, span.start, span.end) for span in spans]
             sql.executemany("INSERT OR REPLACE INTO received_span VALUES (?, ?, ?, ?)", edges)
+            return _forget_newer(sql, self._source, found.mtime_ns, digest) if edges else []
 
     def forget(self, before: float, existing: Iterable[Path]) -> None:
         """Delete the rows of files that no longer exist and were recorded before a time, or are beyond the newest MAX_GONE of them."""
@@ -141,6 +143,21 @@ def forget_window(sql: sqlite3.Connection, source: str, window: Window) -> None:
         {"source": source, "start": window.start, "end": window.end},
     )
     _delete_unknown_spans(sql, source)
+
+
+def _forget_newer(sql: sqlite3.Connection, source: str, mtime_ns: int, digest: str) -> list[str]:
+    """Forget the collected contents that are newer than a time and have a span in common with another content; return their paths."""
+    own = {"source": source, "mtime_ns": mtime_ns, "digest": digest}
+    newer = """SELECT digest FROM received WHERE source = :source AND fate = 'collected' AND digest != :digest
+               GROUP BY digest HAVING min(mtime_ns) > :mtime_ns"""
+    overlapping = f"""SELECT DISTINCT other.digest FROM received_span AS other JOIN received_span AS own
+                      ON own.source = :source AND own.digest = :digest AND other.start < own."end" AND other."end" > own.start
+                      WHERE other.source = :source AND other.digest IN ({newer})"""  # noqa: S608 - our own words
+    found = [(source, other) for (other,) in sql.execute(overlapping, own)]
+    paths = [path for one in found for (path,) in sql.execute("SELECT path FROM received WHERE source = ? AND digest = ?", one)]
+    sql.executemany("DELETE FROM received WHERE source = ? AND digest = ?", found)
+    sql.executemany("DELETE FROM received_span WHERE source = ? AND digest = ?", found)
+    return sorted(paths)
 
 
 def _delete_unknown_spans(sql: sqlite3.Connection, source: str) -> None:

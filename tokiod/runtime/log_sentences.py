@@ -57,6 +57,7 @@ SENTENCES = {
     "file.not_opened": "{path} can't be reopened: {error}",
     "file.not_sealed": "{path} can't be sealed: {error}",
     "file.not_synced": "{path} can't be synced: {error}",
+    "file.older": "{path} is older than {number} collected files with samples of the same time, which are collected again: {newer}",
     "file.opened": "{path} was reopened",
     "file.rejected": "{path} was rejected: {reason}",
     "file.sealed": "{path} was sealed",

@@ -416,6 +416,60 @@ def test_one_unreadable_file_stops_no_younger_one(site, monkeypatch):
     assert site.opened == ["good", "bad"]
 
 
+def test_of_files_with_samples_of_the_same_time_the_newest_counts_even_if_an_older_one_is_collected_later(site, monkeypatch):
+    for name, text, mtime in (("old", "1", 1), ("corrected", "2", 2), ("again", "3", 3), ("other", "4", 4)):
+        start = NOON + (86400 if name == "other" else 0)
+        site.put(name, f"{start} {text}\n" + (f"{NOON + 3600} {text}\n" if name in {"corrected", "again"} else ""))
+        os.utime(site.folder / name, ns=(0, mtime))
+    real = os.open
+
+    def refuse(path, *arguments, **keywords):
+        if path == "old":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+    async def scenario():
+        async with site.running(scan=20.0):
+            await site.until(Totals(3, 0))
+            monkeypatch.undo()
+            await site.until(Totals(4, 0))
+            async with asyncio.timeout(20):
+                while site.opened.count("again") < 2:
+                    await asyncio.sleep(0.01)
+            await site.until(Totals(4, 0))
+
+    with capture_logs() as logs:
+        asyncio.run(scenario())
+    assert site.opened == ["corrected", "again", "other", "old", "corrected", "again"]
+    (told,) = [one for one in logs if one["event"] == "file.older"]
+    assert (told["path"], told["number"]) == (str(site.folder / "old"), 2)
+    assert told["newer"] == [str(site.folder / name) for name in ("again", "corrected")]
+    last = {int(t): v for one in site.windows for batch in one.batches for t, v in zip(batch.time, batch.value.tolist(), strict=True)}
+    assert last == {NOON: 3.0, NOON + 3600: 3.0, NOON + 86400: 4.0}
+
+
+def test_a_file_of_two_days_that_is_collected_again_because_one_is_lost_does_not_undo_a_correction_of_the_other(site):
+    site.put("two days", f"{NOON} 1\n{NOON + 60} 1\n{NOON + 86400} 1\n")
+    os.utime(site.folder / "two days", ns=(0, 1))
+    (site.folder / "corrected").write_text(f"{NOON + 86400} 2\n")
+
+    async def scenario():
+        async with site.running() as intake:
+            await site.until(Totals(2, 0))
+            site.ledger.forget("s", Window(NOON - 12 * 3600, NOON + 12 * 3600), NOON)
+            intake.reload()
+            async with asyncio.timeout(20):
+                while site.opened.count("corrected") < 2:
+                    await asyncio.sleep(0.01)
+            await site.until(Totals(2, 0))
+
+    asyncio.run(scenario())
+    last = {int(t): v for one in site.windows for batch in one.batches for t, v in zip(batch.time, batch.value.tolist(), strict=True)}
+    assert last == {NOON: 1.0, NOON + 60: 1.0, NOON + 86400: 2.0}
+
+
 def test_a_name_that_is_not_utf_8_is_collected_and_stops_no_other(site):
     odd = os.fsdecode(b"odd-\xff")
     (site.folder / odd).write_text(lines(0))

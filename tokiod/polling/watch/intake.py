@@ -46,6 +46,8 @@ FOLDER_RETRY_SECONDS = 10.0
 
 MAX_ATTEMPTS = 3
 """Attempts at a file that begin and never end, because their process is killed, until it is rejected."""
+MAX_NAMED = 5
+"""Newer files that are named in the log."""
 MAX_REASON = 2000
 """Characters of a reason for a rejection that are kept."""
 
@@ -54,6 +56,9 @@ MAX_REASON = 2000
 # windows are acknowledged; after a kill before that, all of it is collected again, which changes nothing, because windows are applied by
 # assignment. A file may hold any part of a window, so no window counts as stored: the ledger records the files, and the spans in which they
 # have samples, so that those of a lost day are collected again.
+#
+# Of files with samples of the same time, the newest counts. Files are collected in the order of their times. One that is collected later than
+# newer ones (it could not be read before, or its day was lost) is followed by these once more.
 #
 # Other users may write to the folder, and change a file at any moment: what is collected is a private copy.
 class Intake:
@@ -169,7 +174,7 @@ class Intake:
     async def _take(self, folder: Folder, found: FoundFile) -> None:
         """Collect a file with a new content, or reject it; whatever fails with this file, the others follow. Raises LedgerError."""
         try:
-            await self._take_copy(found)
+            await self._take_copy(folder, found)
         except FileChanged:
             folder.retry(found)
         except LedgerError:
@@ -180,7 +185,7 @@ class Intake:
                 reason = f"{type(error).__name__}: {error}"
                 self._log.warning("file.failed", path=found.shown, error=printable(reason), times=times)
 
-    async def _take_copy(self, found: FoundFile) -> None:
+    async def _take_copy(self, folder: Folder, found: FoundFile) -> None:
         """Copy a file and collect or reject the copy. Raises FileChanged, OSError and LedgerError."""
         try:
             copy = await asyncio.to_thread(copied, self._folder, found, int(self._config.max_size), self._prefix)
@@ -191,11 +196,11 @@ class Intake:
             if self._received.outcome(copy.digest) == "collected":
                 self._received.record(found, copy.digest, "collected", "", self._clock.time())
             else:
-                await self._attempt(found, copy)
+                await self._attempt(folder, found, copy)
         finally:
             await asyncio.to_thread(copy.delete)
 
-    async def _attempt(self, found: FoundFile, copy: PrivateCopy) -> None:
+    async def _attempt(self, folder: Folder, found: FoundFile, copy: PrivateCopy) -> None:
         reloads = self._reloads
         unended = self._received.begin(copy.digest)
         try:
@@ -212,7 +217,9 @@ class Intake:
             # What was stored before the ledger changed may be lost again.
             if self._reloads != reloads or await asyncio.to_thread(found_at, self._folder, found.path) != found:
                 raise FileChanged
-            self._received.record(found, copy.digest, "collected", "", self._clock.time(), spans)
+            if newer := self._received.record(found, copy.digest, "collected", "", self._clock.time(), spans):
+                self._log.info("file.older", path=found.shown, newer=newer[:MAX_NAMED], number=len(newer))
+                folder.return_all()
             self._last_file = self._clock.monotonic()
         finally:
             self._received.end(copy.digest)
