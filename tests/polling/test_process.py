@@ -1,6 +1,7 @@
 """The collectors' process against a real bus and a real ledger; the sources are plugins that exist only in the test."""
 
 import asyncio
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 import collectors
 from tokiod.bus.receiver import Receiver
@@ -31,10 +33,15 @@ from tokiod.window_data import WindowData
 class Config(SourceConfig, frozen=True):
     notes: str
     broken: bool = False
+    jobs: bool = False
 
     @property
     def step(self):
         return 5
+
+    @property
+    def tables(self):
+        return frozenset({"jobs/operations"} if self.jobs else ())
 
     def datasets(self):
         return frozenset({"datatargets/" + ("readbytes" if self.broken else "writebytes")})
@@ -278,6 +285,29 @@ def test_a_collector_that_cannot_be_made_is_reported_and_delays_no_other(site):
                     return {s.name: (s.state, s.state_reason) for s in ledger.sources()}
 
     assert asyncio.run(scenario()) == {"well": ("running", ""), "ill": ("fatal", "no such secret: file:lmt-password")}
+
+
+def test_a_reload_while_the_directory_of_the_key_of_jobs_is_missing_is_refused_and_the_sources_go_on(site):
+    config = site.configure("jobs = true\n")
+
+    async def scenario():
+        with writer(config) as stored:
+            process = CollectorsProcess(lambda: config, site.clock)
+            task = asyncio.create_task(process.run())
+            await until(lambda: "well" in stored)
+            shutil.rmtree(config.archive.private)
+            with capture_logs() as logs:
+                process.request_reload()
+                await until(lambda: task.done() or any(log["event"] == "config.refused" for log in logs))
+            before = stored["well"].total
+            await until(lambda: task.done() or stored["well"].total > before)
+            assert not task.done(), task.exception()
+            task.cancel()
+            await asyncio.wait({task})
+        return [log["faults"] for log in logs if log["event"] == "config.refused"]
+
+    path = config.archive.private / "jobs.key"
+    assert asyncio.run(scenario()) == [[f"the key of job ids can't be made: {path}: No such file or directory"]]
 
 
 def test_a_process_without_a_source_runs_until_it_is_stopped(site):

@@ -139,6 +139,8 @@ class CollectorsProcess:
             await sources.apply(self._config)
         except ConfigError as error:
             log.error("config.refused", faults=error.faults)  # noqa: TRY400 - the faults say it all
+        except TokiodError as error:  # what it needs is missing, which may change
+            log.error("config.refused", faults=[str(error)])  # noqa: TRY400 - as above
         self._notifier.ready()
 
     def _reload_hosts(self, config: Config) -> None:

@@ -57,8 +57,8 @@ MAX_REASON = 2000
 # assignment. A file may hold any part of a window, so no window counts as stored: the ledger records the files, and the spans in which they
 # have samples, so that those of a lost day are collected again.
 #
-# Of files with samples of the same time, the newest counts. Files are collected in the order of their times. One that is collected later than
-# newer ones (it could not be read before, or its day was lost) is followed by these once more.
+# Of files with samples of the same time, the newest counts. Files are collected in the order of their times. One that is collected later
+# than newer ones (it could not be read before, or its day was lost) is followed by these once more.
 #
 # Other users may write to the folder, and change a file at any moment: what is collected is a private copy.
 class Intake:
