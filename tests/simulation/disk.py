@@ -61,15 +61,19 @@ class DiskSickness:
 
 
 class MachineFiles(FaultyFiles):
-    """The archive's files. Their times are the machine's, because what real time passes between two writes is left to chance."""
+    """The archive's files. Their times are the machine's, because what real time passes between two writes is left to chance.
+
+    syncing: the directory whose sync the process ended in.
+    """
 
     clock: MachineClock
     free = FREE_BYTES
+    syncing: Path | None = None
 
-    def setup(self, clock: MachineClock, sickness: DiskSickness, died: Callable[[], None]) -> MachineFiles:
-        """Set the clock; died: called when the process ends at one of its operations."""
+    def setup(self, clock: MachineClock, sickness: DiskSickness, died: Callable[[], None], failed: Callable[[str], None]) -> MachineFiles:
+        """Set the clock; died: called when the process ends at one of its operations; failed: with the name of one that fails."""
         self.clock = clock
-        self._died = died
+        self._died, self._failed = died, failed
         self._sickness = sickness
         self._ticks = 0
         self._open: set[int] = set()
@@ -113,6 +117,11 @@ class MachineFiles(FaultyFiles):
         super().fsync(fd)
         self._touch(fd)
 
+    def fsync_directory(self, path: Path) -> None:
+        self.syncing = path
+        super().fsync_directory(path)
+        self.syncing = None
+
     def free_space(self, _path: Path) -> int:
         self._step("free_space")
         return self.free
@@ -150,6 +159,7 @@ class MachineFiles(FaultyFiles):
                 self._died()
             raise
         except OSError as error:
+            self._failed(operation)
             error.add_note(INJECTED)
             raise
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 NAME = "spool"
 MAX_ROWS = 60
 """Rows in a file."""
+SHORT_RETENTIONS = 1800, 7200
+"""After how many seconds the record of a deleted file may be deleted. A day of that age that is lost is not filled again."""
 
 
 @dataclass
@@ -45,7 +47,8 @@ class FolderSource(Source):
 
     directory: Path = field(default_factory=Path)
     held: dict[str, dict[str, Column]] = field(default_factory=dict)
-    contents: list[bytes] = field(default_factory=list)
+    contents: list[tuple[range, bytes]] = field(default_factory=list)
+    settled: set[Path] = field(default_factory=set)
     malformed: set[str] = field(default_factory=set)
     written: int = 0
     held_files: dict[Path, int] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class FolderSource(Source):
     def put(self, rng: random.Random, now: float) -> bool:
         """Put a file with rows that are over into the folder, or a copy of a file; return whether there are any."""
         if self.contents and rng.random() < 0.1:
-            self._write(rng.choice(self.contents), rng, now)
+            self._write(rng.choice(self.contents)[1], rng, now)
             return True
         if (content := self._rows(rng, now)) is None:
             return False
@@ -105,6 +108,23 @@ class FolderSource(Source):
         fcntl.fcntl(self.held_files[path], fcntl.F_SETLEASE, fcntl.F_WRLCK)
         return True
 
+    def put_corrected(self, rng: random.Random, now: float) -> bool:
+        """Put a file with other values of some rows than older files have: the newest counts, whenever the others are collected."""
+        if not self.contents:
+            return False
+        rows = rng.choice(self.contents)[0]
+        first = rng.choice(rows)
+        rows = range(first, min(rows.stop, first + rng.randint(1, 10)))
+        for columns in self.held.values():
+            for column in columns.values():
+                column.update({row: max(0, column[row] + rng.choice((-5, -1, 1, 3))) for row in rows if row in column})
+        # The same content is not collected twice, so that of an older file is not put again.
+        self.contents = [(of, content) for of, content in self.contents if of.stop <= rows.start or rows.stop <= of.start]
+        if (content := self._content(rows)) is None:
+            return False
+        self._write(content, rng, now)
+        return True
+
     def release(self) -> None:
         """Let held files be opened."""
         while self.held_files:
@@ -115,7 +135,10 @@ class FolderSource(Source):
         over = min(self.rows, int((now - self.origin) // self.step))
         last = max((row for columns in self.samples.values() for column in columns.values() for row in column), default=-1)
         first = last + 1 if rng.random() < 0.6 else rng.randrange(max(1, over))
-        rows = range(first, min(over, first + rng.randint(1, MAX_ROWS)))
+        return self._content(range(first, min(over, first + rng.randint(1, MAX_ROWS))))
+
+    def _content(self, rows: range) -> bytes | None:
+        """Return the content of a file with some rows, which count as put from now on; None if there are no samples."""
         found = {
             dataset: {name: {row: column[row] for row in rows if row in column} for name, column in columns.items()}
             for dataset, columns in self.held.items()
@@ -125,8 +148,10 @@ class FolderSource(Source):
         for dataset, columns in found.items():
             for name, column in columns.items():
                 self.samples[dataset][name] |= column
-        self.contents.append(json.dumps([rows.start, rows.stop, found]).encode())
-        return self.contents[-1]
+        # Two files that were written at different times have different contents.
+        content = json.dumps([rows.start, rows.stop, found, self.written]).encode()
+        self.contents.append((rows, content))
+        return content
 
     def put_malformed(self, rng: random.Random, now: float) -> None:
         """Put a file into the folder that nothing can read."""
@@ -153,11 +178,19 @@ class FolderSource(Source):
                     raise Wrong(f"{path} was rejected: {text}")
                 path.rename(self.directory / path.name)
 
+    def settle(self, ledger: Ledger) -> None:
+        """Note the files that are recorded: none of them is collected again, unless what it brought is lost or replaced."""
+        received = ledger.received_files(self.name)
+        self.settled = {one.path for one in self._found() if received.knows(one)}
+
+    def _found(self) -> list[FoundFile]:
+        paths = [path for path in self.directory.rglob("*.json") if path.parent.name != REJECTED]
+        return [one for path in paths if (one := FoundFile.of(path, path.stat())) is not None]
+
     def is_collected(self, ledger: Ledger) -> bool:
         """Return whether all files are recorded, but for those that are held; those are released then."""
         received = ledger.received_files(self.name)
-        found = [FoundFile.of(path, path.stat()) for path in self.directory.rglob("*.json") if path.parent.name != REJECTED]
-        if missing := {one.path for one in found if one is not None and not received.knows(one)}:
+        if missing := {one.path for one in self._found() if not received.knows(one)}:
             if missing <= self.held_files.keys():
                 self.release()
             return False
@@ -185,7 +218,7 @@ class FileCollector:
         """Return the span of the rows."""
         await asyncio.sleep(LATENCY_SECONDS * self._source.rng.random())
         try:
-            first, last, _ = json.loads(self._path.read_bytes())
+            first, last, *_ = json.loads(self._path.read_bytes())
         except ValueError:
             raise Fatal("the file is not JSON") from None
         return [Window(self._source.origin + first * self.step, self._source.origin + last * self.step)]
@@ -207,7 +240,7 @@ class FileCollector:
     def _read(self) -> Source:
         """Return a source with the samples of the file alone."""
         if self._part is None:
-            source, (_, _, found) = self._source, json.loads(self._path.read_bytes())
+            source, (_, _, found, _) = self._source, json.loads(self._path.read_bytes())
             self._part = Source(
                 source.name,
                 source.system,

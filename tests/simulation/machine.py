@@ -18,6 +18,7 @@ from tokiod.polling import process as polling
 from tokiod.runtime.sd_notify import NO_NOTIFIER
 from tokiod.supervisor.child_process import RestartDelay
 from tokiod.testing.files import SimulatedKill
+from tokiod.window import Calendar
 from tokiod.writer import process as writing
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tokiod.config.load import Config
     from tokiod.polling.process import CollectorsProcess
     from tokiod.polling.watch.reader import Task
+    from tokiod.window_data import WindowMeta
     from tokiod.writer.process import WriterProcess
 
 START_SECONDS = 5.0
@@ -53,6 +55,7 @@ class Process:
         self.died = asyncio.Event()
         self.is_down = asyncio.Event()
         self.is_stopping = False
+        self.on_start: Callable[[], object] = lambda: None
         self.starts = 0
         self.down_until = 0.0
         self.sqlite = ProcessSqlite(machine.ledger_disk, self.die)
@@ -70,6 +73,7 @@ class Process:
             self.starts += 1
             began = machine.loop.now
             machine.journal.note(f"{self.name} starts")
+            self.on_start()
             try:
                 await self.run()
             finally:
@@ -113,7 +117,7 @@ class Writer(Process):
         machine, process = self.machine, None
         files = machine.files
         if files.is_dead:
-            files = machine.files = files.revive().setup(machine.clock, machine.sickness, self.die)
+            files = machine.files = machine.set_up(files.revive())
         executor = LateExecutor(machine.loop, random.Random(machine.rng.random()), JOB_SECONDS, self.die)
         host = writing.Host(files, self.sqlite, executor, machine.network.bind, lambda: machine.loop.now / machine.scale)
         try:
@@ -166,7 +170,7 @@ class Writer(Process):
         def acknowledge(arrived: Arrived, cells: int, dropped: dict[str, int]) -> None:
             known.note(arrived.collected)
             ack(arrived, cells, dropped)
-            self.machine.note_acknowledged()
+            self.machine.note_acknowledged(arrived.collected.meta)
 
         def poll(timeout_ms: int) -> list[Arrived]:
             arrived = handle(timeout_ms)
@@ -179,6 +183,7 @@ class Writer(Process):
     def die(self) -> None:
         super().die()
         self.machine.files.die()
+        self.machine.writer_ended_at = self.machine.loop.now
         if self.machine.power_fails_with_writer:
             self.machine.lose_power()
         elif seconds := self.machine.power_fails_after_kill:
@@ -186,6 +191,7 @@ class Writer(Process):
             self.machine.loop.call_later(seconds, self.machine.lose_power)
         elif self.machine.windows_after_kill:
             self.machine.windows_left, self.machine.windows_after_kill = self.machine.windows_after_kill, 0
+            self.machine.windows_below = self.machine.files.syncing
 
 
 class Collectors(Process):
@@ -248,7 +254,7 @@ class Machine:
     heartbeats a day.
 
     on_writer_started: called after each start. reader: the collector of a watched file. damaged: the inodes of the files that another
-    program damaged.
+    program damaged. failures: the operations on files that failed, with their time of the loop.
     """
 
     def __init__(
@@ -275,22 +281,33 @@ class Machine:
         self.power_fails_with_writer = False
         self.power_fails_after_kill = 0.0
         self.windows_after_kill = self.windows_left = 0
+        self.windows_below: Path | None = None
         self.damaged: set[tuple[Path, int]] = set()
         self._held: dict[str, bytes] = {}
         self._recovering: asyncio.Task[None] | None = None
         self.sickness = DiskSickness(loop, random.Random(rng.random()))
+        self.failures: list[tuple[float, str]] = []
+        self.writer_ended_at = -1.0
         self.files = MachineFiles(config.archive.root, other=PRIVATE)
         self.writer = Writer(self)
         self.collectors = Collectors(self)
-        self.files.setup(clock, self.sickness, self.writer.die)
+        self.set_up(self.files)
+
+    def set_up(self, files: MachineFiles) -> MachineFiles:
+        """Connect file operations with the machine."""
+        return files.setup(self.clock, self.sickness, self.writer.die, lambda operation: self.failures.append((self.loop.now, operation)))
 
     def load(self) -> Config:
         """Return the configuration."""
         return self.config
 
-    def note_acknowledged(self) -> None:
-        """Let the power fail soon if so many windows have been acknowledged since the kill that an event planned."""
-        if self.windows_left:
+    def note_acknowledged(self, stored: WindowMeta) -> None:
+        """Let the power fail soon if so many windows have been acknowledged since the kill that an event planned.
+
+        After a kill before a directory was synced, only windows in its files count: one of these has a name that is not durable.
+        """
+        day = Calendar(self.config.timezone).day(stored.window.start)
+        if self.windows_left and self.windows_below in {None, self.config.archive.file(day, stored.system).parent}:
             self.windows_left -= 1
             if not self.windows_left:
                 self.loop.call_later(self.rng.random() * 10.0, self.lose_power)
@@ -321,7 +338,7 @@ class Machine:
         self.damaged = {(path, path.stat().st_ino) for path, inode in inodes.items() if (path, inode) in self.damaged}
         lost = self.ledger_disk.lose_power(self._held, self.rng)
         self.counts["transactions lost"] += lost
-        self.files = MachineFiles(self.config.archive.root, other=PRIVATE).setup(self.clock, self.sickness, self.writer.die)
+        self.files = self.set_up(MachineFiles(self.config.archive.root, other=PRIVATE))
         self.files.touch_all()
         self.journal.note(f"power is back; {lost} transactions of the ledger are lost")
         self.has_power.set()

@@ -120,10 +120,7 @@ class _Files:
 def check_now(
     config: Config, sources: Mapping[str, Source], acknowledged: Acknowledged, ledger: Ledger | None, is_damaged: Callable[[Path], bool]
 ) -> None:
-    """Each acknowledged sample is in its file, and so is each that the ledger calls stored. Raises Wrong.
-
-    The samples of a file that the sink has set aside without a copy are no longer acknowledged, once the ledger does not call them stored.
-    """
+    """Each acknowledged sample is in its file, and so is each that the ledger calls stored. Raises Wrong."""
     files = _Files(config, is_damaged)
     for source in sources.values():
         stored = None if ledger is None else ledger.stored(source.name)
@@ -140,11 +137,9 @@ def _check_acknowledged(source: Source, acknowledged: Acknowledged, stored: Rang
         if found.get(time) == value or found.get(time) in may:
             continue
         path = files.path(day := files.day(time), source.system)
-        is_claimed = stored is not None and stored.covers(Window(time, time + source.step))
-        if is_claimed or not any(path.parent.glob(f"{path.name}.aside-*")):
-            claim = "stored" if is_claimed else "not stored"
-            place = f"{path.name} of {day.date}: {dataset} {name} {iso(time)}"
-            raise Wrong(f"acknowledged, but not in {place}: {found.get(time)}, not {value}; the ledger calls it {claim}")
+        claim = "stored" if stored is not None and stored.covers(Window(time, time + source.step)) else "not stored"
+        place = f"{path.name} of {day.date}: {dataset} {name} {iso(time)}"
+        raise Wrong(f"acknowledged, but not in {place}: {found.get(time)}, not {value}; the ledger calls it {claim}")
 
 
 def _check_gone(source: Source, key: tuple[str, str, int], stored: Ranges, files: _Files) -> None:

@@ -47,8 +47,10 @@ KINDS = {
 """What may happen, and how often of all."""
 FOLDER_KINDS = {"put file": 7, "put file slowly": 2, "put held file": 1, "put malformed file": 1}
 """What also happens at a site with a watched folder, and how often of all."""
+FOLDER_MORE_KINDS = {"put corrected file": 2, "put file at a start": 1}
+"""What else happens at a site with a watched folder, and how often of all: these came later, so the older events of a seed stay."""
 MORE_KINDS = {"kill writer at a kind of operation": 8, "disk sick": 2}
-"""What also happens at a part of all sites, and how often of all: these came later, so the older events of a seed stay as they are."""
+"""What also happens at a part of all sites, and how often of all: these came later as well."""
 RARE_KINDS = {"remove ledger": 1, "older ledger": 1, "reload": 1, "remove file": 2}
 """Some of those above that most seeds do not have: they happen there, too."""
 FOLLOWERS = ("reload", "restart", "kill writer", "kill collectors", "power loss", "kill writer at a kind of operation")
@@ -134,6 +136,10 @@ class Plan:
             kinds = folder.choices(tuple(FOLDER_KINDS), tuple(FOLDER_KINDS.values()), k=count)
             events = sorted([*events, *(Event(folder.random() * hours * 3600, kind, folder.randrange(2**32)) for kind in kinds)])
         events = sorted([*events, *_more(random.Random(f"more/{seed}"), hours, events)])
+        if has_folder:
+            folder = random.Random(f"folder/more/{seed}")
+            kinds = folder.choices(tuple(FOLDER_MORE_KINDS), tuple(FOLDER_MORE_KINDS.values()), k=min(12, max(2, int(hours / 3))))
+            events = sorted([*events, *(Event(folder.random() * hours * 3600, kind, folder.randrange(2**32)) for kind in kinds)])
         return cls(
             seed=seed,
             zone=zone,

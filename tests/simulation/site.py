@@ -48,6 +48,7 @@ from tokiod.errors import TokiodError
 from tokiod.ledger.database import LedgerError
 from tokiod.ledger.jobs import JobRequest
 from tokiod.ledger.ledger import Ledger
+from tokiod.polling.watch.folder import QUIET_SECONDS
 from tokiod.ranges import Ranges
 from tokiod.reports.verify.scratch_archive import VerifiedSource
 from tokiod.reports.verify.verify import Verification, Verified
@@ -223,7 +224,15 @@ class Site:
         chance = random.Random(f"subscriber/{plan.seed}")
         self.subscriber = SlowSubscriber(self.config, self.all_sources, loop, self.clock, chance, self.counts)
         self.acknowledged.on_sent = self.subscriber.note_sent
-        self.journal.on_event["file.set_aside"] = self._file_set_aside
+        self.journal.on_event |= {
+            "file.set_aside": self._file_set_aside,
+            "file.gone": self._file_gone,
+            "file.collected": self._file_collected,
+            "file.older": self._folder_unsettled,
+            "ledger.rebuilt": self._folder_unsettled,
+        }
+        self.machine.collectors.on_start = self._collectors_started
+        self._put_after_start: random.Random | None = None
         self._touched: set[Path] = set()
         self._checks = 0
         self._failure: BaseException | None = None
@@ -272,6 +281,13 @@ class Site:
         )  # fmt: skip
         source.fill(plan.columns, plan.faults)
         return source
+
+    @property
+    def _folder_retention(self) -> int | None:
+        """Return a short retention of the watched folder, in seconds, where no day of it can be lost; None: that of the other sources."""
+        rng = random.Random(f"folder/retention/{self.plan.seed}")
+        is_any_lost = any(event.kind in {"operation fails", "disk sick"} for event in self.plan.events)
+        return None if is_any_lost or rng.random() < 0.2 else rng.choice(folders.SHORT_RETENTIONS)
 
     def _momentary(self) -> MomentarySource:
         """Return a source of a system of its own, of which only the present can be had."""
@@ -333,7 +349,7 @@ class Site:
                 system=one.system,
                 watch=str(one.directory),
                 scan=Duration(plan.window),
-                retention=retention,
+                retention=retention if self._folder_retention is None else Duration(self._folder_retention),
                 seconds=one.step,
             )
             for one in self.folders
@@ -521,7 +537,7 @@ class Site:
         if rng.random() < 0.8:
             self.machine.writer.down_until = self.loop.now + rng.choice((0.0, MAX_DOWN_WINDOWS, MAX_DOWN_WINDOWS)) * self.plan.window
             self.machine.writer.die()
-        if rng.random() < 0.5 or not (files := self._live_files()):
+        if rng.random() < 0.5 or not (files := self._destructible_files()):
             return self._with_file(rng, self._remove)
         path = max(files, key=lambda path: path.stat().st_mtime_ns)
         self.journal.note(f"file {path}")
@@ -569,7 +585,7 @@ class Site:
         self.acknowledged.forget(names, Window(day.start, day.end))
 
     def _with_file(self, rng: random.Random, action: Callable[[Path], object]) -> bool:
-        if not (files := self._live_files()):
+        if not (files := self._destructible_files()):
             return False
         path = rng.choice([*files, files[-1], files[-1]])
         self.journal.note(f"file {path}")
@@ -580,12 +596,15 @@ class Site:
         """Let an operator delete the ledger, or its directory; late records that it knew of are collected again by force in the end."""
         self._corrected += [(source, row) for source in self.sources.values() for row in source.late]
         self._has_lost_ledger = True
+        self._folder_unsettled()
         self._rebuilt_before = self.journal.events["ledger.rebuilt"]
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.config.archive.ledger}{suffix}").unlink(missing_ok=True)
         if rng.random() < 0.4:
             # It may be gone already: the writer was down since it was removed.
             shutil.rmtree(self.config.archive.ledger.parent, ignore_errors=True)
+            if rng.random() < 0.5:
+                self._reload(rng)
         return True
 
     def _older_ledger(self, rng: random.Random) -> bool:
@@ -610,6 +629,11 @@ class Site:
     def _live_files(self) -> list[Path]:
         first = str(self.calendar.day(self.plan.first_midnight).date)
         return [path for path in self._files() if path.parent.name >= first]
+
+    def _destructible_files(self) -> list[Path]:
+        """Return the live files that would be filled again."""
+        kept = {folder.system for folder in self.folders if self._folder_retention is not None}
+        return [path for path in self._live_files() if path.stem not in kept]
 
     def _reopen(self, rng: random.Random) -> bool:
         return self._add_job(rng, force=True)
@@ -694,6 +718,15 @@ class Site:
         self.folders[0].put_malformed(rng, self.clock.true_time())
         return True
 
+    def _put_corrected_file(self, rng: random.Random) -> bool:
+        return self.folders[0].put_corrected(rng, self.clock.true_time())
+
+    def _put_file_at_a_start(self, rng: random.Random) -> bool:
+        """Restart the collectors, and let a program put a file into the watched folder while they look at it."""
+        self._put_after_start = rng
+        rng.choice((self.machine.collectors.die, self.machine.collectors.stop))()
+        return True
+
     def _restart(self, rng: random.Random) -> bool:
         rng.choice((self.machine.writer, self.machine.collectors)).stop()
         return True
@@ -713,6 +746,22 @@ class Site:
         self._checks += 1
         if self.machine.writer.starts > 1 and self._checks <= MAX_CHECKS:
             self._check()
+
+    def _collectors_started(self) -> None:
+        for folder in self.folders:
+            with suppress(TokiodError, LedgerError), Ledger.open_readonly(self.config.archive.ledger, checked=False) as ledger:
+                folder.settle(ledger)
+        if (rng := self._put_after_start) is not None:
+            self._put_after_start = None
+            self.loop.call_later(rng.random() * QUIET_SECONDS, lambda: self.folders[0].put(rng, self.clock.true_time()))
+
+    def _folder_unsettled(self, _event: object = None) -> None:
+        for folder in self.folders:
+            folder.settled.clear()
+
+    def _file_collected(self, event: MutableMapping[str, Any]) -> None:
+        if any(Path(event["path"]) in folder.settled for folder in self.folders):
+            self.journal.faults.append(f"a file whose collection was recorded is collected again: {event['path']}")
 
     def _check_rebuilt(self) -> None:
         """A ledger that was removed is made again from the files, not from nothing. Raises Wrong."""
@@ -741,18 +790,28 @@ class Site:
         return found
 
     def _file_set_aside(self, event: MutableMapping[str, Any]) -> None:
-        """Count it as a fault where acknowledged samples are given up though no other program touched their file.
+        if not event["salvaged"]:
+            self._given_up(Path(event["path"]), event["reason"], self.loop.now)
 
-        Two operations that fail may be the file's and its copy's.
+    def _file_gone(self, event: MutableMapping[str, Any]) -> None:
+        self._given_up(Path(event["path"]), event["reason"], self.loop.now, self.machine.writer_ended_at)
+
+    def _given_up(self, path: Path, reason: str, *moments: float) -> None:
+        """Note that the windows of a file are not acknowledged any more. Count it as a fault if there is no cause for it.
+
+        The cause may be another program that touched the file; or two operations that failed at one of the moments: that of the file, and
+        that of its copy. A directory that can't be synced is no cause.
         """
-        path = Path(event["path"])
-        if event["salvaged"] or path in self._touched or len(self.machine.files.failures) > 1:
-            return
         day = self.calendar.day_of_date(dt.date.fromisoformat(path.parent.name))
-        for source in self.all_sources.values():
+        failed = [operation for at, operation in self.machine.failures if at in moments]
+        has_cause = path in self._touched or (len(failed) > 1 and set(failed) != {"fsync_directory"})
+        for source in () if has_cause else (*self.all_sources.values(), *self.momentary):
             known = self.acknowledged.samples[source.name] if source.system == path.stem else {}
             if any(day.start <= time < day.end for _, _, time in known):
-                self.journal.faults.append(f"a sound file was set aside without a copy: {path.parent.name} {path.stem}: {event['reason']}")
+                self.journal.faults.append(f"a sound file was given up: {path.parent.name} {path.stem}: {reason}")
+                return
+        self._expect_nothing_of(path)
+        self._folder_unsettled()
 
     async def _settle(self) -> None:
         """Let all faults end, and wait until nothing is missing and all is sealed."""

@@ -18,7 +18,7 @@ from tests.simulation.clock import MachineClock
 from tests.simulation.disk import LedgerDisk, ProcessSqlite, is_injected
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
-from tests.simulation.plan import FOLDER_KINDS, KINDS, MORE_KINDS, Event, Plan
+from tests.simulation.plan import FOLDER_KINDS, FOLDER_MORE_KINDS, KINDS, MORE_KINDS, Event, Plan
 from tests.simulation.site import OPERATIONS, Site, play
 from tokiod.errors import TokiodError
 from tokiod.ledger.ledger import Ledger, StoredEntry
@@ -88,6 +88,13 @@ FILES = (
 )
 
 
+@pytest.fixture
+def long_retention(monkeypatch):
+    """A watched folder whose days can be lost."""
+    monkeypatch.setattr(Site, "_folder_retention", None)
+
+
+@pytest.mark.usefixtures("long_retention")
 def test_the_files_of_a_watched_folder_are_collected_and_those_of_a_lost_day_again():
     outcome = play(replace(NIGHT, has_folder=True, events=tuple(sorted(FILES))))
     assert not outcome.wrong
@@ -97,6 +104,7 @@ def test_the_files_of_a_watched_folder_are_collected_and_those_of_a_lost_day_aga
     assert any("log file.rejected" in line and "not JSON" in line for line in outcome.lines)
 
 
+@pytest.mark.usefixtures("long_retention")
 def test_files_that_are_not_collected_again_after_their_day_is_lost_are_found(monkeypatch):
     monkeypatch.setattr("tokiod.ledger.received_files.forget_window", lambda *_: None)
     assert "spool" in play(replace(NIGHT, has_folder=True, events=tuple(sorted(FILES)))).wrong
@@ -195,11 +203,27 @@ def test_a_sound_file_that_is_set_aside_without_a_copy_is_found(monkeypatch):
         return True
 
     monkeypatch.setattr("tokiod.tts.live.rewrite._TemporaryFile._rename", rename)
-    assert "a sound file was set aside without a copy" in play(plan).wrong
+    assert "a sound file was given up" in play(plan).wrong
+
+
+def test_a_file_that_is_collected_again_without_a_cause_is_found(monkeypatch):
+    events = *(Event(900.0 * (1 + i), "put file", i) for i in range(4)), Event(5400.0, "kill collectors", 1)
+    plan = replace(NIGHT, has_folder=True, events=events)
+    assert not play(plan).wrong
+    monkeypatch.setattr("tokiod.ledger.received_files.ReceivedFiles.outcome", lambda *_: None)
+    monkeypatch.setattr("tokiod.polling.watch.intake.Intake._is_known", lambda *_: False)
+    assert "is collected again" in play(plan).wrong
+
+
+def test_a_file_that_replaces_what_a_newer_one_corrected_is_found(monkeypatch):
+    monkeypatch.setattr("tokiod.ledger.received_files._forget_newer", lambda *_: [])
+    monkeypatch.setattr(Site, "_folder_retention", None)
+    events = Event(1800.0, "put held file", 1), Event(2700.0, "put corrected file", 0)
+    assert "in the end: spool" in play(replace(NIGHT, has_folder=True, events=events)).wrong
 
 
 def test_each_kind_of_event_can_happen():
-    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS, *MORE_KINDS))
+    assert all(hasattr(Site, "_" + kind.replace(" ", "_")) for kind in (*KINDS, *FOLDER_KINDS, *FOLDER_MORE_KINDS, *MORE_KINDS))
 
 
 def test_half_of_all_seeds_simulate_at_most_six_hours_and_none_more_than_forty_days():
