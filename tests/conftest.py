@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import signal
+from asyncio.selector_events import _SelectorTransport
 from pathlib import Path
+from typing import Any
 
 # Before numpy: a spinning thread of OpenBLAS is a third of the processor time of a short process, and most of our programs' children.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -46,6 +48,18 @@ def _kill_one(pid: int, number: int) -> None:
 
 
 os.kill = _kill_one
+
+_init, _repr = _SelectorTransport.__init__, _SelectorTransport.__repr__
+
+
+def _init_with_test(self: Any, *arguments: Any, **keywords: Any) -> None:
+    """Note which test a connection is of: one that is left open is reported during a later test, when it is garbage collected."""
+    self._made_in = os.environ.get("PYTEST_CURRENT_TEST", "no test")
+    _init(self, *arguments, **keywords)
+
+
+_SelectorTransport.__init__ = _init_with_test
+_SelectorTransport.__repr__ = lambda self: f"{_repr(self)} made in {getattr(self, '_made_in', '')}"
 
 # `make coverage` measures each worker. A worker ends without its exit handlers.
 if "COVERAGE_PROCESS_START" in os.environ:
