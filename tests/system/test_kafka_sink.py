@@ -276,6 +276,19 @@ def test_ctrl_c_interrupts_a_consumer_that_waits_and_takes_no_message_from_the_n
     assert said == ["interrupted\n", "interrupted again\n"]
 
 
+def test_an_iteration_goes_on_with_the_event_after_that_at_which_the_one_before_stopped(kafka, topic):
+    sent(new_sink(kafka, topic), span_of(WINDOW, 10))
+    found = []
+    with Consumer(kafka.address, [topic], follow=False) as consumer:
+        for _ in range(100):
+            for event in consumer:
+                found.append((event.dataset, event.start))
+                break
+    assert sorted(found) == [
+        (name, START + at) for name in ("datatargets/readbytes", "datatargets/writebytes", "fullness/bytes") for at in (0, 60)
+    ]
+
+
 def test_a_group_goes_on_where_it_committed(kafka, topic):
     sent(new_sink(kafka, topic), span_of(WINDOW, 10))
 

@@ -12,6 +12,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
+from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -79,6 +83,7 @@ class Consumer:
         self._client: AIOKafkaConsumer | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._read: dict[TopicPartition, int] = {}
+        self._received: deque[tuple[Event | None, TopicPartition | None, int]] = deque()
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
@@ -94,12 +99,12 @@ class Consumer:
         await self.aclose()
 
     def __iter__(self) -> Iterator[Event]:
-        while (events := self._run(self._next())) is not None:
-            yield from self._noted(events)
+        while bool(self._received) or self._run(self._receive()):
+            yield from self._noted()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        while (events := await self._next()) is not None:
-            for event in self._noted(events):
+        while self._received or await self._receive():
+            for event in self._noted():
                 yield event
 
     def commit(self) -> None:
@@ -136,23 +141,34 @@ class Consumer:
         loop = self._runner.get_loop()
         task = loop.create_task(work)
         try:
-            return loop.run_until_complete(task)
+            with _cancelled_by_sigint(task):
+                return loop.run_until_complete(task)
         except KeyboardInterrupt:
             # It must not take messages later that nothing waits for any more: the caller may go on.
             task.cancel()
             loop.run_until_complete(asyncio.wait([task]))
             raise
 
-    def _noted(self, events: list[tuple[Event | None, TopicPartition | None, int]]) -> Iterator[Event]:
-        """Yield events; note after each how far was read without a window that lacks parts."""
-        for event, partition, offset in events:
+    def _noted(self) -> Iterator[Event]:
+        """Yield the received events; note after each how far was read without a window that lacks parts.
+
+        What is left when the caller stops is what the next iteration begins with.
+        """
+        while self._received:
+            event, partition, offset = self._received.popleft()
             if event is not None:
                 yield event
             if partition is not None:
                 self._read[partition] = offset
 
+    async def _receive(self) -> bool:
+        """Receive the next events, each with its partition and the offset up to which is read then; return False at the end."""
+        events = await self._next()
+        self._received.extend(events or ())
+        return events is not None
+
     async def _next(self) -> list[tuple[Event | None, TopicPartition | None, int]] | None:
-        """Return the next events, each with its partition and the offset up to which is read then; None at the end."""
+        """Return the next events; None at the end."""
         try:
             client = self._client or await self._connected()
             if client is None:
@@ -220,3 +236,32 @@ class Consumer:
         finally:
             await client.stop()
         return partitions
+
+
+@contextmanager
+def _cancelled_by_sigint(task: asyncio.Task[Any]) -> Iterator[None]:
+    """Let SIGINT cancel a task whose loop runs in the block, and raise KeyboardInterrupt after it.
+
+    The handler of Python raises it in whatever runs at that moment. A task of the client would keep it, and raise it again when the client
+    is stopped. A handler that a program has set stays.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    is_interrupted, loop = False, task.get_loop()
+
+    def interrupt(*_: object) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        loop.call_soon_threadsafe(task.cancel)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_interrupted:
+            raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if is_interrupted:
+        raise KeyboardInterrupt
