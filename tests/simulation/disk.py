@@ -63,12 +63,13 @@ class DiskSickness:
 class MachineFiles(FaultyFiles):
     """The archive's files. Their times are the machine's, because what real time passes between two writes is left to chance.
 
-    syncing: the directory whose sync the process ended in.
+    syncing: the directory whose sync the process ended in. kills_undurable: the process is to end before the next new name is durable.
     """
 
     clock: MachineClock
     free = FREE_BYTES
     syncing: Path | None = None
+    kills_undurable = False
 
     def setup(self, clock: MachineClock, sickness: DiskSickness, died: Callable[[], None], failed: Callable[[str], None]) -> MachineFiles:
         """Set the clock; died: called when the process ends at one of its operations; failed: with the name of one that fails."""
@@ -117,6 +118,12 @@ class MachineFiles(FaultyFiles):
         super().fsync(fd)
         self._touch(fd)
 
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        if self.kills_undurable:
+            self.kills_undurable = False
+            self.kill("fsync_directory", 1)
+
     def fsync_directory(self, path: Path) -> None:
         self.syncing = path
         super().fsync_directory(path)
@@ -134,7 +141,7 @@ class MachineFiles(FaultyFiles):
 
     def clear_faults(self) -> None:
         """Let nothing fail from now on."""
-        self._kill_at, self._kill_call = 0, ("", 0)
+        self._kill_at, self._kill_call, self.kills_undurable = 0, ("", 0), False
         self.fail_no_more()
         self._sickness.until = 0.0
 

@@ -51,6 +51,8 @@ FOLDER_MORE_KINDS = {"put corrected file": 2, "put file at a start": 1}
 """What else happens at a site with a watched folder, and how often of all: these came later, so the older events of a seed stay."""
 MORE_KINDS = {"kill writer at a kind of operation": 8, "disk sick": 2}
 """What also happens at a part of all sites, and how often of all: these came later as well."""
+NAME_KINDS = {"kill writer before a name is durable": 1}
+"""What also happens at NAMES of all sites."""
 RARE_KINDS = {"remove ledger": 1, "older ledger": 1, "reload": 1, "remove file": 2}
 """Some of those above that most seeds do not have: they happen there, too."""
 FOLLOWERS = ("reload", "restart", "kill writer", "kill collectors", "power loss", "kill writer at a kind of operation")
@@ -61,6 +63,8 @@ START_SECONDS = 10.0
 """A process that was killed has certainly started again by then."""
 SWARM = (0.0, 0.0, 0.5, 1.0, 8.0)
 """Factors of these shares, drawn for each kind and seed: a seed in which a few kinds are frequent goes deeper into their combinations."""
+NAMES, MAX_NAMES = 0.3, 3
+"""The share of sites with events of NAME_KINDS, and how many there are at most."""
 FOLDERS = 0.3
 """The share of sites with a watched folder."""
 JOBS, MAX_JOBS_WINDOW = 0.3, 14400
@@ -140,6 +144,9 @@ class Plan:
             folder = random.Random(f"folder/more/{seed}")
             kinds = folder.choices(tuple(FOLDER_MORE_KINDS), tuple(FOLDER_MORE_KINDS.values()), k=min(12, max(2, int(hours / 3))))
             events = sorted([*events, *(Event(folder.random() * hours * 3600, kind, folder.randrange(2**32)) for kind in kinds)])
+        names = random.Random(f"names/{seed}")
+        kinds = names.choices(tuple(NAME_KINDS), tuple(NAME_KINDS.values()), k=names.randint(1, MAX_NAMES) if names.random() < NAMES else 0)
+        events = sorted([*events, *(Event(names.random() * hours * 3600, kind, names.randrange(2**32)) for kind in kinds)])
         return cls(
             seed=seed,
             zone=zone,

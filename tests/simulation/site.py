@@ -445,6 +445,12 @@ class Site:
             self.machine.windows_after_kill = rng.randint(1, 4)
         return True
 
+    def _kill_writer_before_a_name_is_durable(self, rng: random.Random) -> bool:
+        """Kill the writer between the next rename and the sync of its directory; the power fails when windows are in that file."""
+        self.machine.files.kills_undurable = True
+        self.machine.windows_after_kill = rng.randint(1, 3)
+        return True
+
     def _disk_sick(self, rng: random.Random) -> bool:
         sickness = self.machine.sickness
         sickness.until = self.loop.now + rng.choice((60.0, 600.0, 1.0 * self.plan.window))
