@@ -61,8 +61,9 @@ class MariaDb:
             time.sleep(0.05)
 
     def _answers(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        """Return whether it accepts connections: on a busy machine, its port is there before its socket is."""
+        with socket.socket() as port, socket.socket(socket.AF_UNIX) as own:
+            return port.connect_ex(("127.0.0.1", self.port)) == 0 and own.connect_ex(self.socket) == 0
 
     def signal(self, number):
         """Send the server a signal; return when it is gone after SIGKILL, and when all of its threads stand still after SIGSTOP."""
