@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from tokiod.runtime.http_server import stop_accepting
+
 INTERVAL = 30
 
 
@@ -51,14 +53,15 @@ class EsnetServer:
             app.router.add_get("/{rest:.*}", self._answer)
             self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await self._runner.setup()
-            site = web.TCPSite(self._runner, "127.0.0.1", 0)
-            await site.start()
-            self.port = site._server.sockets[0].getsockname()[1]
+            self._site = web.TCPSite(self._runner, "127.0.0.1", 0)
+            await self._site.start()
+            self.port = self._site._server.sockets[0].getsockname()[1]
 
         self._loop.run_until_complete(start())
         # Not before: a stop that comes earlier ends start(), not what follows.
         self._loop.call_soon(ready.set)
         self._loop.run_forever()
+        self._loop.run_until_complete(stop_accepting(self._site._server))
         self._loop.run_until_complete(self._runner.cleanup())
 
     async def _answer(self, request):

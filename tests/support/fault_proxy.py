@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
+from tokiod.runtime.http_server import stop_accepting
+
 UNBOUNDED = 1 << 30
 
 
@@ -60,11 +62,12 @@ class FaultProxy:
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
+        self._site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await self._site.start()
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _close(self):
+        await stop_accepting(self._site._server)
         await self._runner.cleanup()
         await self._client.close()
 

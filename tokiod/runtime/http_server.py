@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 16
 REQUEST_SECONDS = 5.0
 CONNECTION_SECONDS = 10.0
+ACCEPT_SECONDS = 1.0
+"""For a connection that was just accepted, until it has a transport."""
+
+
+async def stop_accepting(listener: asyncio.Server) -> None:
+    """Accept no more connections, and wait for those that were just accepted, which Python 3.11 leaks when the listener closes first."""
+    loop = asyncio.get_running_loop()
+    for listening in listener.sockets:
+        loop.remove_reader(listening.fileno())
+    accepted = [task for task in asyncio.all_tasks(loop) if getattr(task.get_coro(), "__name__", "") == "_accept_connection2"]
+    if accepted:
+        await asyncio.wait(accepted, timeout=ACCEPT_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

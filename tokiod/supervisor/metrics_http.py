@@ -41,8 +41,6 @@ RETRY_SECONDS = 30.0
 """Seconds until an address that is in use is tried again."""
 BACKLOG = 64
 CLOSE_SECONDS = 1.0
-SETTLE_SECONDS = 0.05
-"""Seconds for the event loop to set up the connections that it has just accepted."""
 
 
 class MetricsServer:
@@ -90,7 +88,7 @@ class MetricsServer:
         # Imported in the thread, while the supervisor starts the processes: it takes 0.15 s and 11 MiB.
         from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
-        from tokiod.runtime.http_server import LimitedServer  # noqa: PLC0415
+        from tokiod.runtime.http_server import LimitedServer, stop_accepting  # noqa: PLC0415
 
         registry = CollectorRegistry()
         registry.register(ArchiveCollector(self._snapshots, self._known_health, self._ended))
@@ -107,9 +105,7 @@ class MetricsServer:
             else:
                 log.info("metrics.serving", address=self._address)
                 await self._closing.wait()
-                # Python 3.11 leaks a connection that it has just accepted when the listener closes.
-                self._loop.remove_reader(bound)
-                await asyncio.sleep(SETTLE_SECONDS)
+                await stop_accepting(listener)
                 listener.close()
                 server.abort()
 

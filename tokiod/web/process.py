@@ -17,6 +17,7 @@ from tokiod.bus.server_socket import SHARED_SOCKET_MODE
 from tokiod.errors import ConfigError, NoPermission, TokiodError
 from tokiod.ledger.published_copy import readable_ledger
 from tokiod.reader.cells import use_one_thread
+from tokiod.runtime.http_server import stop_accepting
 from tokiod.web.events import follow
 from tokiod.web.server import WebServer
 from tokiod.web.views import Views
@@ -34,8 +35,6 @@ log = structlog.get_logger()
 
 BACKLOG = 1024
 NOTIFY_SECONDS = 5.0
-SETTLE_SECONDS = 0.05
-"""Seconds for the event loop to set up the connections that it has just accepted."""
 
 
 def run(load: Callable[[], Config], clock: Clock, notifier: Notifier) -> None:
@@ -66,9 +65,7 @@ async def _serve(load: Callable[[], Config], clock: Clock, notifier: Notifier) -
                 await asyncio.wait_for(stopping.wait(), NOTIFY_SECONDS)
         notifier.stopping()
         following.stop()
-        # Python 3.11 leaks a connection that it has just accepted when the listener closes.
-        loop.remove_reader(listener)
-        await asyncio.sleep(SETTLE_SECONDS)
+        await stop_accepting(accepting)
         accepting.close()
         server.close()
     log.info("web.stopped")
