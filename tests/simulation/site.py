@@ -287,7 +287,7 @@ class Site:
         """Return a short retention of the watched folder, in seconds, where no day of it can be lost; None: that of the other sources."""
         rng = random.Random(f"folder/retention/{self.plan.seed}")
         is_any_lost = any(event.kind in {"operation fails", "disk sick"} for event in self.plan.events)
-        return None if is_any_lost or rng.random() < 0.2 else rng.choice(folders.SHORT_RETENTIONS)
+        return None if is_any_lost or rng.random() < 0.6 else rng.choice(folders.SHORT_RETENTIONS)
 
     def _momentary(self) -> MomentarySource:
         """Return a source of a system of its own, of which only the present can be had."""
