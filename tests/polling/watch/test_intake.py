@@ -393,17 +393,22 @@ def test_after_a_restart_files_that_are_older_than_the_retention_are_still_known
     assert sorted(site.opened) == ["first", "second", "third"]
 
 
-def test_one_unreadable_file_stops_no_younger_one(site, monkeypatch):
-    site.put("bad", lines(0))
-    os.utime(site.folder / "bad", ns=(0, 1))
+def make_unreadable(monkeypatch, name):
+    """Let the file of a name be unreadable until monkeypatch.undo(); root may read everything."""
     real = os.open
 
     def refuse(path, *arguments, **keywords):
-        if path == "bad":
+        if path == name:
             raise PermissionError(13, "Permission denied", path)
         return real(path, *arguments, **keywords)
 
     monkeypatch.setattr(os, "open", refuse)
+
+
+def test_one_unreadable_file_stops_no_younger_one(site, monkeypatch):
+    site.put("bad", lines(0))
+    os.utime(site.folder / "bad", ns=(0, 1))
+    make_unreadable(monkeypatch, "bad")
 
     async def scenario():
         async with site.running(scan=20.0):
@@ -421,14 +426,7 @@ def test_of_files_with_samples_of_the_same_time_the_newest_counts_even_if_an_old
         start = NOON + (86400 if name == "other" else 0)
         site.put(name, f"{start} {text}\n" + (f"{NOON + 3600} {text}\n" if name in {"corrected", "again"} else ""))
         os.utime(site.folder / name, ns=(0, mtime))
-    real = os.open
-
-    def refuse(path, *arguments, **keywords):
-        if path == "old":
-            raise PermissionError(13, "Permission denied", path)
-        return real(path, *arguments, **keywords)
-
-    monkeypatch.setattr(os, "open", refuse)
+    make_unreadable(monkeypatch, "old")
 
     async def scenario():
         async with site.running(scan=20.0):
