@@ -249,13 +249,13 @@ class TestWithoutHarm:
             copy.db.execute(f"SELECT count(*) FROM OST_DATA WHERE {where.split(' AND +TS_ID')[0]}").fetchone()[0]
             for where in copy._conditions(ask)
         )
-        copy.db.close()
+        copy.close()
         assert touched <= 8 * 1024
 
     def test_memory_does_not_grow_with_the_rows_of_a_window(self, tmp_path):
         copy = Copy(lmt_database.save(tmp_path / "copy", lmt_database.tables(steps=50)), finished=True)
         ask = RowRange(TABLES[0], TABLES[0].columns, tuple(range(10_000)), (), FIRST, FIRST + 49)
-        with closing(copy.db):
+        with closing(copy):
             assert {(part.first, part.last) for part in lmt_parts(ask)} == {
                 (FIRST + k, min(FIRST + k + 5, FIRST + 49)) for k in range(0, 50, 6)
             }
@@ -570,7 +570,7 @@ def test_a_copy_s_own_indexes_and_other_tables_are_accepted(tmp_path):
 )  # fmt: skip
 def test_a_connection_can_only_read_the_tables_of_lmt(tmp_path, statement):
     copy = Copy(altered(tmp_path / "copy.sqlite3", "CREATE TABLE notes (x)"), finished=True)
-    with closing(copy.db), pytest.raises(apsw.Error):
+    with closing(copy), pytest.raises(apsw.Error):
         copy.db.execute(statement).fetchall()
 
 
