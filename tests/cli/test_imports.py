@@ -16,7 +16,7 @@ except SystemExit:
     pass
 sys.exit(" ".join(name for name in names if name in sys.modules) or None)
 """
-LOGS, NETWORK = "structlog rich", "http.client ssl email"
+LOGS, NETWORK, SETTINGS = "structlog rich", "http.client ssl email", "tokiod.config.load tomllib"
 CONFIG = """
 timezone = "UTC"
 archive.path = "{root}/tts/%Y-%m-%d/{{system}}.hdf5"
@@ -42,7 +42,7 @@ def test_a_small_file_is_archived_without_logs_and_masked_arrays(tmp_path):
     lmt_copy.write(copy := tmp_path / "copy.sqlite", steps=13, osts=2, mdts=1)
     span = ["--start", "2018-01-28T00:00:00", "--end", "2018-01-28T00:01:00"]
     line = ["archive", "lmt", str(copy), "--output", str(tmp_path / "out.hdf5"), *span]
-    assert imported(f"{LOGS} numpy.ma sqlite3", *line) == ""
+    assert imported(f"{LOGS} {SETTINGS} numpy.ma sqlite3", *line) == ""
 
 
 def test_the_status_needs_no_numbers_and_without_a_page_no_http(tmp_path):

@@ -13,6 +13,7 @@ import click
 
 from tokiod import __version__
 from tokiod.archive.lock import ArchiveLocked, lasting_owner
+from tokiod.cli import freeze_imports
 from tokiod.cli.common.base import PlainGroup, clock_option, config_option, host_option, origin_option, parent_option, version_option
 from tokiod.cli.common.examples import examples
 from tokiod.cli.common.roles import check_writers_host, other_role, role
@@ -78,6 +79,7 @@ def run(config_path: Path, log_level: str | None, clock: Clock, host_name: str |
     arguments += [] if "Simulated" not in type(clock).__name__ else ["--clock", str(clock)]
     from tokiod.supervisor.supervisor import Supervisor  # noqa: PLC0415 - the other processes do not need it
 
+    freeze_imports()
     asyncio.run(Supervisor(config_path, arguments, Notifier.take(os.environ), clock, partial(_set_level, log_level)).run())
 
 
@@ -111,6 +113,7 @@ def writer(
     from tokiod.writer.process import run as write  # noqa: PLC0415 - HDF5 stays out of the other processes
 
     stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    freeze_imports()
     write(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
 
 
@@ -147,6 +150,7 @@ def collectors(
         if host is not None and not host.is_writers:
             from tokiod.polling.hosts.host_process import run as answer  # noqa: PLC0415 - as above
 
+            freeze_imports()
             answer(load, partial(other_role, host.name), clock, notifier, __version__)
             return
     from tokiod.polling.process import run as collect  # noqa: PLC0415 - as above
@@ -155,6 +159,7 @@ def collectors(
         from tokiod.supervisor.health import serve_unit_health  # noqa: PLC0415 - `tokiod run` serves for its children
 
         load, notifier = serve_unit_health(load, notifier, clock)
+    freeze_imports()
     collect(load, clock, notifier)
 
 
@@ -183,6 +188,7 @@ def feed(
     from tokiod.feed_proxy.process import run as forward  # noqa: PLC0415 - as above
 
     stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    freeze_imports()
     forward(partial(_load, config_path, origin, log_level), Notifier.take(os.environ), stopping, reloading)
 
 
@@ -208,6 +214,7 @@ def hub(
     from tokiod.hub.process import run as serve  # noqa: PLC0415 - as above
 
     stopping, reloading = SignalFlag(signal.SIGTERM, signal.SIGINT), SignalFlag(signal.SIGHUP)
+    freeze_imports()
     serve(partial(_load, config_path, origin, log_level), clock, Notifier.take(os.environ), stopping, reloading)
 
 
@@ -224,6 +231,7 @@ def web(config_path: Path, log_level: str | None, clock: Clock, log_format: log.
     _begin(log_level, None, log_format)
     from tokiod.web.process import run as serve  # noqa: PLC0415 - as above
 
+    freeze_imports()
     serve(partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
 
 
@@ -245,6 +253,7 @@ def sink(config_path: Path, log_level: str | None, clock: Clock, name: str, log_
     keep_freed_memory()
     from tokiod.forwarding.process import run as forward  # noqa: PLC0415 - as above
 
+    freeze_imports()
     forward(name, partial(_load, config_path, None, log_level), clock, Notifier.take(os.environ))
 
 

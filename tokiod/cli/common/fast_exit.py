@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -12,18 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-GC_THRESHOLD_OBJECTS = 50_000
-"""New objects between two garbage collections. Python's default of 700 causes dozens of collections while a command is imported."""
-
-
 # The interpreter tears down 200 modules before it ends. That takes 20 to 30 of the 120 ms of a `status` that monitoring calls every few
-# seconds, and garbage collections that find nothing take 7.
+# seconds.
 def at_once(command: Callable[[], object]) -> NoReturn:
     """Run a command and end the process, without tearing down the interpreter where that is safe.
 
     It is safe when the command ended with an exit code, its output is written and no other thread runs. Commands close what they open.
     """
-    gc.set_threshold(GC_THRESHOLD_OBJECTS)
     try:
         command()
     except SystemExit as end:
