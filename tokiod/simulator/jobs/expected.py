@@ -82,7 +82,9 @@ def compare_jobs(work: Work, directories: Sequence[Path], polls: Polls) -> Compa
 
 def _lives(work: Work, rows: JobRows) -> dict[tuple[str, str], Life]:
     times = rows.columns["time"]
-    return {(life.target, life.identity): life for life in work.lives(int(times.min()) - 6 * 3600, int(times.max()) + 1)}
+    # The oldest row may be of a job that was idle for as long as its target remembers it.
+    first = int(times.min()) - work.cleanup - 6 * 3600
+    return {(life.target, life.identity): life for life in work.lives(first, int(times.max()) + 1)}
 
 
 def _is_right(life: Life, rows: JobRows, row: int, begin: int, last: int) -> bool:
