@@ -34,8 +34,13 @@ def jobs_of(template: str) -> Path:
 
 def files_of(template: str) -> Iterator[Path]:
     """Yield the existing files of a template, of all days and systems."""
+    return map(Path, names_of(template))
+
+
+def names_of(template: str) -> Iterator[str]:
+    """Yield the paths of the same files as texts: of a thousand files, paths take 5 ms to make and to look up."""
     # Of the module glob, which takes half the time of Path.glob(); it finds nothing below hidden directories.
-    return (Path(path) for path in glob.iglob(_pattern(template)))  # noqa: PTH207
+    return glob.iglob(_pattern(template))  # noqa: PTH207
 
 
 @lru_cache(maxsize=16)

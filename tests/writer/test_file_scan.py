@@ -1,6 +1,7 @@
 """Files are opened once, a few between two windows, and seen to change."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -34,48 +35,51 @@ def paths(tmp_path):
     return made
 
 
+def begin(scan, paths, now):
+    scan.begin(map(str, paths), now)
+
+
 def test_between_two_windows_only_a_few_are_opened_the_youngest_first(scan, paths):
-    scan.begin(paths, 1.0)
-    assert dict(scan.items()) == {}
-    assert [scan.open_some(1.0), sorted(path.name for path, _ in scan.items())] == [
-        False,
-        sorted(path.name for path in paths[-FILES_PER_TURN:]),
-    ]
+    begin(scan, paths, 1.0)
+    assert list(scan.files()) == []
+    assert [scan.open_some(1.0), set(scan.names)] == [False, set(map(str, paths[-FILES_PER_TURN:]))]
     assert [scan.open_some(1.0), scan.open_some(1.0), scan.open_some(1.0)] == [False, True, True]
-    assert {path for path, _ in scan.items()} == set(paths)
-    assert all(one.is_live and one.slot == (path.stem, START) and one.changed_at == 1.0 for path, one in scan.items())
+    assert set(scan.names) == set(map(str, paths))
+    assert all(one.is_live and one.changed_at == 1.0 for one in scan.files())
+    assert [one.slot for one in scan.files()] == [(Path(name).stem, START) for name in scan.names]
 
 
 def test_what_was_read_is_not_opened_again_and_is_seen_to_change(paths):
     opened, few = [], paths[:3]
     scan = FileScan(lambda path, _start: opened.append(path), FakeClock(0))
-    scan.begin(few, 1.0)
+    begin(scan, few, 1.0)
     assert scan.open_some(1.0)
     os.utime(few[1], (START + 99, START + 99))
-    scan.begin(few, 2.0)
+    begin(scan, few, 2.0)
     assert scan.open_some(2.0)
-    assert [one.changed_at for _, one in sorted(scan.items())] == [1.0, 2.0, 1.0]
+    changed_at = dict(zip(scan.names, (one.changed_at for one in scan.files()), strict=True))
+    assert [changed_at[str(path)] for path in few] == [1.0, 2.0, 1.0]
     assert sorted(opened) == few
 
 
 def test_another_file_under_the_name_is_read_and_one_that_is_gone_is_forgotten(scan, paths):
     one, two, three = paths[:3]
-    scan.begin([one, two, three], 1.0)
+    begin(scan, [one, two, three], 1.0)
     scan.open_some(1.0)
     seal(one, one, START)
     two.unlink()
     three.unlink()
     three.write_text("no TTS file")
-    scan.begin([one, two, three], 2.0)
+    begin(scan, [one, two, three], 2.0)
     assert scan.open_some(2.0)
-    assert [(path, found.is_live) for path, found in scan.items()] == [(one, False)]
+    assert (list(scan.names), [found.is_live for found in scan.files()]) == ([str(one)], [False])
 
 
 def test_another_file_with_the_inode_of_a_removed_one_is_read(scan, paths):
     """A file system may give the new file the same inode; here the file is overwritten, which keeps it on every file system."""
-    scan.begin(paths[:1], 1.0)
+    begin(scan, paths[:1], 1.0)
     scan.open_some(1.0)
     paths[0].write_text("no TTS file")
-    scan.begin(paths[:1], 2.0)
+    begin(scan, paths[:1], 2.0)
     assert scan.open_some(2.0)
-    assert dict(scan.items()) == {}
+    assert list(scan.files()) == []

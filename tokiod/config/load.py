@@ -23,7 +23,7 @@ from tokiod.config.site import SiteConfig
 from tokiod.config.watched_folder import watched
 from tokiod.errors import ConfigError
 from tokiod.option import option
-from tokiod.path_template import files_of, fill, jobs_of, root_of
+from tokiod.path_template import files_of, fill, jobs_of, names_of, root_of
 from tokiod.runtime.secrets import secret
 from tokiod.units import Duration, Size
 
@@ -116,6 +116,10 @@ class ArchiveConfig(msgspec.Struct, kw_only=True, frozen=True):
     def files(self) -> Iterator[Path]:
         """Yield the existing files of all days and systems."""
         return files_of(self.path)
+
+    def file_names(self) -> Iterator[str]:
+        """Yield the paths of the same files as texts."""
+        return names_of(self.path)
 
 
 class BusConfig(msgspec.Struct, kw_only=True, frozen=True):

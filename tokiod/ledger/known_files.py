@@ -7,15 +7,15 @@ Paths are relative, because an archive may be moved or mounted elsewhere.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokiod.tts.live.files import exists
 from tokiod.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Container, Iterable
 
     from tokiod.ledger.database import Database
 
@@ -29,45 +29,59 @@ class KnownFile:
     window: Window
 
 
+# Texts, of which a KnownFile is made when it is needed: an archive of years has thousands, which pathlib takes a tenth of a second to make.
 class KnownFiles:
     """The known files of an archive. Raises LedgerError."""
 
     def __init__(self, database: Database, root: Path) -> None:
         self._database = database
-        self._root = root
+        self._prefix = f"{root}{os.sep}"
         rows = database.sql.execute('SELECT path, system, start, "end" FROM file')
-        files = (KnownFile(root / path, system, Window(start, end)) for path, system, start, end in rows)
-        self._files = {one.path: one for one in files}
+        self._rows: dict[str, tuple[str, int, int]] = {name: (system, start, end) for name, system, start, end in rows}
 
     def add(self, files: Iterable[KnownFile]) -> None:
         """Add files that exist."""
-        new = [one for one in files if one.path not in self._files]
+        new = {name: one for one in files if (name := self._name(one.path)) not in self._rows}
         if new:
+            rows = {name: (one.system, one.window.start, one.window.end) for name, one in new.items()}
             with self._database.transaction() as sql:
-                rows = [(self._relative(one.path), one.system, one.window.start, one.window.end) for one in new]
-                sql.executemany("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?)", rows)
-            self._files |= {one.path: one for one in new}
+                sql.executemany("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?)", [(name, *row) for name, row in rows.items()])
+            self._rows |= rows
+
+    def __contains__(self, path: Path) -> bool:
+        return self._name(path) in self._rows
 
     def at(self, path: Path) -> KnownFile | None:
         """Return the known file of a path, whether it exists or not."""
-        return self._files.get(path)
+        return self._file(self._name(path)) if path in self else None
 
-    def missing(self) -> list[KnownFile]:
-        """Return the files that no longer exist, oldest first. One stat per file; a file that can't be looked up is not missing."""
-        return sorted((one for one in self._files.values() if _is_missing(one.path)), key=lambda one: one.window)
+    def missing(self, present: Container[str] = ()) -> list[KnownFile]:
+        """Return the files that no longer exist, oldest first. One stat per file; a file that can't be looked up is not missing.
+
+        present: paths that need no stat, as texts.
+        """
+        gone = [name for name in self._rows if (path := self._prefix + name) not in present and _is_missing(path)]
+        return sorted(map(self._file, gone), key=lambda one: one.window)
 
     def remove(self, one: KnownFile) -> None:
         """Remove a file; its windows stay stored."""
         with self._database.transaction() as sql:
-            sql.execute("DELETE FROM file WHERE path = ?", (self._relative(one.path),))
-        del self._files[one.path]
+            sql.execute("DELETE FROM file WHERE path = ?", (self._name(one.path),))
+        del self._rows[self._name(one.path)]
 
-    def _relative(self, path: Path) -> str:
-        return str(path.relative_to(self._root))
+    def _name(self, path: Path) -> str:
+        return str(path).removeprefix(self._prefix)
+
+    def _file(self, name: str) -> KnownFile:
+        system, start, end = self._rows[name]
+        return KnownFile(Path(self._prefix + name), system, Window(start, end))
 
 
-def _is_missing(path: Path) -> bool:
+def _is_missing(path: str) -> bool:
     try:
-        return not exists(path)
+        os.stat(path)  # noqa: PTH116 - see above
+    except (FileNotFoundError, NotADirectoryError):
+        return True
     except OSError:
         return False
+    return False

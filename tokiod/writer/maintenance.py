@@ -21,7 +21,7 @@ from tokiod.writer.seal_policy import DiskSpace, SealPolicy
 from tokiod.writer.work_units import WorkUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
     from pathlib import Path
 
     from tokiod.archive.layout import FileSlot, Layout
@@ -105,18 +105,19 @@ class Maintenance:
             now = self.clock.time()
             self._prepare_and_seal(now)
             with self._units.unit("note the files"):
-                self._known_files.add(_known(file.slot) for _, file in self._scan.items() if file.slot is not None)
-            self.forget_missing_files()
+                slots = (file.slot for file in self._scan.files() if file.slot is not None)
+                self._known_files.add(_known(slot) for slot in slots if slot.path not in self._known_files)
+            self.forget_missing_files(self._scan.names)
         forgotten, self._has_forgotten = self._has_forgotten, False
         return forgotten
 
-    def forget_missing_files(self) -> None:
-        """Forget the windows of missing files; of days older than any retention, only the files.
+    def forget_missing_files(self, present: Container[str] = ()) -> None:
+        """Forget the windows of missing files; of days older than any retention, only the files. present: paths that were seen just now.
 
         Also called before the first window: a new file under the name of a missing one would hide the loss.
         """
         with self._units.unit("find missing files"):
-            missing = self._known_files.missing()
+            missing = self._known_files.missing(present)
             if missing:
                 self._check_mounted()
             for one in missing:
@@ -135,7 +136,7 @@ class Maintenance:
     def note_stored(self, metas: Iterable[WindowMeta]) -> None:
         """Note the files of windows that are about to be recorded as stored, so that their loss is noticed. Raises LedgerError, OSError."""
         slots = {self.layout(meta.system, meta.window.start) for meta in metas}
-        new = [slot for slot in slots if slot is not None and self._known_files.at(slot.path) is None]
+        new = [slot for slot in slots if slot is not None and slot.path not in self._known_files]
         self._known_files.add(_known(slot) for slot in new if exists(slot.path))
 
     def note_forgotten(self, path: Path) -> None:
@@ -156,14 +157,14 @@ class Maintenance:
             if now - self._scan_began < SCAN_SECONDS:
                 return False
             self._scan_began = now
-            self._scan.begin(self.config.archive.files(), self.clock.time())
+            self._scan.begin(self.config.archive.file_names(), self.clock.time())
             self._is_scanning = True
         self._is_scanning = not self._scan.open_some(self.clock.time())
         return not self._is_scanning
 
     def _prepare_and_seal(self, now: float) -> None:
         self.adopt(last_used=float("-inf"))  # a file that was marked by request waits for no more windows
-        live = [(file.slot, file) for _, file in self._scan.items() if file.is_live and file.slot is not None]
+        live = [(file.slot, file) for file in self._scan.files() if file.is_live and file.slot is not None]
         current = [slot for slot, _ in live if slot.start <= now < slot.end]
         disk_is_scarce = False
         with self._units.unit("look at the disk"):
