@@ -21,7 +21,7 @@ import h5py
 import numpy as np
 
 from tokiod.errors import TokiodError
-from tokiod.tts.hdf5_output import created, new_dataset
+from tokiod.tts.hdf5_output import created, dataset_properties, new_dataset
 from tokiod.tts.layout import NotLive, open_for_reading
 from tokiod.window_data import JOB_PARTS, SEPARATOR
 
@@ -142,7 +142,7 @@ def _write(file: Any, name: str, values: NDArray[Any], chunk: int = 0) -> None:
     """Write a dataset; compressed, if it has elements, in chunks of so many of them unless that is 0."""
     properties = None
     if chunk and len(values):
-        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties = dataset_properties()
         properties.set_chunk((min(len(values), chunk),))
         properties.set_shuffle()
         properties.set_deflate(1)

@@ -35,11 +35,13 @@ class DimensionScales:
             stamps.attrs["units"], stamps.attrs["step"] = UNITS_OF_TIME, np.int64(spec.groups[name].step)
             self._add(name, TIMESTAMPS.encode(), stamps.id)
 
-    def attach(self, dataset: str, columns: tuple[str, ...]) -> None:
-        """Name the axes of a dataset of cells. Datasets of a group with the same columns share a scale: datatarget, datatarget_2."""
+    def attach(self, node: Any, dataset: str, columns: tuple[str, ...]) -> None:
+        """Name the axes of a dataset of cells. Datasets of a group with the same columns share a scale: datatarget, datatarget_2.
+
+        node: its h5py.h5d.DatasetID.
+        """
         group = group_of(dataset)
         title = self._title(group, columns)
-        node = h5py.h5d.open(self._file.id, dataset.encode())
         for axis, name in enumerate((TIMESTAMPS.encode(), title)):
             h5py.h5ds.attach_scale(node, self._scales[group, name], axis)
             h5py.h5ds.set_label(node, axis, name)

@@ -20,7 +20,7 @@ import numpy as np
 from tokiod.tts import hdf5_output
 from tokiod.tts.counters.day_counter import DayCounter
 from tokiod.tts.dimension_scales import DimensionScales
-from tokiod.tts.hdf5_output import new_dataset, write_attribute
+from tokiod.tts.hdf5_output import dataset_properties, new_dataset, write_attribute
 from tokiod.tts.layout import (
     FORM,
     MAX_STEP,
@@ -216,10 +216,10 @@ class _SealedWriter:
             scales = DimensionScales(file, self.live.spec)
             for name, chunks in self.sealed.items():
                 dataset = _chunked(file, name, chunks)
-                write_attributes(dataset.id, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
-                scales.attach(name, chunks.columns)
+                write_attributes(dataset, name, self.live.spec.matrices[name].own_units, chunks.columns, updated)
+                scales.attach(dataset, name, chunks.columns)
                 for i, (corner, packed) in enumerate(ahead(self.pool, pack, chunks.pieces()), 1):
-                    dataset.id.write_direct_chunk(corner, packed)
+                    dataset.write_direct_chunk(corner, packed)
                     if i % CHUNKS_A_PAUSE == 0:
                         self.pause()
                 if name in self.live.raw:
@@ -254,10 +254,12 @@ def _write(file: Any, name: str, data: NDArray[Any]) -> Any:
 
 
 def _chunked(file: Any, name: str, chunks: Chunks) -> Any:
-    shape = (chunks.matrix.rows, chunks.matrix.width)
-    return file.create_dataset(
-        name, shape, "<f8", chunks=chunks.chunk, shuffle=True, compression="gzip", compression_opts=COMPRESSION_LEVEL
-    )
+    """Create a dataset that is compressed in chunks; return its h5py.h5d.DatasetID."""
+    properties = dataset_properties()
+    properties.set_chunk(chunks.chunk)
+    properties.set_shuffle()
+    properties.set_deflate(COMPRESSION_LEVEL)
+    return new_dataset(file, name, (chunks.matrix.rows, chunks.matrix.width), "<f8", properties)
 
 
 def _chunk(dataset: Any, corner: tuple[int, int]) -> bytes:
