@@ -23,6 +23,8 @@ MAX_WAITING_MESSAGES = 16
 """In the socket: few, because only what is acknowledged has arrived."""
 CONNECT_MS = 5_000
 """Limit for a TCP connection, or the kernel waits longer and longer for an answer while the network is down."""
+FIRST_RECONNECT_MS, MAX_RECONNECT_MS = 10, 100
+"""To a writer that does not listen yet: ZeroMQ doubles the time. Writer and collectors start together."""
 DISCONNECTED = "disconnected"
 REFUSED = "the writer refuses the connection: its keys differ, or it has none; bus.refused in its log gives the reason"
 
@@ -74,6 +76,7 @@ class ZmqConnector:
             socket.sndhwm = MAX_WAITING_MESSAGES
             socket.ipv6 = "[" in endpoint
             socket.connect_timeout = CONNECT_MS
+            socket.reconnect_ivl, socket.reconnect_ivl_max = FIRST_RECONNECT_MS, MAX_RECONNECT_MS
             if keys is not None:
                 keys.secure(socket)
             socket.connect(endpoint)
