@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from collectors.lmt.client import RowRange, database
-from collectors.lmt.datasets import REQUIRED_COLUMNS, TABLES, MdtNames, Table
+from collectors.lmt.datasets import NULL_INTEGER, REQUIRED_COLUMNS, TABLES, MdtNames, Table
 from collectors.lmt.parse_inventory import INFO, Info, Inventory, parse_inventory
 from collectors.lmt.parse_timestamps import DAY, HOUR, SHIFT_REACH, LocalTime, seconds, text
 from collectors.lmt.to_batches import Span, batches
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tokiod.collector import Site
 
 UNNAMED = "component without a name"
+NOT_A_NUMBER = NULL_INTEGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class Lmt:
         self._options = options
         self._info: Info = {}
         self._inventory: Inventory
+        self._shown_of: tuple[int, int] | None = None
+        self._shown: tuple[NDArray[np.int64], NDArray[np.int64]]
 
     async def collect(self, window: Window) -> WindowData:
         """Return a batch per dataset, each with all of the file system's components as columns.
@@ -165,16 +168,36 @@ class Lmt:
     async def _stamps(self, window: Window, local: LocalTime, dropped: Counter[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return TS_IDs around a window and their instants. SQLite keeps the bits of a damaged copy, of any type."""
         first, last = local.bounds(window)
+        ts_ids, shown = await self._local_stamps(first, last)
+        inside = (shown >= first) & (shown < last)
+        ts_ids, shown = ts_ids[inside], shown[inside]
+        is_number = ts_ids != NOT_A_NUMBER
+        if not is_number.all():
+            dropped["TS_ID that is not a number"] += int((~is_number).sum())
+        return ts_ids[is_number], local.epochs(shown[is_number], window)
+
+    async def _local_stamps(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return TS_IDs and local times of [first, last), or of more, by TS_ID; NOT_A_NUMBER for a TS_ID that is none.
+
+        No index finds a time in a copy: those of whole days are read at once, and kept for the windows that follow.
+        """
+        if not self._database.finished:
+            return await self._read_local_stamps(first, last)
+        days = first // DAY * DAY, -(-last // DAY) * DAY
+        if self._shown_of != days:
+            self._shown = await self._read_local_stamps(*days)
+            self._shown_of = days
+        return self._shown
+
+    async def _read_local_stamps(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         shown = self._database.local
         rows = await self._database.select(
             f"SELECT TS_ID, {shown} FROM TIMESTAMP_INFO"
             f" WHERE TIMESTAMP >= '{text(first)[:10]}' AND TIMESTAMP < '{text(last + DAY)[:10]}'"
             f" AND {shown} >= '{text(first)}' AND {shown} < '{text(last)}' ORDER BY TS_ID"
         )
-        whole = [row for row in rows if isinstance(row[0], int)]
-        if len(whole) < len(rows):
-            dropped["TS_ID that is not a number"] += len(rows) - len(whole)
-        return np.array([row[0] for row in whole], np.int64), local.epochs(seconds([row[1] for row in whole]), window)
+        ts_ids = [row[0] if isinstance(row[0], int) else NOT_A_NUMBER for row in rows]
+        return np.array(ts_ids, np.int64), seconds([row[1] for row in rows])
 
     async def _numbers(self, table: Table, columns: tuple[str, ...], inventory: Inventory, span: Span) -> dict[str, NDArray[Any]]:
         names = ("TS_ID", table.key, *columns)
