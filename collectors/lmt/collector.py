@@ -177,7 +177,7 @@ class Lmt:
         return ts_ids[is_number], local.epochs(shown[is_number], window)
 
     async def _local_stamps(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return TS_IDs and local times of [first, last), or of more, by TS_ID; NOT_A_NUMBER for a TS_ID that is none.
+        """Return TS_IDs and local times of [first, last), or of more, by TS_ID; NOT_A_NUMBER for a TS_ID that is not one.
 
         No index finds a time in a copy: those of whole days are read at once, and kept for the windows that follow.
         """

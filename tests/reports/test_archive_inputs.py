@@ -66,8 +66,10 @@ def minutes(out):
 
 @pytest.fixture(autouse=True)
 def quarters(monkeypatch):
-    """A quarter of an hour at a time."""
-    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_ROWS", 15)
+    """A quarter of an hour at a time: fifteen rows of two columns."""
+    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_CELLS", 30)
+    monkeypatch.setattr("tokiod.reports.archive_inputs.FIRST_ROWS", 15)
+    monkeypatch.setattr("tokiod.reports.archive_inputs.MIN_ROWS", 1)
 
 
 @pytest.fixture
@@ -85,10 +87,21 @@ def test_a_quarter_of_an_hour_at_a_time_is_collected_and_then_the_step_after_it(
 
 
 def test_no_more_than_a_day_is_collected_at_a_time(out, monkeypatch):
-    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_ROWS", 2000)
+    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_CELLS", 4000)
     source = Source(needs_sample_at_end=False)
     run(source, out, 0, 2000)
-    assert source.asked == [Window(NOON, NOON + 24 * 3600), Window(NOON + 24 * 3600, NOON + 2000 * STEP)]
+    edges = [0, 15, 15 + 1440, 2000]
+    assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise(edges)]
+
+
+@pytest.mark.parametrize(("cells", "rows"), [(80, 40), (3, 2)])
+def test_the_fewer_columns_a_file_has_the_longer_its_windows(out, monkeypatch, cells, rows):
+    monkeypatch.setattr("tokiod.reports.archive_inputs.WINDOW_CELLS", cells)
+    monkeypatch.setattr("tokiod.reports.archive_inputs.MIN_ROWS", 2)
+    source = Source(needs_sample_at_end=False)
+    result = run(source, out, 0, 15 + 2 * rows)
+    assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in pairwise([0, 15, 15 + rows, 15 + 2 * rows])]
+    assert result.cells == 2 * (15 + 2 * rows)
 
 
 class Irregular:
@@ -142,7 +155,7 @@ def test_the_samples_at_both_seams_of_an_existing_file_are_stored(out):
     run(Source(), out, 40, 60)
     source = Source()
     run(source, out, 20, 40)
-    edges = [(20, 30), (30, 40), (40, 41), (19, 20)]
+    edges = [(20, 35), (35, 40), (40, 41), (19, 20)]
     assert source.asked == [Window(NOON + a * STEP, NOON + b * STEP) for a, b in edges]
     assert minutes(out) == {COUNTER: {m: m + 1.0 for m in range(60)}, GAUGE: {m: float(m) for m in range(60)}}
 

@@ -18,7 +18,7 @@ from tokiod.errors import Refusal, TokiodError
 from tokiod.tts.live.files import UNSYNCED
 from tokiod.tts.live.live_file import NotLive
 from tokiod.tts.sealed.seal import seal, unseal
-from tokiod.window import Window, cut, iso, whole_rows
+from tokiod.window import Window, iso, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from tokiod.collector import SavedCollector
     from tokiod.sink import Applied
 
-WINDOW_ROWS = 180
-"""Rows collected at a time, so that memory does not grow with the span: 180 rows of a large site are some 10 MB. The cost of a window
-depends on its rows, not on its seconds."""
+WINDOW_CELLS = 400_000
+"""How many cells a window has: so many that a small site's cost what a large one's do, and memory does not grow with the span."""
+FIRST_ROWS, MIN_ROWS = 60, 12
+"""Rows of a window before the file's columns are known, and of one of very many columns."""
 
 MAX_WINDOW_SECONDS = 86400
 """No window of rows that are shorter than a day is longer than a day."""
@@ -122,13 +123,23 @@ def _unsealed(out: Path, live: Path, now: int) -> Window:
 
 
 async def _fill(job: ImportJob, origin: int, sink: TtsSink, progress: Callable[[int], None]) -> ImportResult:
-    result, step = ImportResult(job.span), job.collector.step
-    for window in cut(job.span, origin, max(min(WINDOW_ROWS, MAX_WINDOW_SECONDS // step), 1) * step):
+    result, start = ImportResult(job.span), job.span.start
+    while start < job.span.end:
+        window = Window(start, min(start + _window_seconds(job, origin, sink), job.span.end))
         applied = await _store(job, window, sink)
         result.cells += applied.cells
         result.dropped.update(applied.dropped)
         progress(window.seconds)
+        start = window.end
     return result
+
+
+def _window_seconds(job: ImportJob, origin: int, sink: TtsSink) -> int:
+    """Return the length of the next window, whole rows of the file: as long as the cells of the columns so far are few enough."""
+    step, file = job.collector.step, sink.live_file(job.origin.system, origin)
+    columns = 0 if file is None else sum(len(matrix.columns) for matrix in file.spec.matrices.values())
+    rows = max(WINDOW_CELLS // columns, MIN_ROWS) if columns else FIRST_ROWS
+    return max(min(rows, MAX_WINDOW_SECONDS // step), 1) * step
 
 
 async def _store(job: ImportJob, window: Window, sink: TtsSink) -> Applied:
