@@ -280,7 +280,8 @@ class Copy:
             blocks, rows = table.blocks(wanted.first, wanted.last)
             if self._is_keyed(wanted) and rows > LOOKUP_COST_PAGED_ROWS * (wanted.rows + BLOCK_ROWS):
                 return None
-            found = table.numbers(wanted.named, blocks, wanted.first, wanted.last, exact=wanted.table.exact)
+            span = wanted.first, wanted.last
+            found = table.numbers(wanted.named, blocks, *span, exact=wanted.table.exact, expected=min(rows, wanted.rows))
         except Unusual:
             return None
         if wanted.table.by_operation:

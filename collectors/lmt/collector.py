@@ -203,6 +203,8 @@ class Lmt:
         names = ("TS_ID", table.key, *columns)
         parts = [await self._database.numbers(wanted) for wanted in _row_ranges(table, columns, inventory, span)]
         parts = parts or [[np.empty(0, np.int64)] * len(names)]
+        if len(parts) == 1:
+            return dict(zip(names, parts[0], strict=True))
         return {name: np.concatenate(arrays) for name, *arrays in zip(names, *parts, strict=True)}
 
     async def _read_inventory(self, schema: Schema) -> Inventory:

@@ -145,24 +145,28 @@ class PagedTable:
         hit = np.flatnonzero((self._least <= last) & (self._greatest >= first))
         return hit, int(self._rows[hit].sum())
 
-    def numbers(self, names: Sequence[str], blocks: Places, first: int, last: int, *, exact: bool) -> NDArray[Any]:
+    def numbers(  # noqa: PLR0913 - which rows, and how
+        self, names: Sequence[str], blocks: Places, first: int, last: int, *, exact: bool, expected: int
+    ) -> NDArray[Any]:
         """Return the named columns of the rows of some blocks whose indexed value is between first and last.
 
-        exact: as i8[names, rows] with NULL_INTEGER for NULL, else f8 with NaN.
+        exact: as i8[names, rows] with NULL_INTEGER for NULL, else f8 with NaN; expected: probably so many rows.
         """
         places = [self._columns.index(name) for name in names]
         leaves = (blocks[:, np.newaxis] * self._block + np.arange(self._block)).ravel()
-        parts: list[NDArray[Any]] = [np.empty((len(places), 0), np.int64 if exact else np.float64)]
+        found, rows = np.empty((len(places), expected), np.int64 if exact else np.float64), 0
         for memory, starts in self._file.chunks(self._leaves[leaves[leaves < len(self._leaves)]]):
             records = _Records.read(memory, starts, self._file.usable, len(self._columns))
             value = records.integers(self._indexed)
             inside = (value >= first) & (value <= last)
             if not inside.all():
                 records = records.chosen(inside)
-            parts.append(np.empty((len(places), len(records)), parts[0].dtype))
-            for place, values in zip(places, parts[-1], strict=True):
-                values[:] = records.integers(place) if exact else records.floats(place)
-        return np.concatenate(parts, axis=1)
+            if rows + len(records) > found.shape[1]:
+                found = np.concatenate([found[:, :rows], np.empty((len(places), rows + len(records)), found.dtype)], axis=1)
+            for place, values in zip(places, found, strict=True):
+                values[rows : rows + len(records)] = records.integers(place) if exact else records.floats(place)
+            rows += len(records)
+        return found[:, :rows]
 
 
 def _leaves(file: PagedFile, root: int) -> Places:
@@ -190,13 +194,13 @@ def _children(memory: NDArray[np.uint8], start: int, usable: int) -> Places:
     places = start + _short(memory, start + INTERIOR_HEADER + 2 * np.arange(count))
     if count and int(places.max()) + 4 > start + usable:
         raise Unusual
-    return _integers(memory, np.append(places, start + 8) + 4, 32)
+    return _integers(memory, (np.append(places, start + 8), 4), 32)
 
 
 class _Records:
-    """Rows in memory. counts: of each page; types: serial types u1[columns, rows]; ends: where the value of each column ends."""
+    """Rows in memory. counts: of each page; types: serial types u1[columns, rows]; ends: where the values of each column end."""
 
-    def __init__(self, memory: NDArray[np.uint8], counts: Places, types: NDArray[np.uint8], ends: list[Places]) -> None:
+    def __init__(self, memory: NDArray[np.uint8], counts: Places, types: NDArray[np.uint8], ends: list[_Ends]) -> None:
         self.memory = memory
         self.counts = counts
         self._types = types
@@ -221,7 +225,8 @@ class _Records:
         if (types >= MORE).any():
             raise Unusual
         ends = _ends(types, header + 1 + columns)
-        if (ends[-1] != header + length).any():
+        last, more = ends[-1]
+        if (last + more != header + length).any():
             raise Unusual
         return cls(memory, counts, types, ends)
 
@@ -233,7 +238,7 @@ class _Records:
         found = np.flatnonzero(rows)
         is_run = len(found) and found[-1] - found[0] + 1 == len(found)
         some = slice(int(found[0]), int(found[-1]) + 1) if is_run else found
-        return _Records(self.memory, self.counts, self._types[:, some], [end[some] for end in self._ends])
+        return _Records(self.memory, self.counts, self._types[:, some], [(places[some], more) for places, more in self._ends])
 
     def integers(self, column: int) -> NDArray[np.int64]:
         """Return a column of integers, NULL_INTEGER for NULL."""
@@ -264,13 +269,19 @@ class _Records:
         return value
 
 
-def _ends(types: NDArray[np.uint8], at: Places) -> list[Places]:
-    """Return where the values of each column end; at: where those of the first one begin."""
-    ends = []
+_Ends = tuple["Places", int]
+"""Some places, and how far behind them each value ends."""
+
+
+def _ends(types: NDArray[np.uint8], places: Places) -> list[_Ends]:
+    """Return where the values of each column end; places: where those of the first one begin."""
+    ends, more = [], 0
     for column in types:
-        is_even = len(column) and (column == column[0]).all()
-        at = at + (int(BYTES[column[0]]) if is_even else BYTES[column])
-        ends.append(at)
+        if len(column) and (column != column[0]).any():
+            places, more = places + BYTES[column] + more, 0
+        else:
+            more += int(BYTES[column[:1]].sum())
+        ends.append((places, more))
     return ends
 
 
@@ -281,7 +292,7 @@ def _slices(memory: NDArray[np.uint8], places: Places, length: int) -> NDArray[n
     return view[places].view(np.uint8).reshape(len(places), length)
 
 
-def _integers(memory: NDArray[np.uint8], ends: Places, shift: Any) -> NDArray[np.int64]:
+def _integers(memory: NDArray[np.uint8], ends: _Ends, shift: Any) -> NDArray[np.int64]:
     """Return the big-endian integers with sign that end at each place; shift: 64 bits less those of an integer."""
     word = _words(memory, ends)
     word <<= shift
@@ -289,10 +300,11 @@ def _integers(memory: NDArray[np.uint8], ends: Places, shift: Any) -> NDArray[np
     return word
 
 
-def _words(memory: NDArray[np.uint8], ends: Places) -> NDArray[np.int64]:
+def _words(memory: NDArray[np.uint8], ends: _Ends) -> NDArray[np.int64]:
     """Return the eight bytes before each place as a big-endian integer with sign. A row is never that near to the beginning of memory."""
     view = np.ndarray((len(memory) - 7,), np.int64, memory, strides=(1,))
-    return view[ends - 8].byteswap(inplace=True)
+    places, more = ends
+    return view[places + (more - 8)].byteswap(inplace=True)
 
 
 def _short(memory: NDArray[np.uint8], places: Places) -> Places:

@@ -73,6 +73,11 @@ class Rows:
     values: dict[str, NDArray[Any]]
 
     @cached_property
+    def is_whole(self) -> bool:
+        """Whether there is a row for each cell, in the order of cells."""
+        return len(self.cell) == self.span.rows * len(self.roster.names) and bool((self.cell == np.arange(len(self.cell))).all())
+
+    @cached_property
     def cell(self) -> NDArray[np.int64]:
         """The cell of each row, numbered through the window's rows and the roster's columns; -1 for an unknown component or TS_ID."""
         row, column = self.span.row_of(self.ts_ids), self.roster.columns(self.ids)
@@ -97,6 +102,8 @@ class Rows:
         return np.repeat(self.span.row_times, width), np.tile(np.arange(width, dtype=np.uint32), self.span.rows)
 
     def _grid(self, value: NDArray[Any], chosen: NDArray[np.bool_] | None) -> NDArray[Any]:
+        if chosen is None and self.is_whole:
+            return value
         present = (self.cell >= 0) & _present(value)
         if chosen is not None:
             present &= chosen

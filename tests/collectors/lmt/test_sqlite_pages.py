@@ -46,12 +46,12 @@ def opened(path, columns=NAMES, check=lambda: None):
     return closing(file), lambda: PagedTable(file, root, columns, "TS_ID")
 
 
-def read(path, first, last, *, exact, columns=NAMES):
+def read(path, first, last, *, exact, columns=NAMES, expected=7):
     file, table = opened(path, columns)
     with file:
         found = table()
         blocks, rows = found.blocks(first, last)
-        numbers = found.numbers(NAMES, blocks, first, last, exact=exact)
+        numbers = found.numbers(NAMES, blocks, first, last, exact=exact, expected=expected)
         assert rows >= numbers.shape[1]
         return numbers
 

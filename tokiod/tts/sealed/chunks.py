@@ -83,20 +83,22 @@ class Chunks:
 
 
 def pack(bits: Bits) -> bytes:
-    """Shuffle and compress a chunk: the lowest bytes of all little-endian cells first, the highest last, then deflate."""
-    return isal_zlib.compress(bits.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8).T.tobytes(), COMPRESSION_LEVEL)
+    """Shuffle and compress a chunk."""
+    return isal_zlib.compress(_shuffled(bits), COMPRESSION_LEVEL)
 
 
 def holds(packed_bits: tuple[bytes, Bits]) -> bool:
     """Return whether a stored chunk decompresses to these bits."""
     packed, bits = packed_bits
     try:
-        shuffled = np.frombuffer(zlib.decompress(packed), np.uint8)
+        return zlib.decompress(packed, bufsize=bits.nbytes) == _shuffled(bits)
     except zlib.error:
         return False
-    return shuffled.size == bits.size * 8 and np.array_equal(
-        np.ascontiguousarray(shuffled.reshape(8, -1).T).view("<i8").reshape(bits.shape), bits
-    )
+
+
+def _shuffled(bits: Bits) -> bytes:
+    """Return the lowest bytes of all little-endian cells first, the highest last."""
+    return bits.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
 def ahead(pool: Executor | None, work: Callable[[T], R], items: Iterable[tuple[Corner, T]]) -> Iterator[tuple[Corner, R]]:
