@@ -6,7 +6,8 @@ parse             an output: bytes to tables               parse_legend      wha
 parse_rectangles  regular outputs, much faster             parse_timestamps  local time stamps to UTC
 series            metrics to columns                       to_batches        tables to batches
 saved_files       saved outputs                            saved_inputs      outputs in files, directories and archives
-parse_workers     many outputs, in worker processes        raw_files         fetched outputs as an archive of them
+parse_numbers     their numbers, many at once              parse_workers     many outputs, in worker processes
+raw_files         fetched outputs as an archive of them
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING
 
-from collectors.mmperfmon.parse import parse
+from collectors.mmperfmon.parse import parse_all
+from collectors.mmperfmon.saved_inputs import pieces
 from tokiod.errors import Fatal
 from tokiod.toolkit.worker_pool import workers
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from collectors.mmperfmon.parse_legend import Output
 
-PIECE_BYTES = 1 << 20
-"""Outputs are parsed in pieces of this size."""
 PIECES_PER_WORKER = 2
 """Pieces that are submitted to each worker."""
 MAX_WAITING_PIECES = 64
@@ -33,35 +32,24 @@ def parsed(path: Path, coming: Iterable[bytes], count: int) -> Iterator[Output]:
     """Yield parsed outputs in their order, with `count` workers. Raises Fatal when a worker was killed."""
     try:
         with workers(count) as pool:
-            yield from _in_order(_pieces(coming), pool, count * PIECES_PER_WORKER)
+            yield from _in_order(pieces(coming), pool, count * PIECES_PER_WORKER)
     except BrokenProcessPool:
         raise Fatal(f"{path}: a worker process has died: did it run out of memory?") from None
 
 
-def _in_order(pieces: Iterable[list[bytes]], pool: Executor, ahead: int) -> Iterator[Output]:
+def _in_order(of_outputs: Iterable[list[bytes]], pool: Executor, ahead: int) -> Iterator[Output]:
     waiting: deque[Future[list[Output]]] = deque()
-    for piece in pieces:
+    for piece in of_outputs:
         while waiting and (waiting[0].done() or len(waiting) >= MAX_WAITING_PIECES):
             yield from waiting.popleft().result()
         if sum(not future.done() for future in waiting) < ahead:
             waiting.append(_submit(pool, piece))
         else:
             here: Future[list[Output]] = Future()
-            here.set_result(_parse(piece))
+            here.set_result(parse_all(piece))
             waiting.append(here)
     for future in waiting:
         yield from future.result()
-
-
-def _pieces(coming: Iterable[bytes]) -> Iterator[list[bytes]]:
-    piece, length = [], 0
-    for data in coming:
-        piece.append(data)
-        length += len(data)
-        if length >= PIECE_BYTES:
-            yield piece
-            piece, length = [], 0
-    yield piece
 
 
 # A pipe takes 64 KiB at a time, and for each of them one of our threads would wait for the parser; a file in memory is written at once,
@@ -81,8 +69,4 @@ def _submit(pool: Executor, piece: list[bytes]) -> Future[list[Output]]:
 
 def _parse_from(path: str, lengths: list[int]) -> list[Output]:
     with open(path, "rb") as file:  # noqa: PTH123 - not a path on a disk
-        return _parse([file.read(length) for length in lengths])
-
-
-def _parse(piece: list[bytes]) -> list[Output]:
-    return [parse(data) for data in piece]
+        return parse_all([file.read(length) for length in lengths])

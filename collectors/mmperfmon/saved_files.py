@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from collectors.mmperfmon.datasets import maps
-from collectors.mmperfmon.parse import parse
-from collectors.mmperfmon.saved_inputs import outputs
+from collectors.mmperfmon.parse import parse_all
+from collectors.mmperfmon.saved_inputs import outputs, pieces
 from collectors.mmperfmon.series import Series
 from collectors.mmperfmon.to_batches import Buckets, Rows, batches, measured
 from tokiod.errors import Fatal, TokiodError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
 
-MIN_BYTES_FOR_WORKERS = 4 << 20
-"""Smaller inputs do not use workers."""
+MIN_BYTES_FOR_WORKERS = 16 << 20
+"""Smaller inputs, packed or not, do not use workers: these take a third of a second of a processor to start."""
 
 NO_OUTPUT = "file without a legend"
 
@@ -112,7 +112,7 @@ class SavedOutputs:
 
             yield from parsed(path, coming, count)
         else:
-            yield from map(parse, coming)
+            yield from (output for piece in pieces(coming) for output in parse_all(piece))
 
     def _unless_stopped(self, data: bytes) -> bytes:
         if self._stopping.is_set():
@@ -130,6 +130,8 @@ def _size(path: Path) -> int:
 
 
 BUCKET_SECONDS = 3600
+MAX_COLUMNS = 4096
+"""Columns from which on rows are written, though more with the same times may follow."""
 
 
 class _Part(NamedTuple):
@@ -142,7 +144,8 @@ class _Part(NamedTuple):
 
 
 # Files are read in any order, and a window needs the rows of all of them. Values take eight bytes each, in a file without a name that
-# disappears with the process; times and columns stay in memory, because files of one hour share theirs.
+# disappears with the process; times and columns stay in memory, because files of one hour share theirs. Such files mostly come one after
+# the other, so their rows become wider ones: their number is what later steps cost.
 class Spool:
     """Rows, added in any order of time, returned by window in the order of addition. Raises OSError."""
 
@@ -151,23 +154,37 @@ class Spool:
         self._parts: dict[int, dict[int, _Part]] = defaultdict(dict)
         self._count = 0
         self._end = 0
+        self._alike: list[Rows] = []
+        self._columns = 0
 
     def add(self, rows: Rows) -> None:
         """Add rows."""
-        time, value, records = rows.time, rows.value, rows.records
-        if not len(time):
+        if not len(rows.time):
             return
+        if self._alike and (rows.time is not self._alike[0].time or self._columns > MAX_COLUMNS):
+            self._write()
+        self._alike.append(rows)
+        self._columns += len(rows.series)
+
+    def _write(self) -> None:
+        """Write rows that share their times."""
+        rows, self._alike, self._columns = self._alike, [], 0
+        if not rows:
+            return
+        time, records = rows[0].time, np.sum([one.records for one in rows], axis=0)
+        series, value = np.concatenate([one.series for one in rows]), np.concatenate([one.value for one in rows], axis=1)
         if (time[1:] < time[:-1]).any():
             order = np.argsort(time, kind="stable")
             time, value, records = time[order], value[order], records[order]
-        part = _Part(time, rows.series, records, self._end)
+        part = _Part(time, series, records, self._end)
         for bucket in sorted(set((time // BUCKET_SECONDS).tolist())):
             self._parts[bucket][self._count] = part
         self._count += 1
-        self._end += self._file.write(value.tobytes())
+        self._end += self._file.write(np.ascontiguousarray(value).data)
 
     def within(self, window: Window) -> Iterator[Rows]:
         """Yield the rows of a window."""
+        self._write()
         found: dict[int, _Part] = {}
         for bucket in range(window.start // BUCKET_SECONDS, -(-window.end // BUCKET_SECONDS)):
             found |= self._parts.get(bucket, {})
@@ -178,6 +195,7 @@ class Spool:
 
     def spans(self, step: int) -> list[Window]:
         """Return the spans with rows."""
+        self._write()
         times = [part.time for parts in self._parts.values() for part in parts.values()]
         return spans_of(np.unique(np.concatenate(times)), step) if times else []
 

@@ -13,10 +13,13 @@ from tokiod.toolkit.gzip_stream import GZIP, BrokenGzip, unpacked
 from tokiod.toolkit.tar_stream import BLOCK_BYTES, MAX_ARCHIVE_BYTES, BrokenTar, is_tar, members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
 MAX_OUTPUT_BYTES = 1 << 28
+
+PIECE_BYTES = 1 << 20
+"""Outputs are parsed in pieces of this size."""
 
 _READ_BYTES = 1 << 18
 _PIECES_AHEAD = 8
@@ -38,6 +41,19 @@ def outputs(path: Path, on_read: Callable[[int], None]) -> Iterator[tuple[str, b
             yield from _in_file(path, _Stream(pieces))
     except (BrokenTar, BrokenGzip) as error:
         raise Fatal(f"{path}: broken: {error}") from None
+
+
+def pieces(coming: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield outputs some at a time."""
+    piece, length = [], 0
+    for data in coming:
+        piece.append(data)
+        length += len(data)
+        if length >= PIECE_BYTES:
+            yield piece
+            piece, length = [], 0
+    if piece:
+        yield piece
 
 
 def _in_file(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:

@@ -12,6 +12,7 @@ from collectors.mmperfmon.parse_legend import CACHE_BYTES
 from collectors.mmperfmon.parse_timestamps import NEVER, to_instants
 from collectors.mmperfmon.series import REASONS
 from tokiod.batch import Batch
+from tokiod.batch import Rows as WholeRows
 from tokiod.toolkit.bytes_cache import cached_for_bytes
 
 if TYPE_CHECKING:
@@ -146,9 +147,13 @@ class Grid(NamedTuple):
 
     def batch(self, dataset: str, columns: tuple[str, ...], value: NDArray[np.float64]) -> Batch:
         """Make a batch of f8[rows, columns]."""
-        row, column = np.nonzero(~np.isnan(value))
-        time = self.window.start + row * self.step
+        is_there = ~np.isnan(value)
         # Adding 0.0 makes a zero of a negative zero, which would mean "missing".
+        if is_there.all() and value.size:
+            rows = WholeRows(self.window.start, len(value))
+            return Batch(dataset, "gauge", self.step, columns, *rows.arrays(self.step, len(columns)), value.ravel() + 0.0, rows)
+        row, column = np.nonzero(is_there)
+        time = self.window.start + row * self.step
         return Batch(dataset, "gauge", self.step, columns, time, column.astype(np.uint32), value[row, column] + 0.0)
 
 

@@ -30,7 +30,7 @@ def text(rows=11, width=80, keys=KEYS):
 def line_by_line(data):
     """What the careful way reads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser, "rectangles", lambda _data: None)
+        patch.setattr(parser, "rectangles", lambda texts: [None for _ in texts])
         return parser.parse(data)
 
 
@@ -48,7 +48,7 @@ def cells(read):
 @pytest.mark.parametrize("width", [20, 80, 133, 30000])
 def test_whatever_mmperfmon_prints_is_read_at_once(rows, width):
     data = text(rows, width) + text(rows, width)
-    first, second = rectangles(b"\n" + data)
+    ((first, second),) = rectangles([b"\n" + data])
     assert first.value.shape == second.value.shape == (rows, len(KEYS))
     assert cells(parser.parse(data)) == cells(line_by_line(data))
 
@@ -90,11 +90,11 @@ def test_what_is_not_as_mmperfmon_prints_it_is_read_with_care(old, new):
     data = b"\n" + text(width=300)
     assert data.count(old)
     assert len(old) == len(new)
-    assert rectangles(data.replace(old, new, 1)) is None
+    assert rectangles([data.replace(old, new, 1)]) == [None]
 
 
 def test_a_unit_scales_its_number_alone():
-    (table,) = rectangles(b"\n" + text(rows=6))
+    ((table,),) = rectangles([b"\n" + text(rows=6)])
     assert table.value[:5, 1].tolist() == [0.0, 7.0, 1023.0, 976.6 * 1024, 115.0 * 1024**3]
     assert table.value[:3, 3].tolist() == [1023.0, 10.0**6, 123456789012.0]
     assert np.isnan(table.value[[5, 3], [1, 3]]).all()

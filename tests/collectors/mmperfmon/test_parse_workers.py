@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mmperfmon_outputs import output, stamps
 
-from collectors.mmperfmon import parse_workers
+from collectors.mmperfmon import parse_workers, saved_inputs
 from collectors.mmperfmon.parse import parse
 from collectors.mmperfmon.parse_legend import read_legend
 from collectors.mmperfmon.parse_workers import parsed
@@ -24,7 +24,7 @@ PATH = Path("some.tgz")
 @pytest.fixture
 def outputs(monkeypatch):
     """Whole outputs and others, each with its number as a value, in pieces of a few."""
-    monkeypatch.setattr(parse_workers, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(saved_inputs, "PIECE_BYTES", 10_000)
     found = []
     for number in range(200):
         columns = {f"h{number % 7}|CPU|cpu_user": [number] * 60, f"h{number % 7}|CPU|cpu_sys": [None, *range(59)]}

@@ -4,14 +4,18 @@ import datetime as dt
 import io
 import sys
 import tarfile
+from contextlib import closing
 from zoneinfo import ZoneInfo
 
 import mmperfmon_site as small
+import numpy as np
 import pytest
 from mmperfmon_outputs import output, stamps
 
 from collectors.mmperfmon import Saved, parse_workers, saved
 from collectors.mmperfmon.parse_workers import parsed
+from collectors.mmperfmon.saved_files import Spool
+from collectors.mmperfmon.to_batches import Rows
 from tokiod.clock import SystemClock
 from tokiod.collector import Site
 from tokiod.errors import Fatal, TokiodError
@@ -248,3 +252,23 @@ def test_a_large_input_is_read_as_a_small_one(tmp_path, monkeypatch):
     found, in_workers = of(opened(directory, **MAPS))
     assert (found, in_workers.records, in_workers.dropped) == (alone, data.records, data.dropped)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("columns", [1, 4096])
+def test_rows_of_files_with_the_same_times_come_back_in_their_order(monkeypatch, columns):
+    monkeypatch.setattr(sys.modules["collectors.mmperfmon.saved_files"], "MAX_COLUMNS", columns)
+    same, other = np.array([60, 0, 120]), np.array([60, 180])
+    added = [(same, 2, 5.0), (same, 3, 6.0), (other, 2, 7.0), (same, 2, 8.0)]
+    with closing(Spool()) as spool:
+        for time, width, value in added:
+            spool.add(Rows(time, np.arange(width), np.full((len(time), width), value) + time[:, np.newaxis], np.full(len(time), width)))
+        found = {}
+        for rows in spool.within(Window(0, 180)):
+            for place, series in enumerate(rows.series.tolist()):
+                found |= {(series, time): value for time, value in zip(rows.time.tolist(), rows.value[:, place].tolist(), strict=True)}
+        records = sum(int(rows.records.sum()) for rows in spool.within(Window(0, 180)))
+    assert found == {
+        (0, 0): 8.0, (0, 60): 68.0, (0, 120): 128.0,
+        (1, 0): 8.0, (1, 60): 68.0, (1, 120): 128.0, (2, 0): 6.0, (2, 60): 66.0, (2, 120): 126.0,
+    }  # fmt: skip
+    assert records == 3 * 2 + 3 * 3 + 1 * 2 + 3 * 2
