@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tokiod.batch import row_times
@@ -23,8 +23,7 @@ _BITS: dict[Form, int] = {"gauge": 0x7FF0_0000_0000_0000, "counter": 0x8000_0000
 """The bits of the first float that is no finite number and of the first negative integer; those of all negative numbers are greater."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class Cells(msgspec.Struct, frozen=True, eq=False):
     """The storable samples of a batch: time i8[n], column [n] into batch.columns, value [n].
 
     first: row of the file at which they begin, if they are whole rows that follow one another there. are_aligned: whether it is known that
@@ -39,8 +38,7 @@ class Cells:
     are_aligned: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _WholeRows:
+class _WholeRows(msgspec.Struct, frozen=True, eq=False):
     """A batch of whole rows. inside: bool[rows], which lie in the window; are_inside: whether all do; first, are_aligned: as in Cells."""
 
     batch: Batch
@@ -50,8 +48,7 @@ class _WholeRows:
     are_aligned: bool
 
 
-@dataclass(slots=True, eq=False)
-class Selection:
+class Selection(msgspec.Struct, eq=False):
     """What may be stored of the batches of a window, in a file that begins at `start`; dropped counts the rest.
 
     Batches of a window mostly have the same times and columns: what was found of one holds for the next after one comparison.

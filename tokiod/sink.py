@@ -5,8 +5,9 @@ A sink may receive a window twice, after a later one, or again after a kill: the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from tokiod.ranges import Ranges
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
 
 
-@dataclass(slots=True)
-class Applied:
+class Applied(msgspec.Struct):
     """The result of storing a window: how many cells were assigned, how many were dropped by reason, and which converted cells changed.
 
     changes: gauge batches; a cell that became missing again has the value NaN.
@@ -32,13 +32,12 @@ class Applied:
 
     cells: int
     dropped: Counter[str]
-    changes: list[Batch] = field(default_factory=list)
-    unreported: set[str] = field(default_factory=set)
-    computed: Ranges = field(default_factory=Ranges)
+    changes: list[Batch] = msgspec.field(default_factory=list)
+    unreported: set[str] = msgspec.field(default_factory=set)
+    computed: Ranges = msgspec.field(default_factory=Ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedFile:
+class QuarantinedFile(msgspec.Struct, frozen=True):
     """A file that is not trusted any more and was renamed to `aside`: no window of `system` in `window` counts as stored.
 
     salvaged: a copy holds all that was committed, so only windows since the last commit are not stored.
@@ -52,8 +51,7 @@ class QuarantinedFile:
     salvaged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UnsyncedFile:
+class UnsyncedFile(msgspec.Struct, frozen=True):
     """A file that can't be committed at present and stays in use: no window of `system` in `window` since its last commit is stored.
 
     window: the file's span with those of its neighbours, whose windows wrote to it too. The next commit tries again.
@@ -65,8 +63,7 @@ class UnsyncedFile:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(msgspec.Struct, frozen=True):
     """A file that was made, grown, opened (reopened), sealed or converted (from 0.1.0); error: the reason why it was not."""
 
     change: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from tokiod.errors import Refusal
 
@@ -12,8 +13,7 @@ Outcome = Literal["transient", "timeout", "bug", "not_yet", "fatal", "rejected",
 """The outcome of an attempt whose window was not stored; tokiod.polling.retry decides what follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """The window is in the file, synced, and in the ledger. cells: assigned; dropped: cells that were not, by reason."""
 
     cells: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tokiod.batch import Batch, Rows
@@ -31,8 +32,7 @@ NEXT_ROW = -1
 """The row of raw that holds the samples of the next day's first row."""
 
 
-@dataclass(slots=True, eq=False)
-class OpenDayFile:
+class OpenDayFile(msgspec.Struct, eq=False):
     """An open live file in its slot, with its counters and the column maps of the batches that came.
 
     compare: find out which cells change (reads before it writes). is_joined: it and the days around it agree on what they must know of each
@@ -43,9 +43,9 @@ class OpenDayFile:
     file: LiveFile
     compare: bool = True
     is_joined: bool = False
-    _counters: dict[str, DayCounter] = field(default_factory=dict)
-    _computed: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
-    _mappings: dict[str, _BatchMapping] = field(default_factory=dict)
+    _counters: dict[str, DayCounter] = msgspec.field(default_factory=dict)
+    _computed: dict[int, set[tuple[int, int]]] = msgspec.field(default_factory=dict)
+    _mappings: dict[str, _BatchMapping] = msgspec.field(default_factory=dict)
 
     def store(self, cells: Cells) -> Batch | None:
         """Assign cells; return those that changed as a gauge batch, None if no cell did or `compare` is off."""
@@ -165,8 +165,7 @@ class OpenDayFile:
         return known
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _BatchMapping:
+class _BatchMapping(msgspec.Struct, frozen=True, eq=False):
     """How batches of one dataset, form, step and list of names map to a file."""
 
     names: tuple[str, ...]

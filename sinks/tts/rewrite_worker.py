@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +55,7 @@ class Executor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(msgspec.Struct, frozen=True):
     future: Future[None]
     cancelled: threading.Event
 
@@ -78,8 +78,7 @@ class _Job:
             self.future.exception()
 
 
-@dataclass(slots=True)
-class InlineExecutor:
+class InlineExecutor(msgspec.Struct):
     """Does all work before submit() returns."""
 
     pause: Pause

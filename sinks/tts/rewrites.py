@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from tokiod.metrics.stages import Rewriting
 
@@ -26,8 +27,7 @@ LEFT_SECONDS = 600.0
 rewrite is pending, the file can't be sealed."""
 
 
-@dataclass(slots=True)
-class PendingRewrite:
+class PendingRewrite(msgspec.Struct):
     """A rewrite that was begun. awaited: the clock's monotonic time when a window was last refused because of it, None if none was."""
 
     slot: FileSlot

@@ -11,9 +11,9 @@ corrected. After a power loss the state before a day may be newer than the cells
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from sinks.tts.open_day_file import NEXT_ROW, OpenDayFile
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     Neighbour = OpenDayFile | SealedDay | None
 
 
-@dataclass(frozen=True, slots=True)
-class Seams:
+class Seams(msgspec.Struct, frozen=True):
     """Keeps days and those around them right.
 
     neighbour(slot, -1 or +1): the day before or after, opened if it is live, None without a file. reopen: the same for a sealed one, None

@@ -3,13 +3,13 @@
 import errno
 import tempfile
 from contextlib import ExitStack
-from dataclasses import replace
 from types import SimpleNamespace
 
 import archive_model as model
 import pytest
 import zmq
 from counted import configured, counting_here, values
+from msgspec import structs
 
 from tokiod.bus import protocol, wire
 from tokiod.bus.feed import Feed
@@ -122,7 +122,7 @@ def test_a_file_that_is_set_aside_is_counted(site, tmp_path):
 def test_what_was_done_to_files_and_what_was_not_is_counted_apart(site, tmp_path):
     done = [FileChange(what, tmp_path) for what in catalogue.CHANGES]
     site.writer.sink = SimpleNamespace(
-        commit=list, run_maintenance=lambda: [*done, replace(done[0], error=OSError(errno.ENOSPC, "full")), done[3]]
+        commit=list, run_maintenance=lambda: [*done, structs.replace(done[0], error=OSError(errno.ENOSPC, "full")), done[3]]
     )
     site.writer.turn(0)
     found = {key[1:]: value for key, value in values(tmp_path).items() if key[0] == "tokiod_file_changes_total"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from tokiod.window import Calendar, Window
 
 
-@dataclass(frozen=True, slots=True)
-class FileSlot:
+class FileSlot(msgspec.Struct, frozen=True):
     """The path of a system's file for [start, end), whether the file exists or not. start, end: epoch seconds."""
 
     system: str

@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.errors import TokiodError
 
@@ -83,8 +84,7 @@ def _name(user: int) -> str:
         return f"#{user}"
 
 
-@dataclass(slots=True)
-class RightsChanged:
+class RightsChanged(msgspec.Struct):
     """How many files and directories got another group or mode. failed: those that could not."""
 
     files: int = 0

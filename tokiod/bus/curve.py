@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 import zmq
 import zmq.asyncio
@@ -45,8 +46,7 @@ class KeyPair:
     secret: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientKeys:
+class ClientKeys(msgspec.Struct, frozen=True):
     """A client's own keys, and the public key of the only server that it accepts."""
 
     server: bytes

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from tokiod.errors import Refusal
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from tokiod.window_result import Answer, Stored
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Window:
+class _Window(msgspec.Struct, frozen=True, eq=False):
     collected: Collected
     nbytes: int
     answer: Answer

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.bus.pieces import joined, joined_rows, too_large
 from tokiod.errors import Malformed
@@ -23,8 +24,7 @@ Key = tuple[bytes, str, int, int]
 """peer, source, start, end"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True, eq=False):
     """A complete window. piece: the first one that arrived; peer: its connection."""
 
     collected: Collected
@@ -32,14 +32,13 @@ class Arrived:
     peer: bytes
 
 
-@dataclass(slots=True, eq=False)
-class PartialWindow:
+class PartialWindow(msgspec.Struct, eq=False):
     """An attempt at a window, with some of its pieces."""
 
     peer: bytes
     meta: WindowMeta
     piece: Piece
-    contents: dict[int, Batch | TableRows | None] = field(default_factory=dict)
+    contents: dict[int, Batch | TableRows | None] = msgspec.field(default_factory=dict)
     nbytes: int = 0
 
     def completed(self) -> Arrived | None:

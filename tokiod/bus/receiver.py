@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import msgspec
 import zmq
 
 from tokiod.bus import protocol, wire
@@ -36,8 +36,7 @@ SILENCE_SECONDS = 60.0
 """After which a connection is forgotten, with its incomplete windows."""
 
 
-@dataclass(slots=True)
-class _Peer:
+class _Peer(msgspec.Struct):
     sender: str
     connection: int
     last_message: float

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count, cycle
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from tokiod.bus import protocol
@@ -52,8 +52,7 @@ class ConnectionLost(Exception):  # noqa: N818 - an event, not an error
     """The connection is no longer usable; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """The state of the bus, as this process knows it.
 
     in_flight: windows. Since the process began: resent windows; answered, postponed: windows with a final answer, and answers "busy".

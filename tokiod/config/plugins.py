@@ -16,9 +16,10 @@ import os
 import pkgutil
 import re
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 import collectors
 import sinks
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 _is_kind = re.compile(r"[A-Za-z][A-Za-z0-9_]*").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True):
     """What provides a kind. target: `module` or `module:attribute`; distribution: its name and version, "" for tokiod itself."""
 
     kind: str
@@ -53,8 +53,7 @@ class Provider:
         return loaded
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """What has kinds. package: whose modules are kinds, but for `others`; parts: that the module of a kind has."""
 
     noun: str

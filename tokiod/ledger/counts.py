@@ -5,8 +5,9 @@ counted      one row per window: its records, when it was stored, how often it w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.ledger.spans import overlapping
 from tokiod.ranges import Ranges
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.spans import StoredEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """A stored window and its records; stage: how often it was recounted since stored_at, epoch seconds."""
 
     window: Window

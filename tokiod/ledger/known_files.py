@@ -8,9 +8,10 @@ Paths are relative, because an archive may be moved or mounted elsewhere.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.window import Window
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from tokiod.ledger.database import Database
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFile:
+class KnownFile(msgspec.Struct, frozen=True):
     """A file of a system and the span that it holds."""
 
     path: Path

@@ -11,6 +11,8 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
+import msgspec
+
 if TYPE_CHECKING:
     import os
     import sqlite3
@@ -54,8 +56,7 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """How many contents were collected and rejected."""
 
     collected: int = 0

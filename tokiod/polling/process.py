@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from tokiod.archive.rights import check_private
@@ -46,8 +46,7 @@ FIRST_NOTIFY_SECONDS = 0.1
 """Between two reports of progress to the supervisor until the process is ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """What the collectors' process takes from its machine; a simulation of a site has another.
 
     connector: connects to the writer; silence: see Sender; sqlite: the ledger's; random: makes the generator of each source's jitter;

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.errors import Refusal
 from tokiod.runtime.backoff import FATAL_RETRY_SECONDS, MAX_SOURCE_WAIT_SECONDS, backoff, outcome_of
@@ -41,8 +42,7 @@ MAX_BUSY_SECONDS = 2.0
 """The writer creates a small file in a tenth of a second; during one of gigabytes the source should not be queried again and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What follows: seconds before the source is queried again, and before this window is."""
 
     outcome: Outcome

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from tokiod.collector import Site
@@ -205,8 +205,7 @@ def _work(source: SourceConfig, factory: SourceFactory) -> tuple[Collector | Non
     return collector, [poller, factory.backfill(source, poller), factory.recount(source, poller)] if collector.replayable else [poller]
 
 
-@dataclass(slots=True, eq=False)
-class _RunningSource:
+class _RunningSource(msgspec.Struct, eq=False):
     """A source with its tasks; without any work it could not be started. place: its host, empty for this one."""
 
     source: SourceConfig

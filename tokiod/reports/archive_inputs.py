@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
 
 from sinks.tts.day_files import DayFiles
 from sinks.tts.sink import TtsSink
@@ -37,8 +40,7 @@ MAX_WINDOW_SECONDS = 86400
 """No window of rows that are shorter than a day is longer than a day."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImportJob:
+class ImportJob(msgspec.Struct, frozen=True):
     """What to import: `span` of `collector` into the file `out`. Rows of the file that the span touches are imported whole.
 
     file_span: the span of the file (None: that of the existing file, or else `span`). units: those that the kind declares.
@@ -50,8 +52,8 @@ class ImportJob:
     span: Window
     file_span: Window | None
     out: Path
-    units: Mapping[str, str] = field(default_factory=dict)
-    max_rates: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = msgspec.field(default_factory=dict)
+    max_rates: Mapping[str, float] = msgspec.field(default_factory=dict)
 
     @property
     def origin(self) -> SourceConfig:
@@ -59,13 +61,12 @@ class ImportJob:
         return SourceConfig(name=self.kind, kind=self.kind, system=str(self.out))
 
 
-@dataclass(slots=True)
-class ImportResult:
+class ImportResult(msgspec.Struct):
     """What was imported: whole rows of the file, cells, dropped cells by reason."""
 
     span: Window
     cells: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] = lambda _seconds: None) -> ImportResult:
@@ -80,7 +81,7 @@ async def archive(job: ImportJob, clock: Clock, progress: Callable[[int], None] 
     filled_before = job.out.exists()
     try:
         file_span = _prepare(job, live, now)
-        job = replace(job, span=whole_rows(job.span, file_span, job.collector.step))
+        job = structs.replace(job, span=whole_rows(job.span, file_span, job.collector.step))
         limits = {job.origin.system: job.max_rates}
         with closing(
             TtsSink(DayFiles(single(live, file_span), clock, UNSYNCED, compare=False, units={job.kind: job.units}, max_rates=limits))

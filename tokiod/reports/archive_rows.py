@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from shutil import rmtree
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from tokiod.collector import collect_window
 from tokiod.errors import TokiodError
@@ -32,7 +33,7 @@ async def archive_rows(job: ImportJob, progress: Callable[[int], None] = lambda 
     progress is called with the seconds of the span that are done. Raises CollectError, TokiodError or OSError; `out` is then untouched.
     """
     step = job.collector.step
-    job = replace(job, span=whole_rows(job.span, Window(0, job.span.end + step), step))
+    job = structs.replace(job, span=whole_rows(job.span, Window(0, job.span.end + step), step))
     parts = job.out.with_name(f".{job.out.name}.parts")
     rmtree(parts, ignore_errors=True)
     parts.mkdir()

@@ -13,8 +13,9 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -25,8 +26,7 @@ MAX_INTERVAL_SECONDS = 10.0
 """From one report of progress to the next, of a process that has nothing to do."""
 
 
-@dataclass(slots=True)
-class Notifier:
+class Notifier(msgspec.Struct):
     """Sends notifications, if there is a channel. watchdog: seconds without one after which the process is killed; None: never."""
 
     channel: socket.socket | None = None

@@ -8,9 +8,9 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from tokiod.errors import TokiodError
@@ -64,8 +64,7 @@ class RestartDelay:
         return seconds
 
 
-@dataclass(slots=True)
-class ChildProcess:
+class ChildProcess(msgspec.Struct):
     """A process that reports its progress over a socket pair, kept running until stop().
 
     It is killed when it has reported nothing for `watchdog` seconds. While it is ready, its reports are received at each check, not one by
@@ -87,13 +86,13 @@ class ChildProcess:
     is_starting: bool = False
     hidden: frozenset[str] = frozenset()
     is_essential: bool = True
-    on_exit: Callable[[], None] = field(default=lambda: None)
-    progress: asyncio.Event = field(default_factory=asyncio.Event)
+    on_exit: Callable[[], None] = lambda: None
+    progress: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     _ready_since: float | None = None
     _was_ready: bool = False
     _silence_limit: float = START_LIMIT_SECONDS
     _notified_at: float = 0.0
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     _channel: socket.socket | None = None
 
     @property

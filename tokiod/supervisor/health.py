@@ -6,8 +6,9 @@ The supervisor derives it from its child processes. The collectors as a unit of 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.runtime.sd_notify import Notifier
 
@@ -21,22 +22,20 @@ WATCHDOG_SECONDS = 30.0
 """Seconds without a report of progress after which a process counts as hung, where systemd sets no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """alive: the processes make progress; ready: the daemon has started; reason: why not; restarts: of each process so far."""
 
     alive: bool
     ready: bool
     reason: str = ""
-    restarts: Mapping[str, int] = field(default_factory=dict)
+    restarts: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
 class UnitHealth(Notifier):
     """A notifier that also remembers what it sent."""
 
     is_ready: bool = False
-    notified_at: float = field(default_factory=time.monotonic)
+    notified_at: float = msgspec.field(default_factory=time.monotonic)
 
     def health(self) -> Health:
         """Return the health of this process by its last notification; from any thread."""
@@ -48,7 +47,7 @@ class UnitHealth(Notifier):
     def _send(self, **fields: str) -> None:
         self.is_ready = self.is_ready or "READY" in fields
         self.notified_at = time.monotonic() if fields.keys() & {"WATCHDOG", "READY"} else self.notified_at
-        super(UnitHealth, self)._send(**fields)
+        super()._send(**fields)
 
 
 def serve_unit_health(load: Callable[[], Config], notifier: Notifier, clock: Clock) -> tuple[Callable[[], Config], Notifier]:

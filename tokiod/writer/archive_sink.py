@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,8 +16,7 @@ if TYPE_CHECKING:
     from tokiod.window_data import Collected
 
 
-@dataclass(slots=True)
-class ArchiveSink:
+class ArchiveSink(msgspec.Struct):
     """Passes each window to the parts that hold its data: matrices, rows of jobs, or both."""
 
     tts: Sink
@@ -26,7 +28,7 @@ class ArchiveSink:
             return (self.jobs if collected.tables else self.tts).apply(collected)
         cells = self.tts.apply(replace(collected, tables=()))
         rows = self.jobs.apply(replace(collected, batches=()))
-        return replace(cells, cells=cells.cells + rows.cells, dropped=cells.dropped + rows.dropped)
+        return structs.replace(cells, cells=cells.cells + rows.cells, dropped=cells.dropped + rows.dropped)
 
     def commit(self) -> list[QuarantinedFile | UnsyncedFile]:
         """Sync what was applied; return the files whose windows are not stored."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
+from msgspec import structs
 
 from tokiod.runtime.log import Repeats
 from tokiod.tts.hdf5_input import attribute
@@ -25,8 +26,7 @@ FILES_PER_TURN = 16
 """Files that are opened between two windows: about 20 ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedFile:
+class ScannedFile(msgspec.Struct, frozen=True):
     """What the file with this inode and size is. slot: None if its system is not configured any more.
 
     mtime: nanoseconds, of the disk's clock; changed_at: our clock's time when the scan found it changed.
@@ -65,7 +65,9 @@ class FileScan:
             if known is None or (known.inode, known.size) != (status.st_ino, status.st_size):
                 unread.append((status.st_mtime_ns, name))
             else:
-                found[name] = known if known.mtime == status.st_mtime_ns else replace(known, mtime=status.st_mtime_ns, changed_at=now)
+                found[name] = (
+                    known if known.mtime == status.st_mtime_ns else structs.replace(known, mtime=status.st_mtime_ns, changed_at=now)
+                )
         self._scanned = found
         self._unread = [name for _, name in sorted(unread)]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+import msgspec
 import structlog
 
 from tokiod.errors import Refusal
@@ -53,8 +54,7 @@ MAX_WINDOWS_PER_SYNC = 64
 _DONE, _NOT_DONE = ({change: f"file.{prefix}{change}" for change in catalogue.CHANGES} for prefix in ("", "not_"))
 
 
-@dataclass(slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct):
     """Reports to collectors, subscribers and the supervisor that the writer is alive; called often, also from inside long work.
 
     report: takes the status sentence with each heartbeat; interval: seconds between two.
@@ -63,13 +63,13 @@ class Heartbeat:
     receiver: Receiver
     feed: Feed
     monotonic: Callable[[], float]
-    report: Callable[[str], None] = field(default=lambda _status: None)
-    status: str = field(default="nothing stored yet")
-    interval: float = field(default=HEARTBEAT_SECONDS)
-    _sent: float = field(default=0.0)
-    _sent_to_feed: float = field(default=0.0)
-    _reported: str = field(default="")
-    _dropped: int = field(default=0)
+    report: Callable[[str], None] = lambda _status: None
+    status: str = "nothing stored yet"
+    interval: float = HEARTBEAT_SECONDS
+    _sent: float = 0.0
+    _sent_to_feed: float = 0.0
+    _reported: str = ""
+    _dropped: int = 0
 
     def __call__(self) -> None:
         """Send a heartbeat if it is time to: to collectors every few seconds, to subscribers once a second."""

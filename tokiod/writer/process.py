@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from sinks.tts.day_files import DayFiles
@@ -59,8 +59,7 @@ FEED_LINGER_MS = 1000
 """At the end, for the last messages on their way to the feed's process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """What the writer takes from its machine; a simulation of a site has another.
 
     files: all file operations of the archive; sqlite: those of the ledger; executor: see DayFiles; bind: makes the sockets.

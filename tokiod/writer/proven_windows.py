@@ -9,10 +9,10 @@ has no number in steps in which others have one, an hour of such steps at most: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import structlog
 
@@ -48,16 +48,15 @@ FIRST_COLUMNS, MORE_COLUMNS = 32, 256
 """Columns that are read first: one chunk of a sealed file, which mostly proves every row; and columns that are read at once after that."""
 
 
-@dataclass(slots=True)
-class Proof:
+class Proof(msgspec.Struct):
     """What the files prove: the stored seconds by source, in whole windows; the files that were read, how many windows are proven.
 
     torn: the seconds, by source, of windows of which the files hold a part.
     """
 
-    stored: dict[str, Ranges] = field(default_factory=dict)
-    torn: dict[str, Ranges] = field(default_factory=dict)
-    files: list[KnownFile] = field(default_factory=list)
+    stored: dict[str, Ranges] = msgspec.field(default_factory=dict)
+    torn: dict[str, Ranges] = msgspec.field(default_factory=dict)
+    files: list[KnownFile] = msgspec.field(default_factory=list)
     windows: int = 0
 
 

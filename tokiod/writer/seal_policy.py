@@ -7,9 +7,9 @@ a day that is being healed stays live. Sealing waits for `keep_live_days` more, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class SealPolicy:
         return since >= slot.end or self._ledger.watermark(source.name, max(slot.start, since)) >= slot.end + source.window
 
 
-@dataclass(slots=True)
-class DiskSpace:
+class DiskSpace(msgspec.Struct):
     """The space that is left on the archive's disk, in proportion to what its live files take."""
 
     root: Path

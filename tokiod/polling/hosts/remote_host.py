@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from tokiod.bus import host_protocol as protocol
@@ -58,8 +59,7 @@ class RemoteFault(Exception):  # noqa: N818 - a fault in a collector, whose clas
     """A collector on another host failed by a fault in tokiod; the host's log has its traceback."""
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
+class _Request(msgspec.Struct, eq=False):
     message: protocol.Collect | protocol.Count
     answer: asyncio.Future[Collected | int | None]
     trouble: str = ""

@@ -10,9 +10,10 @@ import ctypes
 import errno
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.errors import TokiodError
 from tokiod.ledger.received_files import FoundFile
@@ -75,13 +76,12 @@ def opened(root: Path, found: FoundFile) -> Iterator[int]:
         os.close(descriptor)
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(msgspec.Struct):
     """What a scan found. problems: sentences about what it could not scan; without any, these are all files."""
 
-    files: list[FoundFile] = field(default_factory=list)
-    directories: list[Path] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    files: list[FoundFile] = msgspec.field(default_factory=list)
+    directories: list[Path] = msgspec.field(default_factory=list)
+    problems: list[str] = msgspec.field(default_factory=list)
     entries: int = 0
 
 

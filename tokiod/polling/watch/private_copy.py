@@ -8,9 +8,10 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tokiod.errors import TokiodError
 from tokiod.ledger.received_files import FoundFile
@@ -35,8 +36,7 @@ class Unacceptable(TokiodError):  # noqa: N818 - says what the file is
 
 # The copy has a name, because SQLite opens no descriptor. A killed process leaves it behind: its directory is locked as long as the process
 # lives, and delete_abandoned() deletes those that are not.
-@dataclass(frozen=True, slots=True)
-class PrivateCopy:
+class PrivateCopy(msgspec.Struct, frozen=True):
     """A copy in a directory of its own in TMPDIR, with the file's name and time; digest: of its content."""
 
     path: Path

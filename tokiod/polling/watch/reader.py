@@ -20,7 +20,6 @@ import resource
 import struct
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -58,8 +57,7 @@ SHARED_FILES = ("/dev/null", "/dev/shm")  # noqa: S108 - the semaphores of worke
 _LENGTH = struct.Struct("!Q")
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """What a reader reads, and the seconds that it has."""
 
     kind: str

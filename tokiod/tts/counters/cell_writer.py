@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tokiod.tts.schema import missing
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from tokiod.tts.live.matrix import Matrix
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Changes:
+class Changes(msgspec.Struct, frozen=True, eq=False):
     """The cells whose bits changed: row i8[n] of the day, column intp[n], value f8[n], NaN where a cell became missing."""
 
     row: NDArray[np.int64]

@@ -11,9 +11,9 @@ The sample in row 0 closes the last cell of the day before, in another file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import numpy as np
 
 from tokiod.tts.counters.affected_rows import EmptyRun
@@ -41,8 +41,7 @@ NEVER = int(np.iinfo(np.int64).max)
 """The row of the first nonzero sample of a column that has none."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Update:
+class _Update(msgspec.Struct, frozen=True, eq=False):
     """The rows [start, stop) of the day that an update touches, and its columns, ascending; the rest is per touched column.
 
     first: the row of the first nonzero sample, with the update, NEVER without one; NO_ROW if the update may change the state before it.

@@ -6,9 +6,10 @@ import contextlib
 import datetime as dt
 import errno
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+import msgspec
 import numpy as np
 
 from tokiod.tts.layout import (
@@ -63,8 +64,7 @@ Identity = tuple[tuple[int, int], int]
 """Device and inode, size."""
 
 
-@dataclass(frozen=True, slots=True)
-class _FileLayout:
+class _FileLayout(msgspec.Struct, frozen=True):
     """The layout of a live file, as HDF5 reads it."""
 
     spec: FileSpec

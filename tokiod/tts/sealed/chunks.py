@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import numpy as np
 from isal import isal_zlib
 
@@ -40,8 +40,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
+class Chunks(msgspec.Struct, frozen=True):
     """A matrix in its sealed form: columns in natural order (`order` indexes the live ones), cut into chunks of shape `chunk`."""
 
     matrix: Matrix

@@ -11,10 +11,10 @@ import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import msgspec
 import numpy as np
 
 from tokiod.tts import hdf5_output
@@ -196,8 +196,7 @@ def _sync(path: Path, files: Files) -> None:
         files.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
-class _SealedWriter:
+class _SealedWriter(msgspec.Struct, frozen=True):
     """Writes and verifies the sealed form of a live file."""
 
     live: LiveFile

@@ -6,9 +6,9 @@ row. It counts as a sample in row -1, of which the state before the day is made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import numpy as np
 
 from tokiod.tts.counters.difference_rule import BASE, BASE_ROW, CANDIDATE, CANDIDATE_ROW, ZERO_ROW, Differences, Rule, empty_state
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     Int = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SealedCounter:
+class SealedCounter(msgspec.Struct, frozen=True, eq=False):
     """A counter of a sealed file: its columns, kept samples i8[3, n], what is known of the others (restore_raw), and its rows.
 
     begin: the state before the day, i8[5, columns]. end: the state after it, None in a file of 0.1.0.

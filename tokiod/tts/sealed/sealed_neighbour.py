@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tokiod.tts.counters.difference_rule import next_day
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     Int = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SealedNeighbour:
+class SealedNeighbour(msgspec.Struct, frozen=True, eq=False):
     """A counter of a sealed day. first, after: samples of its first row and of the next day's, i8[columns], ABSENT without one.
 
     begin, end: the states around the day, i8[5, columns]; end is None if 0.1.0 sealed it. reach: of the rule, in rows.
@@ -54,8 +53,7 @@ class SealedNeighbour:
         return not np.array_equal(self.begin, begin)
 
 
-@dataclass(frozen=True, slots=True)
-class SealedDay:
+class SealedDay(msgspec.Struct, frozen=True):
     """The counters of a sealed day by logical dataset. Columns and samples are those of SealedNeighbour."""
 
     counters: dict[str, SealedNeighbour]
