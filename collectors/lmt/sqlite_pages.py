@@ -181,7 +181,8 @@ def _leaves(file: PagedFile, root: int) -> Places:
                 return level
             children += [_children(memory, start, file.usable) for start in starts.tolist()]
         level = np.concatenate(children)
-        if len(level) > file.pages or len(np.unique(level)) < len(level):
+        # np.unique() would import numpy.ma: 15 ms, a twentieth of what a small file takes.
+        if len(level) > file.pages or not np.diff(np.sort(level)).all():
             raise Unusual
     raise Unusual
 
