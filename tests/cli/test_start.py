@@ -1,4 +1,4 @@
-"""What a process imports before its work begins: numpy, HDF5, aiohttp and rich make a start two to five times as long.
+"""What a process imports before its work begins: numpy, HDF5, aiohttp, ZeroMQ and rich make a start up to five times as long.
 
 None of them may start a thread: those of numpy's OpenBLAS spin.
 """
@@ -9,17 +9,17 @@ import sys
 
 import pytest
 
-HEAVY = {"aiohttp", "asyncmy", "elasticsearch", "h5py", "numpy", "rich"}
+HEAVY = {"aiohttp", "asyncmy", "elasticsearch", "h5py", "numpy", "rich", "zmq"}
 
 
 @pytest.mark.parametrize(
     ("modules", "used"),
     [
         ("tokiod.cli.tokiod, tokiod.supervisor.supervisor", set()),
-        ("tokiod.cli.tokiod, tokiod.polling.process", {"numpy"}),
-        ("tokiod.cli.tokiod, tokiod.writer.process", {"h5py", "numpy"}),
-        ("tokiod.cli.tokiod, tokiod.polling.process, collectors.lmt.collector", {"numpy"}),
-        ("tokiod.cli.tokiod, tokiod.feed_proxy.process", set()),
+        ("tokiod.cli.tokiod, tokiod.polling.process", {"numpy", "zmq"}),
+        ("tokiod.cli.tokiod, tokiod.writer.process", {"h5py", "numpy", "zmq"}),
+        ("tokiod.cli.tokiod, tokiod.polling.process, collectors.lmt.collector", {"numpy", "zmq"}),
+        ("tokiod.cli.tokiod, tokiod.feed_proxy.process", {"zmq"}),
         ("tokiod.cli.tokioctl, tokiod.config.load", set()),
         ("tokiod.simulator.__main__, tokiod.simulator.lmt.database", {"numpy"}),
     ],

@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
-import zmq
-import zmq.asyncio
-from zmq.auth import load_certificate
-from zmq.utils import z85
 
 from tokiod.config.hosts import other_hosts, writers_host
 from tokiod.errors import ConfigError
@@ -26,6 +22,9 @@ from tokiod.runtime.secrets import places, remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import zmq
+    import zmq.asyncio
 
     from tokiod.config.hosts import HostConfig
     from tokiod.config.load import Config
@@ -81,6 +80,8 @@ class ServerKeys:
 
     def secure(self, socket: zmq.SyncSocket) -> None:
         """Prepare a server's socket that is not bound yet. Until an authenticator answers for the keys, it accepts no client."""
+        import zmq  # noqa: PLC0415 - see below
+
         socket.curve_server = True
         socket.curve_secretkey = self.own.secret
         socket.zap_domain = DOMAIN.encode()
@@ -178,7 +179,7 @@ def key_pair(name: str, directory: Path) -> KeyPair:
     for path in places(name, directory):
         try:
             mode = path.stat().st_mode
-            _, secret = load_certificate(path)
+            _, secret = _certificate(path)
         except OSError as error:
             failures[path] = error.strerror
             continue
@@ -194,8 +195,10 @@ def key_pair(name: str, directory: Path) -> KeyPair:
 
 def public_key(path: Path) -> bytes:
     """Read a public key. Raises ConfigError."""
+    from zmq.utils import z85  # noqa: PLC0415 - see below
+
     try:
-        public, _ = load_certificate(path)
+        public, _ = _certificate(path)
         z85.decode(public)
     except OSError as error:
         raise ConfigError([f"public key {path}: {error.strerror or 'no such file'}; name the file that ends in {PUBLIC}"]) from None
@@ -204,6 +207,13 @@ def public_key(path: Path) -> bytes:
     if len(public) != 40:  # noqa: PLR2004 - 32 bytes in Z85
         raise ConfigError([f"{path}: contains no public key: name the file that ends in {PUBLIC}, which `tokiod keygen` makes"])
     return public
+
+
+# ZeroMQ is imported where there are keys: the supervisor, which has no other use for it, checks that keys can be read.
+def _certificate(path: Path) -> tuple[bytes, bytes | None]:
+    from zmq.auth import load_certificate  # noqa: PLC0415 - see above
+
+    return load_certificate(path)
 
 
 def _public_keys(directory: Path | None) -> frozenset[bytes]:
@@ -223,6 +233,8 @@ def _refuse_exposed(path: Path, mode: int) -> None:
 
 
 def _public_of(secret: bytes, path: Path) -> bytes:
+    import zmq  # noqa: PLC0415 - see above
+
     try:
         return zmq.curve_public(secret)
     except (zmq.ZMQError, ValueError):
