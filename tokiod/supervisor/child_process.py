@@ -211,7 +211,7 @@ class ChildProcess(msgspec.Struct):
                     process.kill()
                     return
         finally:
-            asyncio.get_running_loop().remove_reader(ours)
+            self._end_reader(ours)
             self._channel = None
 
     def _await_readiness(self) -> None:
@@ -226,9 +226,14 @@ class ChildProcess(msgspec.Struct):
         with suppress(OSError):
             while message := self._channel.recv(MAX_MESSAGE_BYTES):
                 self._apply(fields(message))
-            asyncio.get_running_loop().remove_reader(self._channel)  # the child has closed its end
+            self._end_reader(self._channel)  # the child has closed its end
         if self.is_ready:
-            asyncio.get_running_loop().remove_reader(self._channel)
+            self._end_reader(self._channel)
+
+    # By its number: asyncio makes a text of what it does not know, and that of a socket asks the kernel for both of its addresses, which
+    # was a third of an idle supervisor's time.
+    def _end_reader(self, channel: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(channel.fileno())
 
     def _apply(self, notification: Mapping[str, str]) -> None:
         self._notified_at, self._silence_limit = time.monotonic(), self.watchdog
