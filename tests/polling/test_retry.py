@@ -48,7 +48,7 @@ def test_the_wait_of_a_source_that_is_down_grows_up_to_five_minutes():
 
 def test_the_wait_for_a_busy_writer_grows_up_to_two_seconds():
     verdicts = [decide(Refusal("just being made", "busy"), n, 1, 15.0, LOUDEST) for n in (1, 2, 3, 4, 5, 10_000)]
-    assert [verdict.window_wait for verdict in verdicts] == [0.25, 0.5, 1, 2, 2, 2]
+    assert [verdict.window_wait for verdict in verdicts] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2])
     assert {verdict.source_wait for verdict in verdicts} == {0}
 
 
@@ -124,11 +124,11 @@ def test_a_window_that_the_source_has_not_reached_is_no_failure_and_ends_a_row_o
 
 def test_windows_that_reach_a_busy_writer_together_count_as_one_and_as_no_failure(backoff):
     busy = Refusal("the file is being created", "busy")
-    assert [backoff.failed(window, busy, 0.0).window_wait for window in (FIRST, SECOND, THIRD)] == [0.25, 0.25, 0.25]
-    assert [backoff.failed(FIRST, busy, tick).window_wait for tick in (1.0, 2.0)] == [0.5, 1.0]
+    assert [backoff.failed(window, busy, 0.0).window_wait for window in (FIRST, SECOND, THIRD)] == [0.1, 0.1, 0.1]
+    assert [backoff.failed(FIRST, busy, tick).window_wait for tick in (1.0, 2.0)] == [0.2, 0.4]
     assert (backoff.attempts(FIRST), backoff.not_before) == (0, 2.0)  # no wait of the source after the last
     backoff.stored(FIRST, backoff.begin())
-    assert backoff.failed(FIRST, busy, 9.0).window_wait == 0.25
+    assert backoff.failed(FIRST, busy, 9.0).window_wait == 0.1
 
 
 def test_a_rejected_window_does_not_mean_that_the_source_is_down(backoff):

@@ -37,9 +37,9 @@ MAX_WINDOW_WAIT_SECONDS = 3600.0
 REJECTED_RETRY_SECONDS = 6 * 3600.0
 WINDOW_WAIT_ATTEMPTS = 3
 """Attempts after which a window waits too, so that one that always fails (too large for the time limit) delays no other."""
-FIRST_BUSY_SECONDS = 0.25
+FIRST_BUSY_SECONDS = 0.1
 MAX_BUSY_SECONDS = 2.0
-"""The writer creates a small file in a tenth of a second; during one of gigabytes the source should not be queried again and again."""
+"""The writer creates a small file in less time; during one of gigabytes the source should not be queried again and again."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
