@@ -31,7 +31,10 @@ from tokiod.archive.rights import PRIVATE_FILE_MODE, SHARED_FILE_MODE
 from tokiod.errors import TokiodError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 Kind = Literal["collection", "submission", "commit", "make", "grow", "reopen", "seal", "convert"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -57,6 +60,8 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 20, 0.1
 _MAGIC, _VERSION = b"tokiod stages\n\0\0", 1
 _HEAD, _BODY, _NAME, _CRC = struct.Struct("<16sII36s"), struct.Struct("<Q5qqqQIIHBB"), struct.Struct("<HI"), struct.Struct("<I")
 SLOT_BYTES = _BODY.size + _CRC.size
+_FIELDS = [("number", "<u8"), ("marks", "<i8", MARKS), ("others", f"V{_BODY.size - 50}"), ("kind", "u1"), ("outcome", "u1"), ("crc", "<u4")]
+"""A slot as numpy reads it."""
 _EMPTY = bytes(SLOT_BYTES)
 FILE_BYTES = NAMES_END + SLOTS * SLOT_BYTES
 _pack, _pack_slot = _BODY.pack, struct.Struct(f"<{_BODY.size}sI").pack_into
@@ -118,13 +123,8 @@ class StageRing:
             self._map[: len(head) + _CRC.size] = head + _CRC.pack(crc32(head))
         names, self._names_end = _read_names(self._map)
         self._names = {name: place for place, name in enumerate(names)}
-        slots = list(_whole(_used(self._map[:])))
-        self._last = max((slot[0] for slot in slots), default=0)
-        last_time = max((time for slot in slots for time in slot[1 : 1 + MARKS]), default=0)
-        for *fields, kind, outcome in slots:
-            if outcome == OPEN:
-                fields[1 + len(STAGES[KINDS[kind]])] = last_time
-                self.write([*fields, kind, FAILED])
+        self._last = 0
+        self._go_on(self._map[NAMES_END:FILE_BYTES])
 
     def place_of(self, name: str) -> int:
         """Return the place of a name in the table, which it is appended to. Where the table is full, the place is that of no name."""
@@ -158,6 +158,24 @@ class StageRing:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # With numpy, which looks at all slots in 5 ms, and at the checksums of few: Python took 60 ms of each start for a full ring.
+    def _go_on(self, content: bytes) -> None:
+        """Continue with the number after the last one; what is open ends as failed, at the last time that was recorded."""
+        import numpy as np  # noqa: PLC0415 - processes that record have it, and those that read a ring may not
+
+        slots = np.frombuffer(content, np.dtype(_FIELDS))
+        used = np.flatnonzero(slots["number"])
+        number, time = slots["number"][used], slots["marks"][used].max(axis=1, initial=0)
+
+        def whole(places: NDArray[np.intp]) -> Iterator[tuple[int, ...]]:
+            return _whole(content[place * SLOT_BYTES : (place + 1) * SLOT_BYTES] for place in places.tolist())
+
+        self._last = next((slot[0] for slot in whole(used[np.argsort(number)[::-1]])), 0)
+        last_time = next((max(slot[1 : 1 + MARKS]) for slot in whole(used[np.argsort(time)[::-1]])), 0)
+        for *fields, kind, _ in whole(used[slots["outcome"][used] == OPEN]):
+            fields[1 + len(STAGES[KINDS[kind]])] = last_time
+            self.write([*fields, kind, FAILED])
 
     def _append(self, name: str) -> int:
         text = name.encode()
@@ -224,7 +242,7 @@ def _used(content: bytes) -> list[bytes]:
     return [slot for place in range(NAMES_END, FILE_BYTES, SLOT_BYTES) if (slot := content[place : place + SLOT_BYTES]) != _EMPTY]
 
 
-def _whole(slots: list[bytes]) -> Iterator[tuple[int, ...]]:
+def _whole(slots: Iterable[bytes]) -> Iterator[tuple[int, ...]]:
     """Yield the fields of each slot that is whole, and of a kind that this version knows: a newer one may have recorded before it."""
     for slot in slots:
         body = slot[: _BODY.size]
