@@ -109,7 +109,7 @@ def growing(directory: Path, columns: int) -> Iterator[Row]:
     note = f"{size} in {seconds:.1f} s; half of {len(taken)} commits under {statistics.median(taken) * 1e3:.1f} ms"
     yield Row(f"longest commit beside a growth, {columns} columns", "ms", max(calm) * 1e3, max(taken) * 1e3, None, GROWN, note)
     site.sink.close()
-    yield Row("a killed writer is ready again, that file open", "s", None, _restarted(directory), None, "target: 3 s", size)
+    yield Row("a killed writer is ready again, that file open", "s", None, _restarted(directory), None, "target: 0.5 s", size)
     site.path.unlink()
 
 

@@ -186,7 +186,7 @@ def test_a_ledger_that_is_removed_and_made_anew_without_the_files_is_found(monke
 def test_a_ledger_that_calls_stored_what_a_removed_file_held_is_found(monkeypatch):
     """A new file has its name before its loss is noticed."""
     monkeypatch.setattr("tokiod.writer.maintenance.Maintenance.before_create", lambda *_: None)
-    monkeypatch.setattr("tokiod.writer.maintenance.Maintenance.forget_missing_files", lambda _: None)
+    monkeypatch.setattr("tokiod.writer.maintenance.Maintenance.forget_missing_files", lambda *_: None)
     events = Event(3000.0, "remove file", 4), Event(12600.0, "kill writer", 1)
     found = [play(replace(NIGHT, seed=seed, events=events)).wrong for seed in range(2)]
     assert any("calls stored what was destroyed" in one for one in found), found
