@@ -16,6 +16,7 @@ import numpy as np
 from asyncmy.cursors import SSCursor
 from asyncmy.errors import MySQLError, OperationalError
 
+from collectors.lmt import mysql_rows
 from collectors.lmt.datasets import NULL_INTEGER
 from tokiod.errors import CollectError, Fatal, Transient
 
@@ -91,6 +92,7 @@ class Mysql:
         self.finished = finished
         self._server = server
         self._idle: list[Session] = []
+        self._as_text: set[str] = set()
         self._slots = asyncio.Semaphore(CONNECTIONS)
 
     def __str__(self) -> str:
@@ -110,6 +112,12 @@ class Mysql:
 
     async def numbers(self, wanted: RowRange) -> list[NDArray[Any]]:
         """Return wanted.named, an array per column."""
+        if wanted.table.name not in self._as_text:
+            rows = await self._run(lambda session: _fetch_rows(session, wanted))
+            if rows is None or rows.is_slow:
+                self._as_text.add(wanted.table.name)
+            if rows is not None:
+                return rows.columns
         return await self._run(lambda session: _fetch(session, wanted))
 
     async def count(self, wanted: RowRange) -> int:
@@ -260,7 +268,16 @@ async def _fetch_all(connection: Any, sql: str) -> list[tuple[Any, ...]]:
         return list(await cursor.fetchall())
 
 
+async def _fetch_rows(session: Session, wanted: RowRange) -> mysql_rows.Rows | None:
+    return await mysql_rows.fetch(session.connection, _rows_select(session, wanted), exact=wanted.table.exact)
+
+
+def _rows_select(session: Session, wanted: RowRange) -> str:
+    return f"SELECT {', '.join(wanted.named)}{_from_where(session, wanted)}"
+
+
 async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
+    """Return wanted.named, an array per column, of columns of any type."""
     parse: Callable[[str], NDArray[Any]] = _integers if wanted.table.exact else _floats
     group, others = _grouped(session, wanted)
     groups, values = [parse("")], [parse("").reshape(0, len(others))]
@@ -278,8 +295,8 @@ async def _fetch(session: Session, wanted: RowRange) -> list[NDArray[Any]]:
     return [found[name] for name in wanted.named]
 
 
-# The server joins the numbers of a component (or of a TS_ID, where a table has no such key) into one text, in the order of its index: that
-# is cheaper for both sides than sending row by row and making so many Python objects.
+# What does not come as rows of numbers alone comes as text: the server joins the numbers of a component (or of a TS_ID, where a table has
+# no such key), in the order of its index. That is cheaper for both sides than sending row by row and making so many Python objects.
 def _joined_select(session: Session, wanted: RowRange) -> str:
     group, others = _grouped(session, wanted)
     null = NULL_INTEGER if wanted.table.exact else "'null'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -73,9 +73,15 @@ class Rows:
     values: dict[str, NDArray[Any]]
 
     @cached_property
-    def is_whole(self) -> bool:
-        """Whether there is a row for each cell, in the order of cells."""
-        return len(self.cell) == self.span.rows * len(self.roster.names) and bool((self.cell == np.arange(len(self.cell))).all())
+    def _order(self) -> Literal["rows", "columns"] | None:
+        """How the cells are ordered, row by row or column by column, if there is one value for each; else None."""
+        shape = self.span.rows, len(self.roster.names)
+        cells = np.arange(shape[0] * shape[1]).reshape(shape)
+        if len(self.cell) != cells.size:
+            return None
+        if (self.cell.reshape(shape) == cells).all():
+            return "rows"
+        return "columns" if (self.cell.reshape(shape[::-1]) == cells.T).all() else None
 
     @cached_property
     def cell(self) -> NDArray[np.int64]:
@@ -102,8 +108,8 @@ class Rows:
         return np.repeat(self.span.row_times, width), np.tile(np.arange(width, dtype=np.uint32), self.span.rows)
 
     def _grid(self, value: NDArray[Any], chosen: NDArray[np.bool_] | None) -> NDArray[Any]:
-        if chosen is None and self.is_whole:
-            return value
+        if chosen is None and self._order is not None:
+            return value if self._order == "rows" else value.reshape(len(self.roster.names), -1).T.ravel()
         present = (self.cell >= 0) & _present(value)
         if chosen is not None:
             present &= chosen

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -11,10 +12,11 @@ from contextlib import closing
 from pathlib import Path
 
 import lmt_database
+import numpy as np
 import pytest
 
 from collectors import lmt
-from collectors.lmt import client_mysql
+from collectors.lmt import client_mysql, mysql_rows
 from collectors.lmt.client import RowRange
 from collectors.lmt.datasets import DATASETS, TABLES
 from tokiod.collector import Site
@@ -73,6 +75,17 @@ def database(mariadb, content):
     return make(mariadb, content)
 
 
+@pytest.fixture(params=["rows", "text"])
+def form(request, monkeypatch):
+    """How the numbers of rows come."""
+    if request.param == "text":
+        monkeypatch.setattr(mysql_rows, "fetch", not_fetched)
+
+
+async def not_fetched(_connection, _sql, *, exact):  # noqa: ARG001 - the arguments of fetch()
+    return None
+
+
 class TestContract(CollectorContract):
     @pytest.fixture
     def collector(self, mariadb, database):
@@ -92,6 +105,7 @@ class TestContract(CollectorContract):
         return DATASETS
 
 
+@pytest.mark.usefixtures("form")
 def test_a_window_means_what_its_rows_mean(mariadb, database, content):
     window = Window(START + 10, START + 100)
     found = within(live(mariadb, database), lambda c: collected(c, window))
@@ -110,6 +124,7 @@ def test_the_rows_of_the_capture_give_what_the_capture_gives(mariadb):
     assert within(live(mariadb, name), lambda c: samples(c, window)) == within(copy, lambda c: samples(c, window))
 
 
+@pytest.mark.usefixtures("form")
 def test_floats_have_the_six_digits_that_the_server_shows(mariadb):
     content = lmt_database.tables(steps=1)
     content["OSS_DATA"] = [(1, lmt_database.FIRST_TS_ID, 2.66902, 98.43290001)]
@@ -126,6 +141,7 @@ def next_stamp(content):
     return {"TIMESTAMP_INFO": [*content["TIMESTAMP_INFO"], (ts_id + 1, lmt_database.local(lmt_database.instant(shown) + STEP))]}
 
 
+@pytest.mark.usefixtures("form")
 def test_rows_that_stand_twice_null_and_missing_mean_the_same_as_in_a_copy(mariadb):
     content = lmt_database.tables(steps=8)
     content["MDS_OPS_DATA"] += [(*row[:3], row[3] + 5, 0, 0) for row in content["MDS_OPS_DATA"][::3]]
@@ -357,12 +373,14 @@ def test_the_server_reads_ranges_of_an_index_in_its_order_and_never_a_whole_tabl
 
     async def plan(collector):
         await collected(collector, Window(START, START + STEP))
-        return await mariadb.execute(f"EXPLAIN {client_mysql._joined_select(collector._database._idle[0], ask)}", database=name)
+        session = collector._database._idle[0]
+        statements = [select(session, ask) for select in (client_mysql._joined_select, client_mysql._rows_select)]
+        return [await mariadb.execute(f"EXPLAIN {statement}", database=name) for statement in statements]
 
-    ((_, _, _, how, _, key, *_, extra),) = within(live(mariadb, name), plan)
-    assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
-    assert "temporary" not in extra
-    assert "filesort" not in extra
+    for ((_, _, _, how, _, key, *_, extra),) in within(live(mariadb, name), plan):
+        assert (how, key) == ("range", "TS_ID" if table.by_operation else "PRIMARY")
+        assert "temporary" not in extra
+        assert "filesort" not in extra
 
 
 @pytest.fixture
@@ -373,6 +391,7 @@ def packets(mariadb):
     asyncio.run(mariadb.execute(f"SET GLOBAL max_allowed_packet = {usual}"))
 
 
+@pytest.mark.usefixtures("form")
 def test_a_long_window_is_asked_for_in_parts_that_the_server_can_join(mariadb, packets):
     content = lmt_database.tables(steps=200)
     largest = 2**63 - 1
@@ -385,10 +404,99 @@ def test_a_long_window_is_asked_for_in_parts_that_the_server_can_join(mariadb, p
     assert {value for _, _, value in whole["datatargets/readbytes"]} == {largest}
 
 
-def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_short(mariadb, packets):
+def test_more_rows_of_a_ts_id_than_the_server_can_join_are_refused_and_not_cut_short(mariadb, packets, monkeypatch):
+    monkeypatch.setattr(mysql_rows, "fetch", not_fetched)
     content = lmt_database.tables(steps=5)
     content["MDS_OPS_DATA"] *= 200
     name = make(mariadb, content)
     packets(16384)
     with pytest.raises(Fatal, match="MDS_OPS_DATA has more rows of a TS_ID than its server joins: increase its max_allowed_packet"):
         within(live(mariadb, name), lambda c: samples(c, Window(START, START + 4 * STEP)))
+
+
+def numbers_of(mariadb, name, table, columns):
+    """The rows of a table, as they come, and the names of tables that come as text from then on."""
+    first = lmt_database.FIRST_TS_ID
+    ask = RowRange(table, columns, tuple(range(1, 6)), (80, 79) if table.by_operation else (), first, first + 10**6)
+
+    async def read(collector):
+        found = await collector._database.numbers(ask)
+        return found, set(collector._database._as_text)
+
+    return within(live(mariadb, name), read)
+
+
+def in_order(numbers):
+    return np.array(numbers)[:, np.lexsort(numbers[::-1])]
+
+
+@pytest.mark.parametrize("nulls", ["none", "few", "many", "all"])
+def test_rows_and_text_have_the_same_numbers(mariadb, monkeypatch, nulls):
+    chance = random.Random(nulls)
+    share = {"none": 0, "few": 0.0005, "many": 0.5, "all": 1}[nulls]
+    first, count = lmt_database.FIRST_TS_ID, 4000
+
+    def maybe(value):
+        return None if chance.random() < share else value
+
+    def integer():
+        return maybe(chance.choice([chance.randrange(2**63), chance.randrange(2**53, 2**53 + 9), -chance.randrange(2**62), 0, 2**63 - 1]))
+
+    # IFNULL cuts the text of a FLOAT at twelve characters.
+    def number():
+        return maybe(chance.choice([chance.random() * 100, 10 ** chance.uniform(-4, 10), 0.0, float(chance.randrange(10**9))]))
+
+    content = lmt_database.tables(steps=2)
+    content["TIMESTAMP_INFO"] = [(first + n, lmt_database.local(START + n * STEP)) for n in range(count)]
+    content["OST_INFO"] = content["OST_INFO"][:1]
+    content["OST_DATA"] = [(1, first + n, integer(), integer(), 0.0, *(integer() for _ in range(4))) for n in range(count)]
+    content["OSS_DATA"] = [(1, first + n, number(), number()) for n in range(count)]
+    content["MDS_OPS_DATA"] = [(1, first + n, 80 - n % 3, integer(), 0, 0) for n in range(count)]
+    name = make(mariadb, content)
+    tables = [(TABLES[0], TABLES[0].columns), (TABLES[1], TABLES[1].columns), (TABLES[3], TABLES[3].columns)]
+    rows = [numbers_of(mariadb, name, *of) for of in tables]
+    monkeypatch.setattr(mysql_rows, "fetch", not_fetched)
+    for (found, as_text), of in zip(rows, tables, strict=True):
+        text, _ = numbers_of(mariadb, name, *of)
+        assert np.array_equal(in_order(found), in_order(text), equal_nan=not of[0].exact)
+        assert [array.dtype for array in found] == [array.dtype for array in text]
+        assert as_text == ({of[0].name} if nulls == "many" else set())
+
+
+def test_a_double_has_all_its_digits(mariadb):
+    content = lmt_database.tables(steps=2)
+    content["OSS_DATA"] = []
+    name, first = make(mariadb, content), lmt_database.FIRST_TS_ID
+    asyncio.run(mariadb.execute("ALTER TABLE OSS_DATA MODIFY PCT_CPU DOUBLE", database=name))
+    asyncio.run(add(mariadb, name, {"OSS_DATA": [(1, first, 1 / 3, 2.5), (1, first + 1, 1e-300, None)]}))
+    _, _, cpu, memory = numbers_of(mariadb, name, TABLES[1], TABLES[1].columns)[0]
+    assert cpu.tolist() == [1 / 3, 1e-300]
+    assert (memory[0], np.isnan(memory[1])) == (2.5, True)
+
+
+def test_a_column_of_another_type_comes_as_text(mariadb, content):
+    name = make(mariadb, content)
+    changes = ["ALTER TABLE OSS_DATA MODIFY PCT_CPU DECIMAL(8, 4)", "ALTER TABLE OST_DATA MODIFY READ_BYTES VARCHAR(40)"]
+    asyncio.run(mariadb.execute(*changes, "ALTER TABLE OST_DATA MODIFY WRITE_BYTES BIGINT UNSIGNED", database=name))
+    window = Window(START + 10, START + 100)
+    for table in (TABLES[0], TABLES[1]):
+        assert numbers_of(mariadb, name, table, table.columns)[1] == {table.name}
+    found = within(live(mariadb, name), lambda c: collected(c, window))
+    assert lmt_database.samples_of(found, window) == lmt_database.meaning(content, window)
+
+
+def test_a_reader_of_many_statements_leaves_none_on_the_server(mariadb, database):
+    async def statements(collector):
+        for _ in range(5):
+            await collected(collector, Window(START + 10, START + 100))
+        return await mariadb.execute("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")
+
+    ((_, count),) = within(live(mariadb, database), statements)
+    assert int(count) == 0
+
+
+def test_another_version_of_asyncmy_without_these_inner_parts_gets_text(mariadb, database, content, monkeypatch):
+    monkeypatch.setattr(mysql_rows, "NEEDED", ("_proto", "_of_another_version"))
+    window = Window(START + 10, START + 100)
+    found = within(live(mariadb, database), lambda c: collected(c, window))
+    assert lmt_database.samples_of(found, window) == lmt_database.meaning(content, window)
