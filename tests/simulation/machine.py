@@ -183,7 +183,10 @@ class Writer(Process):
     def die(self) -> None:
         super().die()
         self.machine.files.die()
-        self.machine.writer_ended_at = self.machine.loop.now
+        # One that ended before it was ready may have found what the one before it left behind, and reports it at another start.
+        if self.process is not None:
+            self.machine.writer_ended_at.clear()
+        self.machine.writer_ended_at.append(self.machine.loop.now)
         if self.machine.power_fails_with_writer:
             self.machine.lose_power()
         elif seconds := self.machine.power_fails_after_kill:
@@ -254,7 +257,8 @@ class Machine:
     heartbeats a day.
 
     on_writer_started: called after each start. reader: the collector of a watched file. damaged: the inodes of the files that another
-    program damaged. failures: the operations on files that failed, with their time of the loop.
+    program damaged. failures: the operations on files that failed, with their time of the loop. writer_ended_at: when the writer ended
+    since it was ready.
     """
 
     def __init__(
@@ -287,7 +291,7 @@ class Machine:
         self._recovering: asyncio.Task[None] | None = None
         self.sickness = DiskSickness(loop, random.Random(rng.random()))
         self.failures: list[tuple[float, str]] = []
-        self.writer_ended_at = -1.0
+        self.writer_ended_at: list[float] = []
         self.files = MachineFiles(config.archive.root, other=PRIVATE)
         self.writer = Writer(self)
         self.collectors = Collectors(self)

@@ -800,7 +800,7 @@ class Site:
             self._given_up(Path(event["path"]), event["reason"], self.loop.now)
 
     def _file_gone(self, event: MutableMapping[str, Any]) -> None:
-        self._given_up(Path(event["path"]), event["reason"], self.loop.now, self.machine.writer_ended_at)
+        self._given_up(Path(event["path"]), event["reason"], self.loop.now, *self.machine.writer_ended_at)
 
     def _given_up(self, path: Path, reason: str, *moments: float) -> None:
         """Note that the windows of a file are not acknowledged any more. Count it as a fault if there is no cause for it.
