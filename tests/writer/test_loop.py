@@ -669,6 +669,18 @@ class _EverLosing:
         return True
 
 
+def test_windows_that_come_one_by_one_do_not_each_wait_for_the_files_to_be_looked_at(site, monkeypatch):
+    runs = []
+    monkeypatch.setattr(site.writer, "upkeep", NoUpkeep())
+    monkeypatch.setattr(NoUpkeep, "run", lambda _self: runs.append(site.now))
+    for seconds in (10.0, 10.0625, 10.125, 10.1875, 10.25):
+        site.now = seconds
+        site.store(rows(0, 4), attempt=int(seconds * 16))
+    assert runs == [10.0, 10.125, 10.25]
+    site.writer.turn(0)
+    assert runs == [10.0, 10.125, 10.25, 10.25]
+
+
 def test_collectors_read_the_ledger_again_after_maintenance_recorded_missing_files(site):
     site.writer.upkeep, site.now = _EverLosing(), site.now + 60
     site.writer.turn(0)

@@ -48,6 +48,9 @@ BUSY_MS, FOLLOWED_MS, ACTIVE_MS, IDLE_MS = 100, 1000, 5000, 10_000
 ACTIVE_SECONDS = 10.0
 """After a window: readers get the ledger's copy, and files that were sealed are noted."""
 
+UPKEEP_SECONDS = 0.1
+"""At least from one look at the archive's files to the next while windows come: it takes 20 ms, which each of them would wait for."""
+
 MAX_WINDOWS_PER_SYNC = 64
 """More would only delay the first one's acknowledgement."""
 
@@ -173,6 +176,7 @@ class Writer:
     _stored_at: float = field(default=float("-inf"))
     _last: str = field(default="")
     _unrecorded: list[QuarantinedFile] = field(default_factory=list)
+    _kept_up_at: float = field(default=float("-inf"))
     _unpublished: dict[str, set[str]] = field(default_factory=dict)
     _unrecorded_spans: defaultdict[str, Ranges] = field(default_factory=lambda: defaultdict(Ranges))
     _repeats: Repeats = field(init=False)
@@ -205,6 +209,8 @@ class Writer:
                 self._store(arrived, commit)
             catalogue.WAITING_WINDOWS.set(0)
             self._stored_at = self.clock.monotonic()
+        if not arrived or self.heartbeat.monotonic() - self._kept_up_at >= UPKEEP_SECONDS:
+            self._keep_up()
         self._maintain()
         self.heartbeat()
 
@@ -252,9 +258,12 @@ class Writer:
         refused = f"; refused, because the configuration does not cover them: {counts}" if counts else ""
         self.heartbeat.status = f"{self._stored} windows stored{self._last}{refused}"
 
-    def _maintain(self) -> None:
+    def _keep_up(self) -> None:
         if self.upkeep.run():
             self.receiver.reload()
+        self._kept_up_at = self.heartbeat.monotonic()
+
+    def _maintain(self) -> None:
         self._record_quarantined()
         for done in self.sink.run_maintenance():
             catalogue.count_file_change(done)
