@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tokiod.collector import SavedCollector, Site
     from tokiod.window import Window
 
-MIN_BYTES_FOR_WORKERS = 16 << 20
+MIN_BYTES_FOR_WORKERS = 64 << 20
 """Smaller inputs, packed or not, do not use workers: these take a third of a second of a processor to start."""
 
 NO_OUTPUT = "file without a legend"
