@@ -45,9 +45,24 @@ class Roster:
 
     def columns(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Return the column of each id, -1 for an unknown one."""
-        place = np.searchsorted(self.ids, ids)
-        known = self.ids[np.minimum(place, len(self.ids) - 1)] == ids if len(self.ids) else np.zeros(len(ids), bool)
-        return self._columns[np.where(known, place, -1)]
+        place, known = places(self.ids, ids)
+        return np.asarray(self._columns[place]) if known.all() else np.where(known, self._columns[place], -1)
+
+
+def places(known: NDArray[np.int64], wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return where each wanted number is among ascending ones, 0 for one that is not, and which are there."""
+    if not len(known):
+        return np.zeros(len(wanted), np.intp), np.zeros(len(wanted), bool)
+    first, last = int(known[0]), int(known[-1])
+    if last - first == len(known) - 1:
+        # Numbers without a gap, as nearly all are, tell their places.
+        is_there = (wanted >= first) & (wanted <= last)
+        if wanted.dtype.kind == "f":
+            is_there &= np.rint(wanted) == wanted
+        return np.where(is_there, wanted - first, 0).astype(np.intp), is_there
+    place = np.searchsorted(known, wanted)
+    is_there = known[np.minimum(place, len(known) - 1)] == wanted
+    return np.where(is_there, place, 0), is_there
 
 
 def _is_name(name: Any) -> bool:

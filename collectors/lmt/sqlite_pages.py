@@ -129,7 +129,7 @@ class PagedTable:
     def _edges(self) -> Iterator[tuple[Places, Places, Places]]:
         """Yield the number of rows of each leaf, and the edges of the indexed column; of an empty leaf edges that hold nothing."""
         for memory, starts in self._file.chunks(self._leaves):
-            records = _Records.read(memory, starts, self._file.usable, len(self._columns))
+            records = _Records.read(memory, starts, self._file.usable, len(self._columns), self._indexed + 1)
             value, counts = records.integers(self._indexed), records.counts
             least, greatest = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), np.iinfo(np.int64).min)
             if (value == NULL_INTEGER).any():
@@ -208,8 +208,8 @@ class _Records:
         self._ends = ends
 
     @classmethod
-    def read(cls, memory: NDArray[np.uint8], starts: Places, usable: int, columns: int) -> _Records:
-        """Find all rows of some leaves."""
+    def read(cls, memory: NDArray[np.uint8], starts: Places, usable: int, columns: int, wanted: int | None = None) -> _Records:
+        """Find all rows of some leaves. columns: of the table; wanted: only the first so many."""
         counts = _short(memory, starts + 3)
         if (memory[starts] != LEAF).any() or (LEAF_HEADER + 2 * counts > usable).any():
             raise Unusual
@@ -222,12 +222,13 @@ class _Records:
         # A row that is longer than MORE, or a column whose type is, may continue on other pages.
         if (length >= MORE).any() or (header + length > start + usable).any() or (memory[header] != columns + 1).any():
             raise Unusual
-        types = np.ascontiguousarray(_slices(memory, header + 1, columns).T)
+        types = np.ascontiguousarray(_slices(memory, header + 1, wanted or columns).T)
         if (types >= MORE).any():
             raise Unusual
         ends = _ends(types, header + 1 + columns)
         last, more = ends[-1]
-        if (last + more != header + length).any():
+        behind = last + more - (header + length)
+        if (behind > 0).any() or (wanted is None and behind.any()):
             raise Unusual
         return cls(memory, counts, types, ends)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from collectors.lmt.datasets import NULL_INTEGER
+from collectors.lmt.parse_inventory import places
 from tokiod.batch import Batch
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ class Span:
 
     def row_of(self, ts_ids: NDArray[Any]) -> NDArray[np.int64]:
         """Return the row of each TS_ID, counted from the window's start, -1 for a TS_ID of another window."""
-        place = np.searchsorted(self.ts_ids, ts_ids)
-        known = self.ts_ids[np.minimum(place, len(self.ts_ids) - 1)] == ts_ids
-        return np.where(known, self._rows[np.where(known, place, 0)], -1)
+        place, known = places(self.ts_ids, ts_ids)
+        return np.asarray(self._rows[place]) if known.all() else np.where(known, self._rows[place], -1)
 
     @cached_property
     def row_times(self) -> NDArray[np.int64]:
@@ -133,8 +133,12 @@ def batches(table: Table, numbers: dict[str, NDArray[Any]], span: Span, inventor
         if quantity.optional and not numbers.keys() >= set(quantity.columns):
             continue
         operation = quantity.operation
-        chosen = np.isin(numbers["OPERATION_ID"], inventory.operations[operation]) if operation else None
+        chosen = _is_one_of(numbers["OPERATION_ID"], inventory.operations[operation]) if operation else None
         yield rows.batch(quantity, chosen)
+
+
+def _is_one_of(numbers: NDArray[Any], wanted: tuple[int, ...]) -> NDArray[np.bool_]:
+    return np.asarray(numbers == wanted[0]) if len(wanted) == 1 else np.isin(numbers, wanted)
 
 
 def _present(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -10,8 +10,8 @@ import sys
 import tarfile
 from typing import TYPE_CHECKING
 
-from collectors.mmperfmon.parse import parse
-from collectors.mmperfmon.saved_inputs import outputs
+from collectors.mmperfmon.parse import parse_all
+from collectors.mmperfmon.saved_inputs import outputs, pieces
 from tests.bench.measure import Row, paired, rated
 from tests.support.mmperfmon_outputs import output, stamps
 
@@ -45,7 +45,8 @@ def split(path: Path) -> int:
 
 
 def read(path: Path) -> int:
-    return sum(table.value.size for _, data in outputs(path, lambda _bytes: None) for table in parse(data).tables)
+    coming = (data for _, data in outputs(path, lambda _bytes: None))
+    return sum(table.value.size for piece in pieces(coming) for output in parse_all(piece) for table in output.tables)
 
 
 def archive(path: Path, out: Path, days: int) -> None:

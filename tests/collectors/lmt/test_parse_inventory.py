@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.lmt.parse_inventory import Roster, parse_inventory
+from collectors.lmt.parse_inventory import Roster, parse_inventory, places
 from tokiod.errors import Fatal
 
 
@@ -120,3 +120,17 @@ def test_an_invalid_id_is_left_out_and_counted():
 def test_a_file_system_whose_name_is_a_number_as_in_a_damaged_file_is_left_out():
     damaged = info(filesystems=[(1, "lc1"), (2, 17)], osts=[(1, 1, "lc1-OST0000"), (2, 1, 18)], mdss=[(1, 1, 19, "m")])
     assert parse_inventory(damaged, None, "mdt").osts.names == ("lc1-OST0000",)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@pytest.mark.parametrize("known", [[], [7], [3, 4, 5, 6], [3, 4, 6], [-2, 0, 9]])
+def test_each_number_has_its_place_among_known_ones(known, kind):
+    wanted = np.array([3, 6, 5, -2, 10, 4, 7, 2**53], kind)
+    place, is_there = places(np.array(known, np.int64), wanted)
+    assert is_there.tolist() == [number in known for number in wanted.tolist()]
+    assert [known[at] for at in place[is_there].tolist()] == wanted[is_there].tolist()
+    assert not place[~is_there].any()
+
+
+def test_a_number_between_known_ones_and_nan_are_not_there():
+    assert not places(np.array([3, 4, 5]), np.array([3.5, np.nan, np.inf]))[1].any()

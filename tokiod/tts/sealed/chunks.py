@@ -32,6 +32,7 @@ CHUNK_ROWS = 720
 CHUNK_COLUMNS = 32
 COMPRESSION_LEVEL = 2
 """Level of ISA-L: 3 is slower than zlib at its best level on repetitive data, and its files are larger."""
+SMALL_STRIP_CELLS = 1 << 18
 MAX_PENDING_CHUNKS = 32
 """Chunks submitted to the pool at once; bounds the memory."""
 
@@ -60,15 +61,18 @@ class Chunks(msgspec.Struct, frozen=True):
         return tuple(self.matrix.columns[i] for i in self.order)
 
     def pieces(self) -> Iterator[tuple[Corner, Bits]]:
-        """Yield first row and column, and the bits, of each chunk; cells beyond the matrix are missing."""
+        """Yield first row and column, and the bits, of each chunk; cells beyond the matrix are missing. The bits must not be changed."""
         height, width = self.chunk
         # Several chunks of a narrow matrix at a time: the fixed cost of a strip would exceed that of its cells.
         tall = height * max(1, SCRATCH_CELLS // (height * self.matrix.width))
         for start in range(0, self.matrix.rows, tall):
             strip = self._strip(start, min(tall, -(-(self.matrix.rows - start) // height) * height))
+            # Parts of a small strip are copied where they are packed, in threads; a large strip must not wait for all of its parts.
+            is_small = strip.size <= SMALL_STRIP_CELLS
             for top in range(0, len(strip), height):
                 for left in range(0, self.matrix.width, width):
-                    yield (start + top, left), strip[top : top + height, left : left + width].copy()
+                    part = strip[top : top + height, left : left + width]
+                    yield (start + top, left), part if is_small else part.copy()
             del strip
 
     def _strip(self, top: int, height: int) -> Bits:
