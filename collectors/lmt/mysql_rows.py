@@ -159,6 +159,8 @@ DIGITS = 6
 LEAST, MOST = 1e-6, 1e15
 """Between them, a float32 times the power of ten that makes it an integer of six digits is a float64, exactly."""
 
+POWERS = np.array([10.0**exponent for exponent in range(DIGITS + 16)])
+
 
 def six_digits(value: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return what the six digits mean that a server prints of a FLOAT: in a file they are the same, however they came."""
@@ -176,6 +178,6 @@ def six_digits(value: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def _rounded(wide: NDArray[np.float64], decimals: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return numbers rounded to so many decimals, and their digits as an integer."""
-    up, down = 10.0 ** np.maximum(decimals, 0), 10.0 ** np.maximum(-decimals, 0)
+    up, down = POWERS[np.maximum(decimals, 0)], POWERS[np.maximum(-decimals, 0)]
     digits = np.rint(wide * up / down)
     return digits * down / up, np.abs(digits)
