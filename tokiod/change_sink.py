@@ -14,7 +14,6 @@ The sink of the archive itself, which the writer calls, has another contract: to
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -77,8 +76,7 @@ class SinkConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, froze
         return []
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Block(msgspec.Struct, frozen=True, eq=False):
     """Consecutive rows of a dataset, as the file held them when it was read. It replaces these rows whole.
 
     dataset: its logical name, such as "datatargets/readbytes". Row i is of [start + i x step, start + (i + 1) x step), UTC epoch seconds.
@@ -115,15 +113,14 @@ class Block:
         return self.start + self.step * np.arange(self.rows, dtype=np.int64)
 
 
-@dataclass(slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct):
     """What the receiver acknowledged: how many records it holds now, and how many it rejected for ever, by reason.
 
     A record is the receiver's unit: a message, a document, a file. A reason is a short stable phrase, for a metric.
     """
 
     records: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, other: Acknowledged) -> None:
         """Add the records of another acknowledgement."""

@@ -17,7 +17,14 @@ from tokiod.times import LATEST, iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BULK_SECONDS", "LATEST", "Calendar", "Day", "Window", "bulk_length", "cut", "iso", "whole_rows"]
+__all__ = [
+    "BULK_SECONDS", "LATEST", "MAX_WINDOW_BYTES", "SAMPLE_BYTES", "Calendar", "Day", "Window", "bulk_length", "cut", "iso", "whole_rows",
+]  # fmt: skip
+
+SAMPLE_BYTES = 20
+"""Of a sample in a batch: its time, column and value."""
+MAX_WINDOW_BYTES = 512 << 20
+"""Of a window's samples, which the writer holds as a whole before it stores them."""
 
 
 class Window(msgspec.Struct, frozen=True, order=True):

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from tokiod.window import Window
 
 
-SAMPLE_BYTES = 20
-"""Of a sample in a batch: its time, column and value."""
-MAX_WINDOW_BYTES = 512 << 20
-"""Of a window's samples, which the writer holds as a whole before it stores them."""
-
 JOB_TABLE = "jobs/operations"
 """The table of what jobs did: the counts that a target has of a job at one moment, in rows for the jobs whose counts changed."""
 JOB_COLUMNS = ("time", "target", "job", "begin", "last", "ended")

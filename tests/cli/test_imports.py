@@ -16,7 +16,8 @@ except SystemExit:
     pass
 sys.exit(" ".join(name for name in names if name in sys.modules) or None)
 """
-LOGS, NETWORK, SETTINGS = "structlog rich", "http.client ssl email", "tokiod.config.load tomllib"
+DATA = "tokiod.window_data"
+LOGS, NETWORK, SETTINGS = "structlog rich", "http.client socket ssl email", "tokiod.config.load tomllib"
 CONFIG = """
 timezone = "UTC"
 archive.path = "{root}/tts/%Y-%m-%d/{{system}}.hdf5"
@@ -48,4 +49,4 @@ def test_a_small_file_is_archived_without_logs_and_masked_arrays(tmp_path):
 def test_the_status_needs_no_numbers_and_without_a_page_no_http(tmp_path):
     (tmp_path / "tokiod.toml").write_text(CONFIG.format(root=tmp_path))
     line = ["status", "--json", "--config", str(tmp_path / "tokiod.toml")]
-    assert imported(f"{LOGS} {NETWORK} numpy h5py zmq asyncio", *line) == ""
+    assert imported(f"{LOGS} {NETWORK} {DATA} numpy h5py zmq asyncio", *line) == ""

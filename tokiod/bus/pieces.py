@@ -17,7 +17,8 @@ from tokiod.batch import Batch, Rows, even_rows
 from tokiod.bus import wire
 from tokiod.bus.header import Piece, decode_header
 from tokiod.errors import Malformed, Refusal
-from tokiod.window_data import MAX_WINDOW_BYTES, TableRows
+from tokiod.window import MAX_WINDOW_BYTES
+from tokiod.window_data import TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

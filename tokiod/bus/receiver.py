@@ -14,7 +14,7 @@ from tokiod.bus.header import decode_header
 from tokiod.bus.reassembly import Arrived, Reassembly
 from tokiod.bus.server_socket import ServerSocket
 from tokiod.errors import Malformed, Refusal
-from tokiod.window_data import MAX_WINDOW_BYTES
+from tokiod.window import MAX_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections import Counter

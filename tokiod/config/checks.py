@@ -18,8 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from tokiod.config.convert import Fault
 from tokiod.errors import nearest
-from tokiod.window import Calendar
-from tokiod.window_data import MAX_WINDOW_BYTES, SAMPLE_BYTES
+from tokiod.window import MAX_WINDOW_BYTES, SAMPLE_BYTES, Calendar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping

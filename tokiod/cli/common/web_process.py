@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import re
-import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    import socket
 
 ANSWER_SECONDS = 2.0
 _CREDENTIALS = struct.Struct("3i")
@@ -62,6 +65,8 @@ def _is_socket(path: Path) -> bool:
 
 def _connected(address: str) -> socket.socket:
     """Connect to the address. Raises OSError."""
+    import socket  # noqa: PLC0415 - 3 ms, which most daemons, without a page, need not spend
+
     if not address.startswith("/"):
         host, _, port = address.rpartition(":")
         return socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS)
@@ -76,6 +81,8 @@ def _connected(address: str) -> socket.socket:
 
 
 def _pid(address: str) -> int | None:
+    import socket  # noqa: PLC0415 - as above
+
     with _connected(address) as client:
         if client.family != socket.AF_UNIX:
             return None
@@ -85,7 +92,7 @@ def _pid(address: str) -> int | None:
 
 def _get(address: str, path: str) -> str:
     """Return the body of an answer. Raises OSError, also for an answer that is not HTTP."""
-    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - 30 ms, which most daemons, without a page, need not spend
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - 30 ms, as above
 
     connection = HTTPConnection("localhost", timeout=ANSWER_SECONDS)
     connection.sock = _connected(address)

@@ -19,8 +19,7 @@ from tokiod.bus.reassembly import Reassembly
 from tokiod.errors import Fatal, Malformed, NotYet, Refusal, Transient
 from tokiod.metrics import catalogue
 from tokiod.reports.hosts import HostState
-from tokiod.window import iso
-from tokiod.window_data import MAX_WINDOW_BYTES
+from tokiod.window import MAX_WINDOW_BYTES, iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

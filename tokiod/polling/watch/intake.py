@@ -21,8 +21,7 @@ from tokiod.polling.watch.folder import Folder
 from tokiod.polling.watch.private_copy import FileChanged, Unacceptable, copied, delete_abandoned
 from tokiod.runtime.backoff import MAX_SOURCE_WAIT_SECONDS, backoff
 from tokiod.runtime.log import Repeats
-from tokiod.window import Window
-from tokiod.window_data import MAX_WINDOW_BYTES
+from tokiod.window import MAX_WINDOW_BYTES, Window
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
