@@ -36,8 +36,7 @@ computed from the state's samples and its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -64,8 +63,7 @@ def empty_state(columns: int) -> Int:
     return np.full((5, columns), ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """The limits of the rule in rows: the largest plausible difference per row, and how old a part of the state may be."""
 
     max_step: int = LARGEST
@@ -84,8 +82,7 @@ class Rule:
         return np.asarray(difference <= limit)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Samples:
+class _Samples(NamedTuple):
     """The samples of several columns, column after column, in order of their rows; parallel arrays [n]."""
 
     column: Int
@@ -220,8 +217,7 @@ def _apply(samples: _Samples, rule: Rule) -> tuple[Int, Bool, _States]:
     return difference, is_implausible, _States.after(samples, nonzero, moving, rule.reach)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moving:
+class _Moving(NamedTuple):
     """The nonzero samples, and what each does to the state; parallel arrays [n].
 
     zero: rows since the zero before, 0 without one. base: the index of the base before the sample; undefined where the sample begins.
@@ -276,8 +272,7 @@ def _bases(sets_base: Bool, column: Int, row: Int, begins: Bool, reach: int) -> 
         sets_base[late[first] - 1] = True
 
 
-@dataclass(frozen=True, slots=True)
-class _States:
+class _States(NamedTuple):
     """The states i8[5, n] of the n columns that have samples."""
 
     columns: Int
