@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from asyncmy.constants.COMMAND import COM_STMT_CLOSE, COM_STMT_EXECUTE, COM_STMT_PREPARE
+from asyncmy.errors import MySQLError
 from asyncmy.protocol import FieldDescriptorPacket
 
 from collectors.lmt.datasets import NULL_INTEGER
@@ -22,6 +23,8 @@ STATEMENT, COLUMNS = slice(1, 5), slice(5, 7)
 """In the answer to a statement that is prepared: its number, and how many columns it has."""
 ONCE = b"\x00\x01\x00\x00\x00"
 """Flags and number of an execution."""
+NOT_PREPARED = {1047, 1235, 1295, 1461}
+"""Errors: unknown command, not supported, not supported in this protocol, more statements than the server permits."""
 UNSIGNED = 32
 INTEGERS = {1: "i1", 2: "i2", 3: "i4", 8: "i8", 9: "i4"}
 """By the number of a type: TINYINT, SMALLINT, INTEGER, BIGINT, MEDIUMINT."""
@@ -44,11 +47,19 @@ class Rows(NamedTuple):
 
 
 async def fetch(connection: Any, sql: str, *, exact: bool) -> Rows | None:
-    """Return the rows of a statement; None where a column is not a number, or not an integer and exact is asked for."""
+    """Return the rows of a statement; None where a column is not a number, or not an integer and exact is asked for.
+
+    None too where the server, or what is between, prepares no statements. Raises what asyncmy raises.
+    """
     if not all(hasattr(connection, name) for name in NEEDED):
         return None  # another version of asyncmy, whose inner parts these are
     await connection._execute_command(COM_STMT_PREPARE, sql)  # noqa: SLF001
-    prepared = (await connection.read_packet()).get_all_data()
+    try:
+        prepared = (await connection.read_packet()).get_all_data()
+    except MySQLError as error:
+        if error.args and error.args[0] in NOT_PREPARED:
+            return None
+        raise
     statement, count = prepared[STATEMENT], int.from_bytes(prepared[COLUMNS], "little")
     types = await _types(connection, count)
     is_known = None not in types and not (exact and FLOAT_TYPES & set(types))

@@ -500,3 +500,33 @@ def test_another_version_of_asyncmy_without_these_inner_parts_gets_text(mariadb,
     window = Window(START + 10, START + 100)
     found = within(live(mariadb, database), lambda c: collected(c, window))
     assert lmt_database.samples_of(found, window) == lmt_database.meaning(content, window)
+
+
+def test_a_server_that_prepares_no_statements_sends_text(mariadb, database, content):
+    ((usual,),) = asyncio.run(mariadb.execute("SELECT @@global.max_prepared_stmt_count"))
+    asyncio.run(mariadb.execute("SET GLOBAL max_prepared_stmt_count = 0"))
+    window = Window(START + 10, START + 100)
+
+    async def read(collector):
+        found = [await collected(collector, window) for _ in range(2)]
+        return found, set(collector._database._as_text)
+
+    try:
+        found, as_text = within(live(mariadb, database), read)
+    finally:
+        asyncio.run(mariadb.execute(f"SET GLOBAL max_prepared_stmt_count = {usual}"))
+    assert [lmt_database.samples_of(one, window) for one in found] == [lmt_database.meaning(content, window)] * 2
+    assert as_text == {table.name for table in TABLES}
+
+
+def test_an_error_of_a_statement_is_that_of_the_server(mariadb, content):
+    name = make(mariadb, content)
+    window = Window(START + 10, START + 100)
+
+    async def without_a_column(collector):
+        await collected(collector, window)
+        await mariadb.execute("ALTER TABLE OST_DATA DROP COLUMN READ_BYTES", database=name)
+        with pytest.raises(Fatal, match=r"is not an LMT database: .*READ_BYTES"):
+            await collected(collector, window)
+
+    within(live(mariadb, name), without_a_column)
