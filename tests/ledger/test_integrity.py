@@ -93,6 +93,14 @@ def test_a_torn_generation_file_raises_no_doubt(ledger, text):
     assert ledger.generation.doubt() == ""
 
 
+def test_a_numbered_ledger_without_its_generation_file_may_be_any_copy(empty):
+    store(empty, 0.0)
+    assert empty.generation.doubt() == ""
+    empty.generation.advance(0.0)
+    empty.generation.path.unlink()
+    assert empty.generation.doubt() == "without ledger.stamp"
+
+
 # ---- the open file
 
 

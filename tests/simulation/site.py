@@ -9,6 +9,7 @@ import io
 import math
 import os
 import random
+import secrets
 import shutil
 import signal
 import sqlite3
@@ -154,18 +155,25 @@ def play(plan: Plan) -> Outcome:
 
 
 def _small_limits(plan: Plan) -> Callable[[], None]:
-    """Set the product's limits as small as the site is, so that they are reached; return what sets them back.
+    """Set the product's limits as small as the site is, so that they are reached, and its randomness; return what sets them back.
 
     These archives have a few files, not hundreds, and windows of a few cells. The rows of jobs are longer than such a frame.
     """
     before = file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS
+    secret, keys = secrets.token_hex, random.Random(f"keys/{plan.seed}")
 
     def set_to(files: int, frame_bytes: int, cells: int) -> None:
         file_scan.FILES_PER_TURN, pieces.MAX_FRAME_BYTES, pieces.MAX_PIECE_CELLS = files, frame_bytes, cells
         pieces._column_groups.cache_clear()
 
+    def set_back() -> None:
+        set_to(*before)
+        secrets.token_hex = secret
+
     set_to(1, *((MAX_FRAME_BYTES, MAX_FRAME_BYTES // 8) if not plan.has_jobs else before[1:]))
-    return lambda: set_to(*before)
+    # The key of job ids is part of what the log says of a job.
+    secrets.token_hex = lambda nbytes=None: keys.randbytes(nbytes or 32).hex()
+    return set_back
 
 
 def _end(_signal: int, _frame: object) -> None:

@@ -105,6 +105,21 @@ def test_yesterdays_copy_of_the_ledger_is_found_to_be_old_and_told_the_rest(site
         assert logs == []
 
 
+def test_a_copy_of_the_ledger_that_comes_alone_into_an_archive_is_completed_from_the_files(site, tmp_path):
+    one = site()
+    with closing(one.start()) as ledger:
+        one.store(ledger, 0, 10)
+    shutil.copy(one.path, tmp_path / "copy")
+    with closing(one.at(10).start()) as ledger:
+        one.at(30).store(ledger, 10, 30)
+    shutil.rmtree(one.path.parent)
+    one.path.parent.mkdir()
+    shutil.copy(tmp_path / "copy", one.path)
+    with capture_logs() as logs, closing(one.at(30).start()) as ledger:
+        assert one.stored(ledger) == [(0, 30 - SURE)]
+    assert [(log["event"], log["reason"]) for log in logs] == [("ledger.rebuilt", "it was without ledger.stamp")]
+
+
 def test_a_ledger_that_was_lost_or_is_older_than_the_files_begins_an_epoch_of_the_change_log_and_no_other_does(site, tmp_path):
     one = site()
 
@@ -280,16 +295,18 @@ def test_a_ledger_of_before_there_were_stamps_is_believed(site):
         assert (one.stored(ledger), logs) == ([(0, 5)], [])
 
 
-def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past(site):
+@pytest.mark.parametrize("ahead", [[], [(1000, 1001)]], ids=["", "the clock was ahead before"])
+def test_what_a_kill_kept_from_the_ledger_is_not_lost_of_a_source_without_a_past(site, ahead):
     one = site(Now())
     with closing(one.start()) as ledger:
         one.store(ledger, 0, 23)
+        ledger.store([StoredEntry(WindowMeta("past", "lmt", "fs", hours(*edges)), 1) for edges in ahead], 0.0)
         with closing(model.sink_in(one.directory)) as sink:
             for hour in (23, 24):
                 sink.apply(model.window(SAMPLES, hour, hour + 1))
             assert sink.commit() == []
     with capture_logs() as logs, closing(one.at(27).start()) as ledger:
-        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 25)], [])
+        assert (one.stored(ledger), ledger.unstored("past")) == ([(0, 25), *ahead], [])
         assert ledger.known_files(one.directory).at(one.directory / "2018-01-30" / "fs.hdf5")
     assert [(log["event"], log["seconds"]) for log in logs] == [("ledger.completed", 2 * HOUR)]
 

@@ -34,7 +34,7 @@ GENERATION_SECONDS = 600.0
 PAGE_CHECK_SECONDS = 600.0
 """Between two checks of all pages, which take some milliseconds per megabyte."""
 
-Doubt = Literal["", "lost", "older than the files"]
+Doubt = Literal["", "lost", "older than the files", "without ledger.stamp"]
 
 
 class LedgerLost(Exception):  # noqa: N818 - what has happened
@@ -58,6 +58,8 @@ class Generation:
         number, in_file = self._number(), self._number_in_file()
         if not sources.statuses(self._database.sql) or number == 0 or (number is None and not spans.any_stored(self._database.sql)):
             return "lost"
+        if number is not None and self._is_file_missing():
+            return "without ledger.stamp"
         return "older than the files" if in_file is not None and (number is None or number < in_file) else ""
 
     def begin_rebuild(self) -> None:
@@ -87,6 +89,11 @@ class Generation:
     def _number(self) -> int | None:
         row = self._database.sql.execute("SELECT number FROM stamp").fetchone()
         return None if row is None else int(row[0])
+
+    def _is_file_missing(self) -> bool:
+        with suppress(OSError):
+            return not exists(self.path)
+        return False
 
     def _number_in_file(self) -> int | None:
         try:

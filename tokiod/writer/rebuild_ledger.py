@@ -61,7 +61,8 @@ def _complete_tail(config: Config, ledger: Ledger, source: SourceConfig, now: fl
 
     A replayable source is queried for them again; of other sources they would count as lost.
     """
-    newest = max((end for _, end in ledger.stored(source.name)), default=int(now - DAY_SECONDS))
+    # A clock that was ahead left windows of the future.
+    newest = max((end for start, end in ledger.stored(source.name) if start <= now), default=int(now - DAY_SECONDS))
     found = proof(config, now, [source], newest)
     tail = found.stored[source.name]
     tail.remove(0, newest)
