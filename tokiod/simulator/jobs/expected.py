@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokiod.jobs.rows import read
+from tokiod.ranges import Ranges
 from tokiod.simulator.compare import Comparison, Difference
 from tokiod.simulator.jobs.commands import fault
+from tokiod.simulator.jobs.work import HOUR
 from tokiod.window_data import job_parts
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def compare_jobs(work: Work, directories: Sequence[Path], polls: Polls) -> Compa
     rows = read(sorted(directories), 0, 2**40)
     if not len(rows):
         return Comparison()
-    result, lives = Comparison(cells=len(rows), filled=len(rows)), _lives(work, rows)
+    result, lives = Comparison(cells=len(rows), filled=len(rows)), _lives(work, rows, polls)
     newest: dict[tuple[str, str, int], int] = {}
     names = [id_of(key) for key in rows.jobs.tolist()]
     targets = [target.decode() for target in rows.targets.tolist()]
@@ -80,11 +82,15 @@ def compare_jobs(work: Work, directories: Sequence[Path], polls: Polls) -> Compa
     return result
 
 
-def _lives(work: Work, rows: JobRows) -> dict[tuple[str, str], Life]:
-    times = rows.columns["time"]
-    # The oldest row may be of a job that was idle for as long as its target remembers it.
-    first = int(times.min()) - work.cleanup - 6 * 3600
-    return {(life.target, life.identity): life for life in work.lives(first, int(times.max()) + 1)}
+def _lives(work: Work, rows: JobRows, polls: Polls) -> dict[tuple[str, str], Life]:
+    """Return the lives of jobs around what rows counted, and in the stored windows: some rows are from a clock that was years ahead."""
+    hours, spans = np.unique(rows.columns["last"] // BILLION // HOUR) * HOUR, Ranges()
+    first, end = int(hours[0]) - 6 * HOUR, int(rows.columns["time"].max()) + 1
+    for hour in hours.tolist():
+        spans.add(hour - 6 * HOUR, hour + HOUR)
+    for window in polls.stored:
+        spans.add(max(window.start, first), min(window.end, end))
+    return {(life.target, life.identity): life for start, end in spans for life in work.lives(start, end)}
 
 
 def _is_right(life: Life, rows: JobRows, row: int, begin: int, last: int) -> bool:
