@@ -1,11 +1,11 @@
 """Each refused connection is counted once, whatever the client does and however slow the authentication is."""
 
-import select
 import socket
 import struct
 import time
 from collections import Counter
 from contextlib import closing, suppress
+from multiprocessing import connection
 
 import pytest
 import structlog
@@ -140,7 +140,7 @@ def relay(client, server, delay):
     """
     received, is_sent = 0, False
     with suppress(OSError):
-        while (ready := select.select([client, server], [], [], 1)[0]) and (some := ready[0].recv(1 << 16)):
+        while (ready := connection.wait([client, server], 1)) and (some := ready[0].recv(1 << 16)):
             (client if ready[0] is server else server).sendall(some)
             received += len(some) * (ready[0] is server)
             if received > GREETING + WELCOME and not is_sent:

@@ -45,8 +45,10 @@ class _Selector:
 
     def select(self, timeout: float | None) -> list[Any]:
         if readers := self._loop.readers:
-            ready, _, _ = select.select(sorted(readers), [], [], 0)
-            if ready:
+            poller = select.poll()  # select() fails above 1,023 descriptors
+            for descriptor in readers:
+                poller.register(descriptor, select.POLLIN)
+            if ready := sorted(descriptor for descriptor, _ in poller.poll(0)):
                 return [readers[descriptor] for descriptor in ready]
         if timeout is None:
             raise Idle("no task of the simulation can run")

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import signal
 import struct
 import subprocess
@@ -10,6 +9,7 @@ import termios
 import time
 from contextlib import suppress
 from fcntl import ioctl
+from multiprocessing import connection
 
 # setsid --ctty makes it the terminal's own session, so that Ctrl-C reaches what runs in it, without a fork by Python.
 SETSID = ("setsid", "--ctty")
@@ -50,7 +50,7 @@ class Terminal:
     def _read(self, seconds, is_enough):
         limit = time.monotonic() + seconds
         while not is_enough() and time.monotonic() < limit:
-            if select.select([self._ours], [], [], 0.2)[0]:
+            if connection.wait([self._ours], 0.2):
                 try:
                     self.said += os.read(self._ours, 65536).decode(errors="replace")
                 except OSError:  # no process has the terminal open any more
