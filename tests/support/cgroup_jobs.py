@@ -22,17 +22,33 @@ def remove(directory):
         path.rmdir()
 
 
-def run(directory, seconds, *, linger, asleep=0.0):
+def run(directory, seconds, *, linger, asleep=0.0, looks=None):
     """Run one job, and return its name and the CPU seconds of its processes by getrusage.
 
     Its parent, as slurmstepd, removes the cgroup after it. `linger`: seconds until then, in which
-    the agent can read; `asleep`: seconds that it does not compute.
+    the agent can read; `asleep`: seconds that it does not compute. looks: a Looks, for an agent that
+    a busy machine lets wait for longer than that.
     """
     directory.mkdir()
     used = run_in(directory, seconds, asleep)
     time.sleep(linger)
+    if linger and looks is not None:
+        looks.wait()
     directory.rmdir()
     return f"slurm:{directory.name.removeprefix('job_')}", used
+
+
+class Looks:
+    """How often an agent has looked at its cgroups."""
+
+    def __init__(self):
+        self.count = 0
+
+    def wait(self, seconds=60):
+        """Wait for a look that begins from now on."""
+        wanted, give_up = self.count + 2, time.monotonic() + seconds
+        while self.count < wanted and time.monotonic() < give_up:
+            time.sleep(0.01)
 
 
 def run_in(directory, seconds, asleep=0.0):
@@ -55,17 +71,20 @@ def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=Thr
     """
     sampler = Sampler([Jobs(Tree())])
     ends, drops, following = {}, Counter(), time.monotonic()
+    looks = Looks() if pool is ThreadPoolExecutor else None
     with pool(at_once) as parents:
         take(sampler.sample(time.monotonic()))
         # Numbers of this process: other jobs of the machine have others.
         directories = [(scope / f"job_{os.getpid()}{number:04}", seconds) for number, seconds in enumerate(durations)]
-        running = [parents.submit(run, *one, linger=linger, asleep=asleep()) for one in directories]
+        running = [parents.submit(run, *one, linger=linger, asleep=asleep(), looks=looks) for one in directories]
         give_up = time.monotonic() + 600
         while len(ends) < len(durations) and time.monotonic() < give_up:
             found = [sampler.wait(following - time.monotonic(), time.monotonic)]
             if time.monotonic() >= following:
                 following += 1.0
                 found.append(sampler.sample(time.monotonic()))
+            if looks is not None:
+                looks.count += 1
             for some in found:
                 take(some)
             for readings in (readings for some in found for readings in some.values()):
