@@ -301,8 +301,15 @@ def test_differences_cross_midnight_as_in_the_archive(scripted, span):
 def test_the_samples_that_the_first_differences_of_a_span_need_are_collected(scripted, column):
     scripted.collector.columns["OST0001"] = column
     scripted.store(minutes(-1000, 1000))
-    for span in (minutes(400, 500), minutes(399, 460), minutes(449, 451)):
+    for span in (minutes(400, 500), minutes(399, 460), minutes(449, 451), minutes(440, 450), minutes(390, 400)):
         assert scripted.verify(span)[0] == [], span
+
+
+@pytest.mark.parametrize("back", [1440, 450], ids=["at midnight", "in the day"])
+def test_a_column_that_is_back_in_the_step_after_the_span_is_collected_as_far_back_as_it_was_away(scripted, back):
+    scripted.collector.columns["OST0001"] = lambda minute: None if back - 100 < minute < back else 2000 + minute
+    scripted.store(minutes(-1000, 1500))
+    assert scripted.verify(minutes(back - 10, back))[0] == []
 
 
 def test_for_counters_that_only_grow_a_few_steps_before_the_span_are_collected(scripted):

@@ -88,6 +88,7 @@ class Verification:
             ):
                 comparison = _Comparison(self, scratch, stored, whole, verified)
                 await comparison.collect(Window(start, days[0].end), since=span.start)
+                await comparison.close(days[0])
                 if start == starts[-1] or not scratch.needs_earlier_samples(span.start, span.end):
                     async for differing in comparison.compare_days(days):
                         yield differing
@@ -127,18 +128,22 @@ class _Comparison:
         return self.verification.ledger.counts(self.verification.source.config.name)
 
     async def compare_days(self, days: list[Window]) -> AsyncIterator[WindowDifferences]:
-        """Yield the windows that differ, day by day; collect() has collected the first day."""
+        """Yield the windows that differ, day by day; the first day has been collected and closed."""
         for i, day in enumerate(days):
             if i:
                 await self.collect(day, since=day.start)
-            if self.whole.end > day.end:
-                await self.collect(Window(day.end, day.end + self.verification.source.config.step), since=self.whole.end)
+                await self.close(day)
             self._compare(day)
             for start in sorted(self.windows):
                 yield self.windows[start]
             self.windows.clear()
             if i:
                 self.scratch.drop(self.verification.source.calendar.day(days[i - 1].start))
+
+    async def close(self, day: Window) -> None:
+        """Collect the step after a day or a part of it, whose samples close its last differences."""
+        if self.whole.end > day.end:
+            await self.collect(Window(day.end, day.end + self.verification.source.config.step), since=self.whole.end)
 
     async def collect(self, span: Window, since: int) -> None:
         """Collect the stored windows of a span; compare the records of those from `since` on."""
