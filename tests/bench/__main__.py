@@ -1,7 +1,7 @@
 """`make bench`: a table of what, floor in the same run, ours, ratio; the same as JSON in bench.json. Never a test.
 
 python -m tests.bench [--quick] [--only
-storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|sinks|engines|reading|year|day|peers|stages|web|page]
+storage|beside|healing|lmt|mariadb|collectd|elasticsearch|mmperfmon|esnet|lustre|jobstats|jobs|memory|parquet|sinks|engines|reading|year|day|growth|tenfold|peers|stages|web|page]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.bench import (
     day,
     engines,
     esnet,
+    growth,
     healing,
     jobs,
     jobstats,
@@ -40,6 +41,7 @@ from tests.bench import (
     sinks,
     stages,
     storage,
+    tenfold,
     web,
     year,
 )
@@ -67,6 +69,8 @@ PARTS = {
     "reading": reading.rows,
     "year": year.rows,
     "day": day.rows,
+    "growth": growth.rows,
+    "tenfold": tenfold.rows,
     "peers": peers.rows,
     "stages": stages.rows,
     "web": web.rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,14 +28,11 @@ _GZIP_LEVEL = 1
 
 # Every host says its own once in the ten seconds of a step, and from step to step only times and numbers change: a few texts of a step
 # are made, and the time is put into them.
-def pages(steps: int) -> Iterator[bytes]:
+def pages(steps: int, hosts: int = HOSTS) -> Iterator[bytes]:
     """Yield the JSON of each page; of all documents of some steps, in order of time."""
-    rows, waiting = [_row(seed) for seed in range(VARIANTS)], []
+    waiting: list[bytes] = []
     for step in range(steps):
-        seconds = START + step * STEP
-        day, hour, minute = 13 + (seconds - START + 8 * 3600) // 86400, seconds // 3600 % 24, seconds // 60 % 60
-        stamp = f"{day:02}T{hour:02}:{minute:02}:{seconds // 10 % 6}".encode()
-        waiting += [hit.replace(_TIME.encode(), stamp) for hit in rows[step % VARIANTS]]
+        waiting += _step(step, hosts)
         while len(waiting) >= PAGE:
             yield b"[" + b",".join(waiting[:PAGE]) + b"]"
             del waiting[:PAGE]
@@ -42,12 +40,27 @@ def pages(steps: int) -> Iterator[bytes]:
         yield b"[" + b",".join(waiting) + b"]"
 
 
-def write(path: Path, steps: int) -> list[tuple[int, int]]:
+def pages_of(step: int, hosts: int) -> Iterator[bytes]:
+    """Yield the JSON of each page of one step's documents."""
+    hits = _step(step, hosts)
+    for first in range(0, len(hits), PAGE):
+        yield b"[" + b",".join(hits[first : first + PAGE]) + b"]"
+
+
+def _step(step: int, hosts: int) -> list[bytes]:
+    """Return the documents of a step."""
+    seconds = START + step * STEP
+    day, hour, minute = 13 + (seconds - START + 8 * 3600) // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    stamp = f"{day:02}T{hour:02}:{minute:02}:{seconds // 10 % 6}".encode()
+    return [hit.replace(_TIME.encode(), stamp) for hit in _row(step % VARIANTS, hosts)]
+
+
+def write(path: Path, steps: int, hosts: int = HOSTS) -> list[tuple[int, int]]:
     """Write a file as pytokio's --output does, packed if it is called .gz; returns where each page begins and ends in what it holds."""
     spans, place = [], 1
     with gzip.open(path, "wb", _GZIP_LEVEL) if path.suffix == ".gz" else path.open("wb") as file:
         file.write(b"[")
-        for number, page in enumerate(pages(steps)):
+        for number, page in enumerate(pages(steps, hosts)):
             file.write(b"," * bool(number) + page)
             place += bool(number)
             spans.append((place, place + len(page)))
@@ -56,9 +69,10 @@ def write(path: Path, steps: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _row(seed: int) -> list[bytes]:
+@cache
+def _row(seed: int, number: int) -> list[bytes]:
     chance = random.Random(seed)
-    hosts = [(f"bb{n}", f"{n % 10}.{n * 37 % 1000:03}Z") for n in range(1, HOSTS + 1)]
+    hosts = [(f"bb{n}", f"{n % 10}.{n * 37 % 1000:03}Z") for n in range(1, number + 1)]
     found = [_hit(chance, host, f"2017-12-{_TIME}{phase}", *kind) for host, phase in hosts for kind in _KINDS]
     chance.shuffle(found)
     return found
