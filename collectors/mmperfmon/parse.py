@@ -82,7 +82,7 @@ def _parse_irregular(data: bytes, dropped: Counter[str]) -> Output:
 
 
 def _whole_lines(data: bytes, dropped: Counter[str]) -> bytes:
-    """Remove an incomplete last line, and put a newline in front, if there is none, so that every line follows one."""
+    """Remove an incomplete last line, and put a newline in front where it is missing, so that every line follows one."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     end = data.rfind(b"\n") + 1
