@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cgroup_jobs import V2, remove, run_in
+from cgroup_jobs import V2, remove, run_in, tree_of
 
 from tokiod.agent.perf_event import EVENTS, EventCounts, GroupCount, fitting
 from tokiod.agent.sampler import Sampler
@@ -54,6 +54,11 @@ def scope():
         pytest.skip(f"cannot write {made}: {error.strerror}")
     yield made
     remove(made.parent)
+
+
+@pytest.fixture
+def tree(tmp_path, scope):
+    return tree_of(tmp_path / "node", scope.parent)
 
 
 @pytest.fixture
@@ -200,9 +205,9 @@ def test_a_cpu_that_goes_offline_keeps_what_it_has_counted(tmp_path):
 
 
 @pytest.mark.usefixtures("missing")
-def test_the_cpu_time_of_a_job_by_its_events_equals_getrusage(scope):
+def test_the_cpu_time_of_a_job_by_its_events_equals_getrusage(scope, tree):
     """Measured from the job's first process on, because the agent has met the cgroup before it."""
-    sampler, directory = Sampler([Jobs(Tree(), ["task_clock", "page_faults"])]), scope / "job_7"
+    sampler, directory = Sampler([Jobs(tree, ["task_clock", "page_faults"])]), scope / "job_7"
     sampler.sample(0.0)
     directory.mkdir()
     sampler.wait(5.0, time.monotonic)
@@ -217,8 +222,8 @@ def test_the_cpu_time_of_a_job_by_its_events_equals_getrusage(scope):
 
 
 @pytest.mark.usefixtures("missing")
-def test_a_job_whose_cgroup_is_removed_before_it_is_read_has_all_its_events(scope):
-    sampler, directory = Sampler([Jobs(Tree(), ["task_clock"])]), scope / "job_8"
+def test_a_job_whose_cgroup_is_removed_before_it_is_read_has_all_its_events(scope, tree):
+    sampler, directory = Sampler([Jobs(tree, ["task_clock"])]), scope / "job_8"
     sampler.sample(0.0)
     directory.mkdir()
     sampler.wait(5.0, time.monotonic)
@@ -239,9 +244,9 @@ def ends_of(sampler, job):
 
 
 @pytest.mark.usefixtures("missing")
-def test_nothing_is_left_open(scope):
+def test_nothing_is_left_open(scope, tree):
     before = open_descriptors()
-    sampler, directory = Sampler([Perf(Tree(), SOFTWARE), Jobs(Tree(), SOFTWARE)]), scope / "job_9"
+    sampler, directory = Sampler([Perf(Tree(), SOFTWARE), Jobs(tree, SOFTWARE)]), scope / "job_9"
     sampler.sample(0.0)
     held = open_descriptors()
     directory.mkdir()
@@ -256,8 +261,8 @@ def test_nothing_is_left_open(scope):
 
 
 @pytest.mark.usefixtures("missing")
-def test_a_job_that_finds_no_descriptors_is_counted_and_read_without_its_events(scope):
-    sampler, directory = Sampler([Jobs(Tree(), SOFTWARE)]), scope / "job_10"
+def test_a_job_that_finds_no_descriptors_is_counted_and_read_without_its_events(scope, tree):
+    sampler, directory = Sampler([Jobs(tree, SOFTWARE)]), scope / "job_10"
     sampler.sample(0.0)
     before, limits = open_descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(set(range(limits[0])) - set(map(int, before))) + 3, limits[1]))

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cgroup_jobs import V1, V2, remove, run_all
+from cgroup_jobs import V1, V2, remove, run_all, tree_of
 
 from collectors.nodes.hub_protocol import JOB_FIELDS
 from collectors.nodes.to_rows import JOB_METRICS, job_rows
@@ -67,26 +67,36 @@ def scope():
 
 
 @pytest.fixture
+def tree(tmp_path, scope):
+    return tree_of(tmp_path / "node", scope.parent)
+
+
+@pytest.fixture
 def user():
     if V1 is None:
         pytest.skip("no cgroup v1 here")
-    made = make(V1 / f"slurm_test{os.getpid()}" / "uid_1000")
+    made = make(V1 / f"tokiod-test-{os.getpid()}" / "slurm_test" / "uid_1000")
     yield made
-    remove(made.parent)
+    remove(made.parent.parent)
 
 
-def test_the_cpu_seconds_of_short_jobs_equal_getrusage(scope):
+@pytest.fixture
+def tree_v1(tmp_path, user):
+    return tree_of(tmp_path / "node", user.parent.parent, "cpuacct")
+
+
+def test_the_cpu_seconds_of_short_jobs_equal_getrusage(scope, tree):
     """The jobs live less than a second: most between two samples."""
     drawn = random.Random(24)
-    used, ends, drops = run_all(scope, [drawn.uniform(0.01, 0.15) for _ in range(12)], linger=0.1, at_once=1)
+    used, ends, drops = run_all(scope, [drawn.uniform(0.01, 0.15) for _ in range(12)], linger=0.1, at_once=1, tree=tree)
     found = {job: end.values["job_cpu"] for job, end in ends.items()}
     assert {job: round(abs(found[job] - seconds), 4) for job, seconds in used.items() if abs(found[job] - seconds) > SECONDS_APART} == {}
     assert (all(end.is_exact for end in ends.values()), dict(drops)) == (True, {})
 
 
-def test_a_job_whose_cgroup_is_removed_at_once_is_known_by_its_parent(scope):
+def test_a_job_whose_cgroup_is_removed_at_once_is_known_by_its_parent(scope, tree):
     """The kernel gives no more to read of a cgroup once it is removed, but its parent keeps what it used."""
-    used, ends, drops = run_all(scope, [0.02] * 20, linger=0.0)
+    used, ends, drops = run_all(scope, [0.02] * 20, linger=0.0, tree=tree)
     exact = {job: end.values["job_cpu"] for job, end in ends.items() if end.is_exact}
     assert {job: seconds for job, seconds in exact.items() if abs(seconds - used[job]) > SECONDS_APART} == {}
     # Two that are removed in the same moment are known by their sum alone.
@@ -94,16 +104,16 @@ def test_a_job_whose_cgroup_is_removed_at_once_is_known_by_its_parent(scope):
     assert len(exact) > len(used) / 2
 
 
-def test_a_job_on_v1_is_known_by_its_parent(user):
+def test_a_job_on_v1_is_known_by_its_parent(user, tree_v1):
     (user / "job_other").mkdir()
-    used, ends, drops = run_all(user, [0.05, 0.1, 0.3], linger=0.1, at_once=1)
+    used, ends, drops = run_all(user, [0.05, 0.1, 0.3], linger=0.1, at_once=1, tree=tree_v1)
     assert {job: abs(end.values["job_cpu"] - used[job]) <= SECONDS_APART for job, end in ends.items()} == dict.fromkeys(used, True)
     assert (all(end.is_exact for end in ends.values()), dict(drops)) == (True, {})
 
 
-def test_a_job_on_v1_whose_parent_is_removed_too_is_inexact_and_counted(user):
+def test_a_job_on_v1_whose_parent_is_removed_too_is_inexact_and_counted(user, tree_v1):
     """Slurm removes the directory of a user with the last job."""
-    sensor = Jobs(Tree())
+    sensor = Jobs(tree_v1)
     sampler = Sampler([sensor])
     (user / "job_1").mkdir()
     sampler.sample(0.0)
@@ -116,10 +126,10 @@ def test_a_job_on_v1_whose_parent_is_removed_too_is_inexact_and_counted(user):
     assert dict(found.drops) == {"end of a job not sampled": 1}
 
 
-def test_what_short_jobs_used_is_in_the_job_table_within_10_ms_of_getrusage(scope, tmp_path):
+def test_what_short_jobs_used_is_in_the_job_table_within_10_ms_of_getrusage(scope, tree, tmp_path):
     """From the kernel's cgroups through the agent's rows, the wire, the hub and the collector's rows to the table and its readers."""
     rows, begun = Rows(Jobs.metrics, step=3600.0), time.time()
-    used, _, drops = run_all(scope, [0.02, 0.3, 1.2], linger=0.1, take=lambda found: rows.take(found, time.time()))
+    used, _, drops = run_all(scope, [0.02, 0.3, 1.2], linger=0.1, take=lambda found: rows.take(found, time.time()), tree=tree)
     assert dict(drops) == {}
     start = int(begun) // 3600 * 3600
     window = Window(start, start + 3600)
@@ -141,7 +151,7 @@ def test_what_short_jobs_used_is_in_the_job_table_within_10_ms_of_getrusage(scop
     assert {f"slurm:{job}": pytest.approx(cpu, abs=SECONDS_APART) for job, cpu in cores.items()} == used
 
 
-def test_a_job_that_begins_while_the_agent_looks_for_its_end_is_not_taken_as_ended(scope, monkeypatch):
+def test_a_job_that_begins_while_the_agent_looks_for_its_end_is_not_taken_as_ended(scope, tree, monkeypatch):
     """On a busy node the job's whole life passes between the agent's look at its processes and the next one."""
     directory, processes = scope / "job_1", []
 
@@ -155,7 +165,7 @@ def test_a_job_that_begins_while_the_agent_looks_for_its_end_is_not_taken_as_end
             return found
 
     monkeypatch.setattr(jobs, "JobCgroup", Late)
-    sensor = Jobs(Tree())
+    sensor = Jobs(tree)
     sampler = Sampler([sensor])
     sampler.sample(0.0)
     (scope / "job_0").mkdir()
@@ -198,9 +208,9 @@ def test_an_agent_that_waits_for_a_core_reads_the_children_of_a_parent_again(tmp
     assert children.growth() == 0.0
 
 
-def test_new_parents_are_found_by_inotify(scope):
+def test_new_parents_are_found_by_inotify(scope, tree):
     """A scheduler that starts after the agent makes its directories then."""
-    sensor = Jobs(Tree())
+    sensor = Jobs(tree)
     sampler = Sampler([sensor])
     sampler.sample(0.0)
     later = scope.parent / "later_slurmstepd.scope"
@@ -211,8 +221,8 @@ def test_new_parents_are_found_by_inotify(scope):
     assert "slurm:7" in names
 
 
-def test_nothing_is_left_of_jobs_that_ended(scope):
-    sensor = Jobs(Tree())
+def test_nothing_is_left_of_jobs_that_ended(scope, tree):
+    sensor = Jobs(tree)
     sampler = Sampler([sensor])
     sampler.sample(0.0)
     held = sizes(sensor)
@@ -238,7 +248,7 @@ def sizes(sensor):
     }
 
 
-def test_nothing_is_left_open(scope):
+def test_nothing_is_left_open(scope, tree):
     before = set(Path("/proc/self/fd").iterdir())
-    run_all(scope, [0.01] * 5, linger=0.02)
+    run_all(scope, [0.01] * 5, linger=0.02, tree=tree)
     assert set(Path("/proc/self/fd").iterdir()) <= before

@@ -16,6 +16,15 @@ V2 = next((root for root in map(Path, ("/sys/fs/cgroup", "/sys/fs/cgroup/unified
 V1 = Path("/sys/fs/cgroup/cpuacct") if Path("/sys/fs/cgroup/cpuacct/tasks").exists() else None
 
 
+def tree_of(root, hierarchy, controller=""):
+    """Return a node's tree, in an empty directory, with the cgroups below one of this machine's alone: other tests run jobs beside."""
+    link = root / "sys/fs/cgroup" / controller
+    link.parent.mkdir(parents=True)
+    link.symlink_to(hierarchy)
+    (root / "sys/devices").symlink_to("/sys/devices")
+    return Tree(str(root))
+
+
 def remove(directory):
     """Remove a cgroup and those in it, which have no processes any more."""
     for path in [*sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True), directory]:
@@ -64,12 +73,12 @@ def run_in(directory, seconds, asleep=0.0):
     return usage.ru_utime + usage.ru_stime - before
 
 
-def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=ThreadPoolExecutor, take=lambda _found: None):
+def run_all(scope, durations, *, linger, at_once=2, asleep=lambda: 0.0, pool=ThreadPoolExecutor, take=lambda _found: None, tree=None):
     """Run jobs beside a running agent; return CPU seconds by getrusage, the agent's job ends by name, and what it dropped.
 
-    take: is called with the readings of each sample.
+    take: is called with the readings of each sample. tree: of the node, this machine's own by default.
     """
-    sampler = Sampler([Jobs(Tree())])
+    sampler = Sampler([Jobs(tree or Tree())])
     ends, drops, following = {}, Counter(), time.monotonic()
     looks = Looks() if pool is ThreadPoolExecutor else None
     with pool(at_once) as parents:
