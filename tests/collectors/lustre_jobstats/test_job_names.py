@@ -1,6 +1,8 @@
 """What the formats of jobid_name make of job ids."""
 
 import re
+import shutil
+import subprocess
 import time
 
 import pytest
@@ -57,6 +59,17 @@ def test_what_was_put_in_comes_out(job, command, user, node):
 def test_names_are_printable_whatever_the_id_is(identity):
     name = JobNames(["%e.%u", "%e:%h", "%j"]).of(identity)
     assert all(part.isascii() and part.isprintable() for part in (name.job, name.command, name.user, name.node) if part is not None)
+
+
+def test_ids_are_read_by_the_python_of_the_distribution():
+    """Packages use it; that of Debian 12, 3.11.2, matches some possessive repeats with nothing."""
+    python = shutil.which("python3.11", path="/usr/bin")
+    if python is None:
+        pytest.skip("no /usr/bin/python3.11")
+    (pattern,) = JobNames(["%j:%u:%H"])._patterns
+    code = f"import re; print(re.fullmatch({pattern.pattern!r}, b'4711:1000:nid00012').groups())"
+    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("(b'4711', b'1000', b'nid00012')\n", "")
 
 
 def test_no_id_takes_long():
