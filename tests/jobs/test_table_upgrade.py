@@ -7,11 +7,11 @@ those of the first day merged, 65 of the second one merged, and five as files of
 import asyncio
 import contextlib
 import datetime as dt
-import tarfile
 from pathlib import Path
 
 import job_rows
 import pytest
+import unpacked
 from job_rows import DATE, DAY, collected, rows
 
 from tokiod.jobs.rows import directory_of, read, stored_windows, table_files
@@ -32,8 +32,7 @@ def window_rows(number):
 
 
 def unpack(directory):
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(directory, filter="data")
+    unpacked.unpack(FIXTURE, directory)
     return directory / "jobs"
 
 

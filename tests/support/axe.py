@@ -7,11 +7,11 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 from maven import Unavailable, cache
+from unpacked import unpack
 
 VERSION = "4.14.1"
 SHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
@@ -40,8 +40,7 @@ def fetched(directory):
     if done.returncode:
         raise Unavailable(f"npm can't fetch axe-core: {(done.stderr.splitlines() or ['it does not say why'])[-1]}")
     (package,) = directory.glob("*.tgz")
-    with tarfile.open(package) as archive:
-        archive.extract("package/axe.min.js", directory, filter="data")
+    unpack(package, directory, "package/axe.min.js")
     return directory / "package" / "axe.min.js"
 
 

@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from tests.support.namespaces import MIDDLE, Network, why_not
+from tests.support.unpacked import unpack
 from tests.support.waiting import wait_for
 from tokiod.bus.host_protocol import VERSION
 from tokiod.clock import SimulatedClock
@@ -113,8 +113,7 @@ class HostsScene(Scene):
         self.config_path.write_text(text)
         for name in (ADMIN, *HOSTS):
             self.make_key(name)
-        with tarfile.open(OLD) as archive:
-            archive.extractall(self.directory / "old", filter="data")
+        unpack(OLD, self.directory / "old")
         self.is_old = dict.fromkeys((ADMIN, *HOSTS), True)
         self.network = Network(ADMIN, HOSTS)
 

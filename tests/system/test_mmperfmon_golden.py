@@ -4,11 +4,11 @@ import gzip
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import h5py
 import pytest
+from unpacked import unpack
 
 from tokiod.tts.layout import dataset_names
 
@@ -37,8 +37,7 @@ def as_archive(capture, _directory):
 
 
 def as_directory(capture, directory):
-    with tarfile.open(capture) as archive:
-        archive.extractall(directory, filter="data")
+    unpack(capture, directory)
     return [directory]
 
 

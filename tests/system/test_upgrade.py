@@ -11,7 +11,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections import defaultdict
@@ -21,6 +20,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import unpacked
 from waiting import wait_for
 
 from sinks.tts.day_files import DayFiles
@@ -55,8 +55,7 @@ WINDOW = 300
 
 def unpack(directory):
     """Unpack the fixture and have its configuration name this directory; return the epoch second at which its daemon stopped."""
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(directory, filter="data")
+    unpacked.unpack(FIXTURE, Path(directory))
     config = Path(directory) / "tokiod.toml"
     config.write_text(config.read_text().replace(WRITTEN_IN, str(directory)))
     return int((Path(directory) / "stopped").read_text())

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import tarfile
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from unpacked import unpack
 from waiting import wait_for
 
 from tokiod.clock import SimulatedClock
@@ -29,8 +29,7 @@ class Units:
 
     def __init__(self, scene):
         self.scene, self.running = scene, {}
-        with tarfile.open(OLD) as archive:
-            archive.extractall(scene.directory / "old", filter="data")
+        unpack(OLD, scene.directory / "old")
 
     def start(self, name, *, old):
         environment = os.environ | ({"PYTHONPATH": str(self.scene.directory / "old")} if old else {})
